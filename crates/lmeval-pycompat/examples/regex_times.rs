@@ -5,7 +5,8 @@
 //! cargo run --profile profiling -p lmeval-pycompat --example regex_times -- library.json
 //! ```
 //!
-//! Prints the best of several rounds: microseconds for each compilation, and for `findall` of each pattern on each text.
+//! Prints the best of several rounds: microseconds for each compilation, and for `findall` of each pattern on each
+//! string.
 
 use std::hint::black_box;
 use std::time::Instant;

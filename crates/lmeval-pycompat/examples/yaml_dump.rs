@@ -1,8 +1,8 @@
-//! Prints one line of JSON per YAML file: what the loader makes of it.
+//! Prints one line of JSON per YAML file: the value that the loader returns.
 //!
 //! Reads paths from standard input, one per line. A line is `{"path":"...","value":<typed form>}`, or
-//! `{"path":"...","error":true}` where the file does not load. `tests/record/yaml_dump.py` prints the same lines
-//! with PyYAML. The typed form is defined in `tests/it/yaml_typed.rs`.
+//! `{"path":"...","error":true}` if the file does not load. `tests/record/yaml_dump.py` prints the same lines with
+//! PyYAML. The typed form is defined in `tests/it/yaml_typed.rs`.
 
 #[path = "../tests/it/yaml_typed.rs"]
 mod yaml_typed;

@@ -1,11 +1,11 @@
-//! `datetime.date` and `datetime.datetime`: plain fields, checked on construction.
+//! `datetime.date` and `datetime.datetime`, validated on construction.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use jiff::SignedDuration;
 
-/// Where counting begins. Jiff adds durations up to the reach of its calendar as seen from here, and from nowhere else.
+/// The origin of day counts. Jiff can add durations over its full calendar range only from here.
 const UNIX_EPOCH: jiff::civil::Date = jiff::civil::Date::constant(1970, 1, 1);
 
 /// A calendar date in the years 1 to 9999.
@@ -13,20 +13,20 @@ const UNIX_EPOCH: jiff::civil::Date = jiff::civil::Date::constant(1970, 1, 1);
 pub struct Date(jiff::civil::Date);
 
 impl Date {
-    /// The date, or `None` where the calendar has no such day.
+    /// Creates a date; `None` if the calendar has no such day.
     pub fn new(year: u32, month: u32, day: u32) -> Option<Self> {
         let (year, month, day) = (year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
         jiff::civil::Date::new(year, month, day).ok().filter(|date| date.year() >= 1).map(Self)
     }
 
-    /// The date a number of days after 1970-01-01.
+    /// The date a number of days after the Unix epoch.
     pub fn from_unix_days(days: i64) -> Option<Self> {
         let hours = i64::from(i32::try_from(days).ok()?) * 24;
         let date = UNIX_EPOCH.checked_add(SignedDuration::from_hours(hours));
         date.ok().filter(|date| date.year() >= 1).map(Self)
     }
 
-    /// The year.
+    /// The year, 1 to 9999.
     pub fn year(self) -> u16 {
         self.0.year().unsigned_abs()
     }
@@ -46,7 +46,7 @@ impl Date {
         self.unix_days() + 719_162
     }
 
-    /// Days since 1970-01-01.
+    /// Days since the Unix epoch.
     pub fn unix_days(self) -> i64 {
         self.0.duration_since(UNIX_EPOCH).as_hours() / 24
     }
@@ -58,7 +58,7 @@ impl fmt::Display for Date {
     }
 }
 
-/// A date with a time of day, and perhaps a zone.
+/// A date with a time of day, and optionally a time zone.
 #[derive(Clone, Copy, Debug)]
 pub struct DateTime {
     date: Date,
@@ -70,8 +70,8 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    /// The moment, or `None` where a field is out of range. `offset` is in seconds east of UTC, and must be
-    /// less than a day.
+    /// Creates a datetime; `None` if a field is out of range. `offset` is in seconds east of UTC, and must be less than
+    /// a day.
     pub fn new(
         date: Date,
         (hour, minute, second): (u32, u32, u32),
@@ -93,7 +93,7 @@ impl DateTime {
         })
     }
 
-    /// The day.
+    /// The date part, in the datetime's own zone.
     pub fn date(self) -> Date {
         self.date
     }
@@ -108,12 +108,12 @@ impl DateTime {
         self.microsecond
     }
 
-    /// Seconds east of UTC, where the moment has a zone.
+    /// Seconds east of UTC, if the datetime has a zone.
     pub fn offset(self) -> Option<i32> {
         self.offset
     }
 
-    /// Microseconds since 0001-01-01 in UTC (or in no zone), which orders and equates moments.
+    /// Microseconds since 0001-01-01 in UTC (or without a zone), for comparisons.
     fn instant(self) -> i128 {
         let seconds = i128::from(self.date.days()) * 86_400
             + i128::from(self.hour) * 3600
@@ -132,7 +132,7 @@ impl Hash for DateTime {
 }
 
 impl PartialEq for DateTime {
-    /// Moments with and without a zone are never equal; two with zones are compared in UTC.
+    /// Datetimes with and without a zone are never equal; two with zones are compared in UTC.
     fn eq(&self, other: &Self) -> bool {
         self.offset.is_some() == other.offset.is_some() && self.instant() == other.instant()
     }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_dates_agree() {
+    fn converts_between_days_and_dates() {
         for days in (-719_162..2_932_896).step_by(97) {
             assert_eq!(Date::from_unix_days(days).unwrap().unix_days(), days);
         }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_days_of_the_calendar() {
+    fn rejects_days_outside_the_calendar() {
         for (year, month, day) in
             [(0, 1, 1), (10_000, 1, 1), (2001, 2, 29), (1900, 2, 29), (2000, 13, 1), (2000, 0, 1)]
         {

@@ -23,11 +23,11 @@ pub struct Dict {
     entries: IndexMap<Key, Value, FxBuildHasher>,
 }
 
-/// A key: Python's equality made reflexive, as `dict` looks at identity first (`nan` finds itself).
+/// A key: Python's equality made reflexive, since `dict` compares identity first (`nan` finds itself).
 #[derive(Clone, Debug)]
 struct Key(Value);
 
-/// Equality as keys have it.
+/// Key equality.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Float(left), Value::Float(right)) => left == right || (left.is_nan() && right.is_nan()),
@@ -49,7 +49,7 @@ impl Hash for Key {
     }
 }
 
-/// Borrowed look-up keys: a string or any value.
+/// Borrowed lookup keys: a string or any value.
 #[derive(Hash)]
 struct StrKey<'a>(&'a str);
 
@@ -74,12 +74,12 @@ impl Equivalent<Key> for ValueKey<'_> {
 }
 
 impl Dict {
-    /// An empty dictionary.
+    /// Creates an empty dictionary.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty dictionary with room for `capacity` entries.
+    /// Creates an empty dictionary with room for `capacity` entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self { entries: IndexMap::with_capacity_and_hasher(capacity, FxBuildHasher) }
     }
@@ -89,37 +89,37 @@ impl Dict {
         self.entries.len()
     }
 
-    /// Whether there are no entries.
+    /// Whether the dictionary has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Sets a value; an existing key keeps its place and its first spelling. Returns the old value.
+    /// Sets a value and returns the old one; an existing key keeps its position and its first spelling.
     pub fn insert(&mut self, key: impl Into<Value>, value: impl Into<Value>) -> Option<Value> {
         self.entries.insert(Key(key.into()), value.into())
     }
 
-    /// The value of a string key.
+    /// Looks up a string key.
     pub fn get_str(&self, key: &str) -> Option<&Value> {
         self.entries.get(&StrKey(key))
     }
 
-    /// The value of any key.
+    /// Looks up any key.
     pub fn get(&self, key: &Value) -> Option<&Value> {
         self.entries.get(&ValueKey(key))
     }
 
-    /// Whether a string key is there.
+    /// Whether a string key is present.
     pub fn contains_str(&self, key: &str) -> bool {
         self.entries.contains_key(&StrKey(key))
     }
 
-    /// Removes a string key; the order of the others stays.
+    /// Removes a string key; the order of the others stays the same.
     pub fn remove_str(&mut self, key: &str) -> Option<Value> {
         self.entries.shift_remove(&StrKey(key))
     }
 
-    /// Changes the value of a string key in place.
+    /// The value of a string key, for modification in place.
     pub fn get_str_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.entries.get_mut(&StrKey(key))
     }
@@ -139,17 +139,17 @@ impl Dict {
         self.entries.values()
     }
 
-    /// The entry at a position.
+    /// The entry at an index, in insertion order.
     pub fn get_index(&self, index: usize) -> Option<(&Value, &Value)> {
         self.entries.get_index(index).map(|(key, value)| (&key.0, value))
     }
 
-    /// The entries themselves, in order.
+    /// Consumes the dictionary and returns its entries in order.
     pub fn into_entries(self) -> impl ExactSizeIterator<Item = (Value, Value)> {
         self.entries.into_iter().map(|(key, value)| (key.0, value))
     }
 
-    /// Python's `dict.update`: later values win, earlier places stay.
+    /// Python's `dict.update`: later values win, existing keys keep their position.
     pub fn update(&mut self, other: &Self) {
         for (key, value) in other.iter() {
             self.insert(key.clone(), value.clone());
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_is_not_a_number_is_found() {
+    fn finds_a_nan_key() {
         let mut dict = Dict::new();
         dict.insert(f64::NAN, 1_i64);
         assert_eq!(dict.get(&Value::Float(f64::NAN)), Some(&Value::Int(1)));

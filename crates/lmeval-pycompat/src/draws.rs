@@ -1,4 +1,4 @@
-//! Positions drawn with replacement, in bulk.
+//! Indices drawn with replacement, in bulk.
 //!
 //! ```
 //! use lmeval_pycompat::draws::Draws;
@@ -14,32 +14,32 @@ use std::ops::RangeInclusive;
 
 /// Words of the generator's state.
 const SIZE: usize = 624;
-/// How far a word is from the one that it is mixed with.
+/// The distance between a word and the one that it is mixed with.
 const SHIFT: usize = 397;
-/// Positions that one state gives: each takes two words.
+/// Indices drawn per state: each takes two words.
 const BLOCK: usize = SIZE / 2;
 
-/// The positions that CPython's `random.Random(seed).choices(values, k=…)` takes, without end.
+/// The endless sequence of indices that CPython's `random.Random(seed).choices(values, k=…)` draws.
 ///
-/// They are those of [`Random::choices_indices`](crate::random::Random::choices_indices), a block at a time: a position takes 0.95 ns for up
-/// to 65,536 values and 2.2 ns above, against 4.5 ns one by one.
+/// They equal those of [`Random::choices_indices`](crate::random::Random::choices_indices), but are drawn a block at a
+/// time: an index takes 0.95 ns for up to 65,536 values and 2.2 ns above, instead of 4.5 ns.
 #[derive(Clone, Debug)]
 pub struct Draws {
     state: [u32; SIZE],
-    /// The last block that was drawn, of which the positions from `used` on are still to be given out.
+    /// The last block drawn; indices from `used` on have not been returned yet.
     block: [u32; BLOCK],
     used: usize,
     count: u32,
 }
 
 impl Draws {
-    /// How many values there may be.
+    /// The supported numbers of values.
     pub const COUNTS: RangeInclusive<usize> = 1..=i32::MAX as usize;
 
-    /// Up to this many values, one word of the two decides on a position almost always.
+    /// Up to this many values, one of the two words almost always decides the index.
     const FEW: u32 = 1 << 16;
 
-    /// Positions below `count`, which is taken for the nearest of [`Draws::COUNTS`].
+    /// Draws indices below `count`, which is clamped to [`Draws::COUNTS`].
     pub fn new(seed: u32, count: usize) -> Self {
         let mut state = [0; SIZE];
         state[0] = 19_650_218;
@@ -63,7 +63,7 @@ impl Draws {
         Self { state, block: [0; BLOCK], used: BLOCK, count }
     }
 
-    /// Draws as many positions as there is room for.
+    /// Fills a slice with indices.
     pub fn fill(&mut self, out: &mut [u32]) {
         let ready = &self.block[self.used..];
         let (now, out) = out.split_at_mut(ready.len().min(out.len()));
@@ -95,7 +95,7 @@ fn next(state: &mut [u32; SIZE], index: usize) -> usize {
     1
 }
 
-/// Makes the next words of all. Loops that do not wrap around become vector instructions.
+/// Generates all words of the next state. Loops that do not wrap around are vectorised.
 fn advance(state: &mut [u32; SIZE]) {
     for index in 0..SIZE - SHIFT {
         state[index] = state[index + SHIFT] ^ twist(state[index], state[index + 1]);
@@ -118,14 +118,14 @@ fn temper(mut word: u32) -> u32 {
     word ^ (word >> 18)
 }
 
-/// The positions of a state.
+/// The indices that a state yields.
 fn positions(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOCK]) {
     if count > Draws::FEW || !positions_of_high_words(state, count, out) {
         positions_of_both_words(state, count, out);
     }
 }
 
-/// The positions `⌊random() · count⌋`, where `random()` is `(high · 2²⁶ + low) / 2⁵³`.
+/// The indices `⌊random() · count⌋`, where `random()` is `(high · 2²⁶ + low) / 2⁵³`.
 fn positions_of_both_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOCK]) {
     let words = state.map(temper);
     for (position, [high, low]) in out.iter_mut().zip(words.as_chunks().0) {
@@ -136,18 +136,19 @@ fn positions_of_both_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOC
     }
 }
 
-/// The positions by the high words alone; `false` if a low word may matter, for about one position in `2²⁷ / count`.
+/// The indices computed from the high words alone; `false` if a low word may matter, for about one index in `2²⁷ /
+/// count`.
 ///
-/// With `high · count = q · 2²⁷ + r`, the low word makes less than `count` more of `r`. So the position is `q` as long as
-/// `r + count < 2²⁷`: what is left to the next integer is `2⁻²⁷` or more, which rounding keeps for counts up to `2²⁶`.
+/// With `high · count = q · 2²⁷ + r`, the low word adds less than `count` to `r`. So the index is `q` as long as `r +
+/// count < 2²⁷`: the distance to the next integer is at least `2⁻²⁷`, which survives rounding for counts up to `2²⁶`.
 fn positions_of_high_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOCK]) -> bool {
-    // A whole word in place of its upper 27 bits has all of this 32-fold.
+    // A full word instead of its upper 27 bits scales all of this by 32.
     let limit = (count * 32).wrapping_neg();
     let mut doubt = 0;
     for (position, [high, _]) in out.iter_mut().zip(state.as_chunks().0) {
         let product = u64::from(temper(*high) & !31) * u64::from(count);
         *position = (product >> 32) as u32;
-        // A branch would keep the loop from becoming vector instructions.
+        // A branch would prevent vectorisation.
         doubt |= u32::from(product as u32 >= limit);
     }
     doubt == 0
@@ -159,7 +160,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn draws_are_those_of_python() {
+    fn draws_equal_python() {
         let few = Draws::FEW as usize;
         for seed in [0, 1, 2, 99, 123_456, u32::MAX] {
             for count in [1, 2, 5, 1319, few - 1, few, few + 1, 1_000_003, *Draws::COUNTS.end()] {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn low_words_are_looked_at_where_they_matter() {
+    fn uses_low_words_where_they_matter() {
         let (mut by_one, mut by_both) = ([0; BLOCK], [0; BLOCK]);
         let (mut doubts, mut differences) = (0, 0);
         for count in [1, 2, 3, 1000, 1319, 4096, 9973, 65_521, Draws::FEW] {

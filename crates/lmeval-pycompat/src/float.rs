@@ -5,11 +5,11 @@ use num_bigint::BigInt;
 use crate::strings::{decimal_value, is_space};
 use crate::value::Value;
 
-/// The most digits that Python reads into an integer, unless the base is a power of two.
+/// The maximum number of digits that Python reads into an integer, unless the base is a power of two.
 pub const MAX_INTEGER_DIGITS: usize = 4300;
 
-/// `float(text)`: any whitespace around the number, digits of any script, underscores between digits, `inf`,
-/// `infinity` and `nan` in any case; correctly rounded. `None` where Python raises `ValueError`.
+/// `float(text)`: accepts surrounding whitespace, digits of any script, underscores between digits, `inf`, `infinity`
+/// and `nan` in any case; correctly rounded. `None` if Python raises `ValueError`.
 ///
 /// ```
 /// use lmeval_pycompat::float::parse_float;
@@ -25,8 +25,7 @@ pub fn parse_float(text: &str) -> Option<f64> {
     Some(if sign { -magnitude } else { magnitude })
 }
 
-/// The text with foreign digits and blanks replaced by ASCII ones, and stripped; `None` where anything else
-/// is not ASCII.
+/// Replaces foreign digits and whitespace by ASCII ones, and strips; `None` if anything else is not ASCII.
 ///
 /// The separators U+001C to U+001F are whitespace to `str.strip`, but not to `float` and `int`.
 fn to_plain_ascii(text: &str) -> Option<String> {
@@ -55,7 +54,7 @@ fn parse_magnitude(text: &str) -> Option<f64> {
     if text.eq_ignore_ascii_case("nan") {
         return Some(f64::NAN);
     }
-    // The standard parser rounds correctly, but it also takes signs and words that are not at home here.
+    // The standard parser rounds correctly, but it also accepts signs and words that are invalid here.
     let known = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-' | b'_');
     if text.starts_with(['+', '-']) || !text.bytes().all(known) {
         return None;
@@ -63,7 +62,7 @@ fn parse_magnitude(text: &str) -> Option<f64> {
     without_underscores(text)?.parse().ok()
 }
 
-/// Drops underscores, each of which must stand between two digits.
+/// Removes underscores, each of which must be between two digits.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -71,9 +70,9 @@ fn without_underscores(text: &str) -> Option<String> {
     (0..bytes.len()).all(fits).then(|| text.replace('_', ""))
 }
 
-/// `int(text, base)`: any whitespace around the number, a sign, digits of any script, single underscores
-/// between digits, and the prefix of the base. Base 0 reads the base from the prefix. `None` where Python
-/// raises `ValueError`, which it also does for too many digits (see [`MAX_INTEGER_DIGITS`]).
+/// `int(text, base)`: accepts surrounding whitespace, a sign, digits of any script, single underscores between digits,
+/// and the prefix of the base. Base 0 reads the base from the prefix. `None` if Python raises `ValueError`, which
+/// includes too many digits (see [`MAX_INTEGER_DIGITS`]).
 ///
 /// ```
 /// use lmeval_pycompat::{Value, float::parse_int};
@@ -113,7 +112,7 @@ pub fn parse_int(text: &str, base: u32) -> Option<Value> {
     Some(if negative { negate(number) } else { number })
 }
 
-/// An unsigned integer of any size; underscores stand between digits only.
+/// Parses an unsigned integer of any size; underscores are allowed between digits only.
 pub(crate) fn parse_digits(text: &str, radix: u32) -> Option<Value> {
     let bytes = text.as_bytes();
     let mut count = 0;
@@ -138,7 +137,7 @@ pub(crate) fn parse_digits(text: &str, radix: u32) -> Option<Value> {
     BigInt::parse_bytes(&digits, radix).map(Value::from_bigint)
 }
 
-/// The number with its sign turned; other values stay.
+/// Negates a number; other values are returned unchanged.
 pub(crate) fn negate(number: Value) -> Value {
     match number {
         Value::Int(small) => match small.checked_neg() {
@@ -151,17 +150,17 @@ pub(crate) fn negate(number: Value) -> Value {
     }
 }
 
-/// `sum(numbers)` as CPython 3.11 adds floats: plainly, from the left.
+/// `sum(numbers)` as in CPython 3.11: plain addition from the left.
 pub fn sum(numbers: impl IntoIterator<Item = f64>) -> f64 {
     // `Iterator::sum` starts at -0.0; Python starts at 0.
     numbers.into_iter().fold(0.0, |total, number| total + number)
 }
 
-/// Why [`fsum`] has no answer.
+/// Why [`fsum`] has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SumError {
-    /// The sum left the range of floats on the way.
-    #[error("The sum leaves the range of floats on the way")]
+    /// An intermediate sum overflowed.
+    #[error("An intermediate sum exceeds the range of floats")]
     Overflow,
     /// Infinities of both signs.
     #[error("The sum has infinities of both signs")]
@@ -177,7 +176,7 @@ pub enum SumError {
 /// assert_eq!(fsum([0.1; 10]), Ok(1.0));
 /// ```
 pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
-    // Parts that do not overlap, smallest first; together they are the exact sum so far.
+    // Non-overlapping parts, smallest first; together they are the exact sum so far.
     let mut parts: Vec<f64> = Vec::new();
     let mut special = 0.0;
     let mut infinities = 0.0;
@@ -215,14 +214,14 @@ pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
     Ok(round_parts(&parts))
 }
 
-/// The sum of two floats and what rounding took from it.
+/// The sum of two floats, and its rounding error.
 fn add(one: f64, two: f64) -> (f64, f64) {
     let (large, small) = if one.abs() < two.abs() { (two, one) } else { (one, two) };
     let total = large + small;
     (total, small - (total - large))
 }
 
-/// The sum of parts that do not overlap, rounded half to even once.
+/// The sum of non-overlapping parts, rounded half to even once.
 fn round_parts(parts: &[f64]) -> f64 {
     let mut rest = parts.iter().rev().copied();
     let (mut sum, mut lost) = (0.0, 0.0);
@@ -231,8 +230,8 @@ fn round_parts(parts: &[f64]) -> f64 {
     {
         (sum, lost) = add(sum, part);
     }
-    // What was lost may be exactly half a step, rounded to even. Then the sign of the next part says whether the
-    // exact sum lies beyond the middle, which doubling the loss reaches without rounding.
+    // The rounding error may be exactly half a step, rounded to even. Then the sign of the next part says whether the
+    // exact sum is beyond the middle; if so, doubling the error reaches it without rounding.
     if let Some(next) = rest.next()
         && lost.signum() == next.signum()
         && add(sum, 2.0 * lost).1 == 0.0

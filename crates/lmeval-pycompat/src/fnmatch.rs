@@ -1,12 +1,12 @@
-//! `fnmatch.fnmatchcase`: shell-style patterns over whole names.
+//! `fnmatch.fnmatchcase`: shell-style patterns that match entire names.
 
 /// One element of a pattern.
 enum Part {
-    /// `*`: any run of characters.
+    /// `*`: any number of characters.
     Star,
     /// `?`: any one character.
     Any,
-    /// A character that stands for itself.
+    /// A literal character.
     Literal(char),
     /// `[abc]`, `[a-z]`, `[!abc]`.
     Set { negated: bool, ranges: Vec<(char, char)> },
@@ -24,7 +24,7 @@ impl Part {
     }
 }
 
-/// A compiled pattern: `*`, `?`, `[seq]`, `[!seq]`; case counts, and the whole name must match.
+/// A compiled pattern: `*`, `?`, `[seq]`, `[!seq]`; case-sensitive, and matches entire names.
 ///
 /// ```
 /// use lmeval_pycompat::fnmatch::Pattern;
@@ -38,12 +38,12 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern; every text is one.
+    /// Compiles a pattern; every string is valid.
     pub fn new(pattern: &str) -> Self {
         let characters: Vec<char> = pattern.chars().collect();
         let mut parts = Vec::with_capacity(characters.len());
         let mut position = 0;
-        // After a bracket that nothing closes, nothing closes a later one either.
+        // After an unclosed bracket, no later one is closed either.
         let mut may_close = true;
         while let Some(&character) = characters.get(position) {
             position += 1;
@@ -67,16 +67,16 @@ impl Pattern {
         Self { parts }
     }
 
-    /// Whether the text has any of the special characters.
+    /// Whether the string contains any of the special characters.
     pub fn is_glob(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
 
-    /// Whether the whole name matches.
+    /// Whether the entire name matches.
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
         let (mut part, mut at) = (0, 0);
-        // Where to go on if the last star must swallow one character more.
+        // Where to continue if the last star must match one more character.
         let mut retry: Option<(usize, usize)> = None;
         loop {
             match self.parts.get(part) {
@@ -126,7 +126,7 @@ fn parse_set(inside: &[char]) -> Part {
     let mut position = 0;
     while position < inside.len() {
         if position + 2 < inside.len() && inside[position + 1] == '-' {
-            // A range that runs backwards holds nothing.
+            // A reversed range is empty.
             if inside[position] <= inside[position + 2] {
                 ranges.push((inside[position], inside[position + 2]));
             }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matches_as_python_does() {
+    fn matches_as_in_python() {
         for (pattern, name, expected) in [
             ("*", "", true),
             ("", "", true),
@@ -172,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn brackets_that_nothing_closes_stay_fast() {
+    fn unclosed_brackets_take_linear_time() {
         let brackets = "[".repeat(1_000_000);
         assert!(Pattern::new(&brackets).matches(&brackets));
     }
 
     #[test]
-    fn many_stars_stay_fast() {
+    fn many_stars_take_polynomial_time() {
         let pattern = Pattern::new(&"*a".repeat(200));
         assert!(!pattern.matches(&"a".repeat(150)));
     }

@@ -1,8 +1,7 @@
 //! Python semantics as a library.
 //!
-//! Everything whose output must equal CPython's lives here and nowhere else: values and their textual forms,
-//! `json.dumps`, `ast.literal_eval`, `random.Random`, `re`, string methods, and PyYAML's view of YAML 1.1.
-//! One module each.
+//! Everything that must behave exactly like CPython is implemented here: values and their string forms, `json.dumps`,
+//! `ast.literal_eval`, `random.Random`, `re`, string methods, and PyYAML's dialect of YAML 1.1. One module each.
 //!
 //! ```
 //! use lmeval_pycompat::{Value, repr::repr, yaml};

@@ -1,4 +1,4 @@
-//! `random.Random`: the Mersenne Twister as CPython seeds it and draws from it.
+//! `random.Random`: the Mersenne Twister, seeded and sampled as in CPython.
 //!
 //! ```
 //! use lmeval_pycompat::random::Random;
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha512};
 
 use crate::value::Value;
 
-/// A generator whose every draw equals that of CPython 3.11's `random.Random` with the same seed.
+/// A generator whose draws equal those of CPython 3.11's `random.Random` with the same seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     twister: Mt,
@@ -28,15 +28,15 @@ pub struct Random {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RandomError {
-    /// `sample` of more than there is.
+    /// `sample` of more items than the population has.
     #[error("Cannot draw {wanted} different items from {population}")]
     SampleTooLarge {
-        /// How many were asked for.
+        /// The number of items requested.
         wanted: usize,
-        /// How many there are.
+        /// The number of items available.
         population: usize,
     },
-    /// A choice among nothing, or an empty range.
+    /// A choice from an empty sequence or range.
     #[error("There is nothing to choose from")]
     Empty,
     /// `randrange` with a step of zero.
@@ -48,7 +48,7 @@ pub enum RandomError {
 }
 
 impl Random {
-    /// `Random(seed)` for an integer; the sign does not matter.
+    /// `Random(seed)` for an integer; the sign is ignored.
     pub fn from_seed(seed: i64) -> Self {
         Self::from_words(&[seed.unsigned_abs() as u32, (seed.unsigned_abs() >> 32) as u32])
     }
@@ -70,7 +70,7 @@ impl Random {
         Self::from_words(&BigUint::from_bytes_be(&bytes).to_u32_digits())
     }
 
-    /// `Random(seed)` for a seed of any supported type; `None` for types that are not.
+    /// `Random(seed)` for a value; `None` if its type is not supported.
     ///
     /// Floats seed Python's generator by their hash and are not supported.
     pub fn from_seed_value(seed: &Value) -> Option<Self> {
@@ -86,7 +86,7 @@ impl Random {
 
     /// `Random(None)`: a generator that differs from run to run.
     pub fn from_entropy() -> Self {
-        // Every `RandomState` hashes under fresh keys, which is all the entropy that the standard library has.
+        // Every `RandomState` hashes with fresh keys, the only entropy in the standard library.
         let words: Vec<u32> = (0..8_u32)
             .flat_map(|index| {
                 let hash = RandomState::new().hash_one(index);
@@ -115,7 +115,7 @@ impl Random {
         low + (high - low) * self.random()
     }
 
-    /// `getrandbits(bits)` for up to 64 bits; more are taken for 64.
+    /// `getrandbits(bits)` for up to 64 bits; more are clamped to 64.
     pub fn getrandbits(&mut self, bits: u32) -> u64 {
         self.bits(bits.min(64)) as u64
     }
@@ -144,7 +144,7 @@ impl Random {
         result
     }
 
-    /// `_randbelow(limit)`: an integer in `[0, limit)`; 0 where the limit is 0.
+    /// `_randbelow(limit)`: an integer in `[0, limit)`, or 0 if the limit is 0.
     pub fn randbelow(&mut self, limit: u64) -> u64 {
         self.below(u128::from(limit)) as u64
     }
@@ -190,17 +190,17 @@ impl Random {
         Ok((i128::from(low) + self.below(count as u128) as i128) as i64)
     }
 
-    /// The position that `choice` takes from a sequence of `length`; `None` where it is empty.
+    /// The index that `choice` draws from a sequence of `length`; `None` if it is empty.
     pub fn choice_index(&mut self, length: usize) -> Option<usize> {
         (length > 0).then(|| self.index_below(length))
     }
 
-    /// `choice(items)`; `None` where there are none.
+    /// `choice(items)`; `None` if there are none.
     pub fn choice<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         self.choice_index(items.len()).map(|index| &items[index])
     }
 
-    /// The positions that `choices(…, k=count)` takes from a sequence of `length`, with replacement.
+    /// The indices that `choices(…, k=count)` draws from a sequence of `length`, with replacement.
     pub fn choices_indices(&mut self, length: usize, count: usize) -> Result<Vec<usize>, RandomError> {
         if length == 0 && count > 0 {
             return Err(RandomError::Empty);
@@ -208,7 +208,7 @@ impl Random {
         Ok((0..count).map(|_| (self.random() * length as f64) as usize).collect())
     }
 
-    /// The positions that `choices(…, weights, k=count)` takes.
+    /// The indices that `choices(…, weights, k=count)` draws.
     pub fn weighted_indices(&mut self, weights: &[f64], count: usize) -> Result<Vec<usize>, RandomError> {
         let mut total = 0.0;
         let cumulative: Vec<f64> = weights
@@ -222,7 +222,7 @@ impl Random {
         self.cumulative_indices(&cumulative, count)
     }
 
-    /// The positions that `choices(…, cum_weights=cumulative, k=count)` takes.
+    /// The indices that `choices(…, cum_weights=cumulative, k=count)` draws.
     pub fn cumulative_indices(
         &mut self,
         cumulative: &[f64],
@@ -241,23 +241,23 @@ impl Random {
         Ok((0..count).map(draw).collect())
     }
 
-    /// The positions that `sample(…, count)` takes from a sequence of `length`, without replacement.
+    /// The indices that `sample(…, count)` draws from a sequence of `length`, without replacement.
     pub fn sample_indices(&mut self, length: usize, count: usize) -> Result<Vec<usize>, RandomError> {
         if count > length {
             return Err(RandomError::SampleTooLarge { wanted: count, population: length });
         }
-        // Reference: this bound decides between the two ways, and with it which positions are drawn.
+        // Reference: this bound decides between the two algorithms, and therefore which indices are drawn.
         let table = if count > 5 { power_of_four_from(3 * count) } else { 0 };
         Ok(if length <= 21 + table { self.deal(length, count) } else { self.draw_distinct(length, count) })
     }
 
-    /// Positions dealt from the whole deck: each comes from those that are left, and the last one takes its place.
+    /// Partial shuffle: each index is drawn from those left, and the last one takes its place.
     fn deal(&mut self, length: usize, count: usize) -> Vec<usize> {
         let mut deck: Vec<usize> = (0..length).collect();
         (0..count).map(|_| deck.swap_remove(self.index_below(deck.len()))).collect()
     }
 
-    /// Positions drawn one by one, again and again where one came before.
+    /// Rejection sampling: an index that came before is drawn again.
     fn draw_distinct(&mut self, length: usize, count: usize) -> Vec<usize> {
         let mut seen = FxHashSet::default();
         std::iter::repeat_with(|| self.index_below(length))
@@ -281,7 +281,7 @@ impl Random {
     }
 }
 
-/// The smallest power of four that is not below a number.
+/// The smallest power of four that is at least `number`.
 fn power_of_four_from(number: usize) -> usize {
     let mut power = 1_usize;
     while power < number {
@@ -290,7 +290,7 @@ fn power_of_four_from(number: usize) -> usize {
     power
 }
 
-/// `bisect.bisect_right`, step by step, as the weights need not be sorted.
+/// `bisect.bisect_right`, written out because the weights need not be sorted.
 fn bisect(sorted: &[f64], number: f64) -> usize {
     let (mut low, mut high) = (0, sorted.len());
     while low < high {
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_full_range_of_integers_can_be_drawn() {
+    fn draws_from_the_full_range_of_integers() {
         let mut random = Random::from_seed(1);
         for _ in 0..100 {
             assert!(random.randint(i64::MIN, i64::MAX).is_ok());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_drawn_from_nothing() {
+    fn drawing_from_nothing_is_an_error() {
         let mut random = Random::from_seed(1);
         assert_eq!(random.choice_index(0), None);
         assert_eq!(random.choices_indices(0, 1), Err(RandomError::Empty));
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn entropy_differs() {
+    fn entropy_seeds_differ() {
         assert_ne!(Random::from_entropy().random().to_bits(), Random::from_entropy().random().to_bits());
     }
 }

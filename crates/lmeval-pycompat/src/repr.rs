@@ -17,8 +17,8 @@ use crate::value::Value;
 
 /// `repr(value)`.
 ///
-/// Three things are ours, as Python's answer depends on addresses, hash seeds or settings: a function is
-/// `<function NAME>`, a set keeps the order in which its items came, and integers have no limit of digits.
+/// Three cases differ, since Python's output depends on addresses, hash seeds or settings: a function is `<function
+/// NAME>`, a set keeps insertion order, and integers have no digit limit.
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
     write_repr(&mut out, value);
@@ -32,7 +32,7 @@ pub fn str(value: &Value) -> String {
     out
 }
 
-/// Appends `str(value)`: as [`write_repr`], but strings and dates stand for themselves.
+/// Appends `str(value)`: like [`write_repr`], but strings and dates are written as they are.
 pub fn write_str(out: &mut String, value: &Value) {
     match value {
         Value::Str(text) => out.push_str(text),
@@ -97,7 +97,7 @@ fn write_dict(out: &mut String, dict: &Dict) {
     out.push('}');
 }
 
-/// `repr` of a float: the shortest digits that read back, with an exponent below 1e-4 and from 1e16 on.
+/// `repr` of a float: the shortest digits that read back exactly, with an exponent below 1e-4 and from 1e16 on.
 pub fn float_repr(number: f64) -> String {
     let mut out = String::new();
     write_float(&mut out, number);
@@ -133,7 +133,7 @@ pub fn write_float(out: &mut String, number: f64) {
     write_digits(out, digits.trim_matches('0'), whole.len() as i32 + exponent - leading as i32);
 }
 
-/// Appends digits whose decimal point stands behind the first `point` of them (or as far in front).
+/// Appends digits with the decimal point after the first `point` of them (or that far before, if negative).
 fn write_digits(out: &mut String, digits: &str, point: i32) {
     let length = digits.len() as i32;
     match point {
@@ -167,11 +167,11 @@ fn write_digits(out: &mut String, digits: &str, point: i32) {
     }
 }
 
-/// The digits that Python prefers where `text` is one of two shortest forms at the same distance: the even
-/// ones. They are given with the number of digits behind the decimal point, which may be negative.
+/// The digits that Python prefers if `text` is one of two shortest forms at the same distance: the even ones. The
+/// second value is the number of digits after the decimal point, which may be negative.
 fn even_tie(magnitude: f64, text: &str) -> Option<(String, i32)> {
-    // magnitude = odd * 2^exponent. A tie means that 2 * magnitude * 10^scale is an odd integer, which leaves
-    // one scale to look at and few numbers that fit.
+    // magnitude = odd * 2^exponent. A tie means that 2 * magnitude * 10^scale is an odd integer, which leaves one scale
+    // to check and few candidates.
     let bits = magnitude.to_bits();
     let fraction = bits & ((1 << 52) - 1);
     let field = (bits >> 52) as i32;
@@ -198,7 +198,7 @@ fn even_tie(magnitude: f64, text: &str) -> Option<(String, i32)> {
     let (even, uneven) = if below % 2 == 0 { (below, above) } else { (above, below) };
     let shown = text.split('e').next().unwrap_or(text).bytes().filter(u8::is_ascii_digit);
     let uneven = uneven.to_string();
-    // An odd number ends in no zero, so only the zeros that the notation adds are in the way.
+    // An odd number has no trailing zero, so only the zeros that the notation adds have to be removed.
     let shown: String = shown.map(char::from).collect();
     if shown.trim_matches('0') != uneven {
         return None;
@@ -207,7 +207,7 @@ fn even_tie(magnitude: f64, text: &str) -> Option<(String, i32)> {
     reads_back.then(|| (even.to_string(), scale))
 }
 
-/// Appends `repr` of a string: in single quotes, unless it holds some and no double quotes.
+/// Appends `repr` of a string: in single quotes, unless it contains single but no double quotes.
 pub fn write_str_repr(out: &mut String, text: &str) {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.reserve(text.len() + 2);

@@ -9,11 +9,10 @@ use num_traits::{FromPrimitive, ToPrimitive};
 use crate::datetime::{Date, DateTime};
 use crate::dict::Dict;
 
-/// A Python value: what YAML, data sets, literals and templates are made of.
+/// A Python value, as found in YAML, data sets, literals and templates.
 ///
 /// Strings and containers are shared, so `clone` is cheap at any size. Equality is Python's `==`:
-/// `1`, `1.0` and `True` are equal, a list never equals a tuple, and dictionaries compare without regard to
-/// order.
+/// `1`, `1.0` and `True` are equal, a list never equals a tuple, and dictionaries compare regardless of order.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// `None`.
@@ -23,65 +22,65 @@ pub enum Value {
     Bool(bool),
     /// An integer that fits into 64 bits.
     Int(i64),
-    /// An integer that does not; build it with [`Value::from_bigint`], which keeps that promise.
+    /// A larger integer; build it with [`Value::from_bigint`], which guarantees that.
     BigInt(Arc<BigInt>),
-    /// A float.
+    /// A `float`, which may be NaN or infinite.
     Float(f64),
-    /// A string.
+    /// A `str`.
     Str(Arc<str>),
-    /// A byte string.
+    /// A `bytes`.
     Bytes(Arc<[u8]>),
-    /// A list.
+    /// A `list`.
     List(Arc<Vec<Value>>),
-    /// A tuple.
+    /// A `tuple`.
     Tuple(Arc<Vec<Value>>),
-    /// A set: distinct values in the order in which they came.
+    /// A `set`: distinct values in insertion order.
     Set(Arc<Vec<Value>>),
-    /// A dictionary.
+    /// A `dict`.
     Dict(Arc<Dict>),
     /// A `datetime.date`.
     Date(Date),
     /// A `datetime.datetime`.
     DateTime(DateTime),
-    /// A reference to a Python function that has not been looked up.
+    /// A reference to a Python function, not imported yet.
     Function(Arc<Function>),
 }
 
-/// A reference to a Python object, as `!function module.name` writes it.
+/// A reference to a Python object, written as `!function module.name`.
 ///
-/// Nothing is imported; the reference only remembers where it stood, because that is where it is looked up.
+/// Nothing is imported; the reference records the directory of its file, relative to which it is looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// The text after the tag, such as `utils.process_docs`.
+    /// The part after the tag, such as `utils.process_docs`.
     pub reference: String,
-    /// The directory of the file that holds the tag; empty where there is no file.
+    /// The directory of the file with the tag; empty if there is no file.
     pub directory: String,
 }
 
 impl Function {
-    /// The module part and the attribute, split at the last dot.
+    /// The module and the attribute, split at the last dot.
     pub fn split(&self) -> Option<(&str, &str)> {
         self.reference.rsplit_once('.')
     }
 }
 
 impl Value {
-    /// A string value.
+    /// Creates a string.
     pub fn str(text: impl Into<Arc<str>>) -> Self {
         Self::Str(text.into())
     }
 
-    /// A list value.
+    /// Creates a list.
     pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
         Self::List(Arc::new(items.into_iter().collect()))
     }
 
-    /// A tuple value.
+    /// Creates a tuple.
     pub fn tuple(items: impl IntoIterator<Item = Self>) -> Self {
         Self::Tuple(Arc::new(items.into_iter().collect()))
     }
 
-    /// A set value; later duplicates are dropped.
+    /// Creates a set; later duplicates are dropped.
     pub fn set(items: impl IntoIterator<Item = Self>) -> Self {
         let mut distinct = Dict::new();
         for item in items {
@@ -90,12 +89,12 @@ impl Value {
         Self::Set(Arc::new(distinct.iter().map(|(key, _)| key.clone()).collect()))
     }
 
-    /// A dictionary value with string keys.
+    /// Creates a dictionary with string keys.
     pub fn dict<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
         Self::from(entries.into_iter().map(|(key, value)| (Self::str(key), value)).collect::<Dict>())
     }
 
-    /// An integer of any size, in its smallest form.
+    /// Creates an integer of any size, as [`Value::Int`] if it fits.
     pub fn from_bigint(number: BigInt) -> Self {
         match number.to_i64() {
             Some(small) => Self::Int(small),
@@ -103,7 +102,7 @@ impl Value {
         }
     }
 
-    /// Python's name of the type, such as `str` or `NoneType`.
+    /// The name of the Python type, such as `str` or `NoneType`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::None => "NoneType",
@@ -137,12 +136,12 @@ impl Value {
         }
     }
 
-    /// Whether this is `None`.
+    /// Whether this is [`Value::None`].
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// The text of a string.
+    /// The content of a `str`.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(text) => Some(text),
@@ -150,7 +149,7 @@ impl Value {
         }
     }
 
-    /// The truth of a `bool` (not the truth value of other types).
+    /// The value of a `bool` (not the truthiness of other types).
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(truth) => Some(*truth),
@@ -158,7 +157,7 @@ impl Value {
         }
     }
 
-    /// An integer in 64 bits; `bool` counts, as it is an `int` in Python.
+    /// An integer in 64 bits, including `bool`, which is an `int` in Python.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -175,7 +174,7 @@ impl Value {
         }
     }
 
-    /// The dictionary.
+    /// The content of a `dict`.
     pub fn as_dict(&self) -> Option<&Dict> {
         match self {
             Self::Dict(dict) => Some(dict),
@@ -183,7 +182,7 @@ impl Value {
         }
     }
 
-    /// The number as a float, rounded where it must be; `None` for what is not a number.
+    /// The number as a float, rounded if necessary; `None` if it is not a number.
     pub fn to_f64(&self) -> Option<f64> {
         match self {
             Self::Bool(truth) => Some(f64::from(u8::from(*truth))),
@@ -221,7 +220,7 @@ impl PartialEq for Value {
 }
 
 impl Value {
-    /// Exact comparison of an integer with a float, as Python does it: no rounding of the integer.
+    /// Compares an integer with a float exactly, as Python does, without rounding the integer.
     fn equals_float(&self, float: f64) -> bool {
         if !float.is_finite() || float.fract() != 0.0 {
             return false;
@@ -229,14 +228,14 @@ impl Value {
         match self {
             Self::BigInt(number) => BigInt::from_f64(float).is_some_and(|other| other == **number),
             _ => self.as_i64().is_some_and(|number| {
-                // 2^63 is the first float that no i64 reaches; below it the conversion is exact.
+                // 2^63 is the first float beyond `i64`; below it the conversion is exact.
                 float.abs() < 9_223_372_036_854_775_808.0 && float as i64 == number
                     || (number == i64::MIN && float == -9_223_372_036_854_775_808.0)
             }),
         }
     }
 
-    /// Feeds a hash such that equal values (in Python's sense) hash alike.
+    /// Hashes such that values that are equal in Python have equal hashes.
     pub(crate) fn hash_into<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::None => state.write_u8(0),
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_is_not_itself() {
+    fn nan_does_not_equal_itself() {
         assert_ne!(Value::Float(f64::NAN), Value::Float(f64::NAN));
     }
 }

@@ -13,5 +13,5 @@ mod write;
 pub use read::{DecodeError, Decoder, loads};
 pub use write::{DefaultHook, EncodeError, Options, dumps, write};
 
-/// The deepest nesting that is read or written; Python's recursion limit ends close to it.
+/// The deepest nesting that is read or written, close to Python's recursion limit.
 pub const MAX_DEPTH: usize = 994;

@@ -8,11 +8,11 @@ use crate::value::Value;
 
 use super::MAX_DEPTH;
 
-/// A text that is not JSON, with the place where that shows.
+/// A string that is not valid JSON, with the position of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}, at line {line}, column {column}")]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The error in words, without its position.
     pub message: &'static str,
     /// The line, from 1.
     pub line: usize,
@@ -43,7 +43,7 @@ pub fn loads(text: &str) -> Result<Value, DecodeError> {
     Decoder::new().decode(text)
 }
 
-/// A reader for many texts; keys that come again share their memory.
+/// A decoder for many documents; repeated keys share their memory.
 ///
 /// ```
 /// use lmeval_pycompat::json::Decoder;
@@ -59,14 +59,14 @@ pub struct Decoder {
     scratch: String,
 }
 
-/// What is wrong between two items.
+/// The message for a missing separator between two items.
 const NO_COMMA: &str = "A comma or the closing bracket is missing";
 
-/// The number of keys that are remembered.
+/// The number of keys in the cache.
 const KEYS: usize = 64;
 
 impl Decoder {
-    /// A reader that has seen no keys.
+    /// Creates a decoder with an empty key cache.
     pub fn new() -> Self {
         Self::default()
     }
@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// A failure at the reader's position, or elsewhere.
+/// An error at the reader's position, or elsewhere.
 struct Failure {
     message: &'static str,
     at: Option<usize>,
@@ -122,19 +122,19 @@ struct Reader<'t, 'd> {
 impl<'t> Reader<'t, '_> {
     fn document(&mut self) -> Result<Value, Failure> {
         if self.text.starts_with('\u{feff}') {
-            return fail("The text starts with a byte order mark");
+            return fail("The document starts with a byte order mark");
         }
-        self.blanks();
+        self.skip_whitespace();
         let value = self.value()?;
-        self.blanks();
-        if self.at < self.bytes.len() { fail("More text follows the value") } else { Ok(value) }
+        self.skip_whitespace();
+        if self.at < self.bytes.len() { fail("The document continues after the value") } else { Ok(value) }
     }
 
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    fn blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
         }
@@ -178,7 +178,7 @@ impl<'t> Reader<'t, '_> {
         }
         self.depth += 1;
         self.at += 1;
-        self.blanks();
+        self.skip_whitespace();
         Ok(())
     }
 
@@ -193,13 +193,13 @@ impl<'t> Reader<'t, '_> {
         if self.peek() != Some(b']') {
             loop {
                 items.push(self.value()?);
-                self.blanks();
+                self.skip_whitespace();
                 match self.peek() {
                     Some(b',') => self.at += 1,
                     Some(b']') => break,
                     _ => return fail(NO_COMMA),
                 }
-                self.blanks();
+                self.skip_whitespace();
             }
         }
         self.leave();
@@ -218,21 +218,21 @@ impl<'t> Reader<'t, '_> {
                     Text::Plain(text) => self.decoder.key(text),
                     Text::Escaped => self.decoder.scratch.as_str().into(),
                 };
-                self.blanks();
+                self.skip_whitespace();
                 if self.peek() != Some(b':') {
                     return fail("The colon between key and value is missing");
                 }
                 self.at += 1;
-                self.blanks();
+                self.skip_whitespace();
                 let value = self.value()?;
                 dict.insert(Value::Str(key), value);
-                self.blanks();
+                self.skip_whitespace();
                 match self.peek() {
                     Some(b',') => self.at += 1,
                     Some(b'}') => break,
                     _ => return fail(NO_COMMA),
                 }
-                self.blanks();
+                self.skip_whitespace();
             }
         }
         self.leave();
@@ -296,7 +296,7 @@ impl<'t> Reader<'t, '_> {
         }
     }
 
-    /// Reads a string; one with escapes is left in the scratch buffer.
+    /// Reads a string; one with escapes ends up in the scratch buffer.
     fn string(&mut self) -> Result<Text<'t>, Failure> {
         let open = self.at;
         let start = open + 1;
@@ -344,7 +344,7 @@ impl<'t> Reader<'t, '_> {
     }
 
     fn unicode_escape(&mut self) -> Result<(), Failure> {
-        // Python wants one more character after the digits, or it does not look at them.
+        // Python requires one more character after the digits before it looks at them.
         let Some(high) = self.hexadecimal(self.at).filter(|_| self.at + 6 < self.bytes.len()) else {
             return fail_at("`\\u` takes four hexadecimal digits", self.at + 1);
         };
@@ -361,7 +361,7 @@ impl<'t> Reader<'t, '_> {
         Ok(())
     }
 
-    /// The code of the escape `\uXXXX` at a position, if there is one.
+    /// The code unit of the escape `\uXXXX` at a position, if there is one.
     fn hexadecimal(&self, at: usize) -> Option<u32> {
         match self.bytes.get(at..at + 6)? {
             [b'\\', b'u', digits @ ..] => {
@@ -372,15 +372,15 @@ impl<'t> Reader<'t, '_> {
     }
 }
 
-/// A string as it was found: without escapes in the input, or put together in the scratch buffer.
+/// A string: a slice of the input if it has no escapes, otherwise in the scratch buffer.
 enum Text<'t> {
     Plain(&'t str),
     Escaped,
 }
 
-/// The end of a run of bytes that stand for themselves in a string.
+/// The end of a run of bytes that need no decoding in a string.
 fn run_end(bytes: &[u8], start: usize) -> usize {
-    // Eight bytes at a time: the lowest top bit that is set marks the first byte that is special.
+    // Eight bytes at a time: the lowest top bit that is set marks the first special byte.
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = ONES << 7;
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word & TOPS;

@@ -13,26 +13,26 @@ use crate::value::Value;
 
 use super::MAX_DEPTH;
 
-/// A replacement for a value that JSON does not know, or `None` where there is none.
+/// Returns a replacement for a value that JSON cannot represent, if there is one.
 pub type DefaultHook<'a> = &'a dyn Fn(&Value) -> Option<Value>;
 
 /// The arguments of `json.dumps`, with Python's defaults.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Whether everything beyond ASCII is escaped.
+    /// Whether to escape everything but ASCII.
     pub ensure_ascii: bool,
-    /// Blanks for each level; `None` keeps everything on one line.
+    /// Spaces per level; `None` puts everything on one line.
     pub indent: Option<usize>,
-    /// What stands between items and between a key and its value. `None` is `(", ", ": ")`, or `(",", ": ")`
-    /// where there is an indent.
+    /// The separators between items and between a key and its value. `None` means `(", ", ": ")`, or `(",", ": ")` with
+    /// an indent.
     pub separators: Option<(&'a str, &'a str)>,
-    /// Whether keys are sorted.
+    /// Whether to sort keys.
     pub sort_keys: bool,
-    /// Whether `NaN`, `Infinity` and `-Infinity` are written rather than refused.
+    /// Whether to write `NaN`, `Infinity` and `-Infinity` rather than fail.
     pub allow_nan: bool,
-    /// Whether entries are dropped whose key is not a string, number, `bool` or `None`.
+    /// Whether to drop entries whose key is not a string, number, `bool` or `None`.
     pub skip_keys: bool,
-    /// What to write instead of a value that JSON does not know; `None` from it is an error.
+    /// Replaces a value that JSON cannot represent; if it returns `None`, that is an error.
     pub default: Option<DefaultHook<'a>>,
 }
 
@@ -50,20 +50,20 @@ impl Default for Options<'_> {
     }
 }
 
-/// Why a value cannot be written.
+/// Why a value cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// A value of a type that JSON does not have.
     #[error("JSON has no type for a `{0}`")]
     Type(&'static str),
-    /// A key of a type that cannot be a key in JSON.
+    /// A key of a type that JSON does not allow as a key.
     #[error("A `{0}` cannot be a key in JSON")]
     Key(&'static str),
-    /// Keys of types that have no order among each other.
+    /// Keys of types that cannot be compared.
     #[error("Cannot sort keys of types `{0}` and `{1}`")]
     Sort(&'static str, &'static str),
-    /// An infinity or a NaN where they are not allowed.
+    /// NaN or an infinity, and [`Options::allow_nan`] is off.
     #[error("NaN and infinities are not allowed in this JSON")]
     Float,
     /// More nesting than [`MAX_DEPTH`].
@@ -78,7 +78,7 @@ pub fn dumps(value: &Value, options: &Options) -> Result<String, EncodeError> {
     Ok(out)
 }
 
-/// Appends `json.dumps(value)`. After an error, what was written so far stays.
+/// Appends `json.dumps(value)`. After an error, the output written so far remains.
 pub fn write(out: &mut String, value: &Value, options: &Options) -> Result<(), EncodeError> {
     let default = if options.indent.is_some() { (",", ": ") } else { (", ", ": ") };
     let (item_separator, key_separator) = options.separators.unwrap_or(default);
@@ -170,7 +170,7 @@ impl Writer<'_, '_> {
         }
         self.enter()?;
         self.out.push('{');
-        // This comes before the keys are looked at, so it stays even where all of them are skipped.
+        // Python writes this before it looks at the keys, so it stays even if all of them are skipped.
         self.new_line();
         let mut first = true;
         if self.options.sort_keys {
@@ -223,7 +223,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Appends the text, with every character escaped whose first byte is `special`.
+/// Appends the string, escaping every character whose first byte is `special`.
 fn write_escaped(out: &mut String, text: &str, special: impl Fn(u8) -> bool) {
     let mut rest = text;
     while let Some(at) = rest.bytes().position(&special) {
@@ -254,13 +254,13 @@ fn write_escape(out: &mut String, character: char) {
     }
 }
 
-/// The entries by key: strings among strings, numbers among numbers, as `sorted` has them.
+/// The entries sorted by key as `sorted` does: strings among strings, numbers among numbers.
 ///
-/// What Python's sort makes of a NaN depends on where it stands; here it comes first.
+/// Where Python's sort puts a NaN depends on its position; here it comes first.
 fn sorted(dict: &Dict) -> Result<Vec<(&Value, &Value)>, EncodeError> {
     let mut entries: Vec<(&Value, &Value)> = dict.iter().collect();
     if let [(first, _), rest @ ..] = &entries[..] {
-        // Checked beforehand, as a sort wants an order that is total.
+        // Checked first, since a sort needs a total order.
         let fits = |key: &Value| match first {
             Value::Str(_) => key.as_str().is_some(),
             _ => is_number(first) && is_number(key),
@@ -280,7 +280,7 @@ fn is_number(key: &Value) -> bool {
 /// The order of two strings, or of two numbers.
 fn compare_keys(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
-        // Python orders by code point, which is the order of UTF-8, too.
+        // Python orders by code point, which is also the order of UTF-8.
         (Value::Str(left), Value::Str(right)) => left.cmp(right),
         (Value::Int(left), Value::Int(right)) => left.cmp(right),
         (Value::Float(left), Value::Float(right)) => {

@@ -14,14 +14,14 @@ mod text;
 
 use crate::value::Value;
 
-/// The deepest nesting of brackets, as in Python.
+/// The maximum nesting of brackets, as in Python.
 pub const MAX_DEPTH: usize = 200;
 
-/// A text that is not a Python literal.
+/// A string that is not a Python literal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}: line {line} column {column}")]
 pub struct LiteralError {
-    /// What is wrong.
+    /// The error in words, without its position.
     pub message: String,
     /// The line, from 1.
     pub line: usize,
@@ -31,11 +31,11 @@ pub struct LiteralError {
 
 /// `ast.literal_eval(text)`.
 ///
-/// Refused although Python takes them: complex numbers, `...` and `\N{name}` in strings, as there is no value
-/// or table for them. Surrogates (`'\ud800'`), which no Rust string can hold, become U+FFFD.
+/// Unlike Python, it rejects complex numbers, `...` and `\N{name}` in strings, since there is no value or table for
+/// them. Surrogates (`'\ud800'`), which a Rust string cannot contain, become U+FFFD.
 pub fn literal_eval(text: &str) -> Result<Value, LiteralError> {
     let text = text.trim_start_matches([' ', '\t']);
-    // The tokenizer of Python sees lines that end in `\n` only, inside of strings as well.
+    // Python's tokenizer sees `\n` as the only line break, inside strings as well.
     let normalized;
     let text = if text.contains('\r') {
         normalized = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -54,12 +54,12 @@ pub fn literal_eval(text: &str) -> Result<Value, LiteralError> {
     })
 }
 
-/// The start of a text, for a message that a long one would bury.
+/// The start of a string, so that a long one does not bury the message.
 fn start(text: &str) -> &str {
     text.char_indices().nth(60).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A message and the byte at which it applies.
+/// A message and the byte offset that it refers to.
 struct Failure {
     message: String,
     at: usize,

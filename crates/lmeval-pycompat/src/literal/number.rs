@@ -1,10 +1,10 @@
-//! Numbers.
+//! Numbers in literals.
 
 use super::Failure;
 use crate::float::{parse_digits, parse_float};
 use crate::value::Value;
 
-/// Reads the number at `start`, which begins with a digit or with a point and a digit, and says where it ends.
+/// Parses the number at `start`, which is a digit or a point and a digit; also returns where it ends.
 pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure> {
     let bytes = source.as_bytes();
     let radix = match (bytes[start], bytes.get(start + 1).map(u8::to_ascii_lowercase)) {
@@ -13,7 +13,7 @@ pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure
         (b'0', Some(b'b')) => Some(2),
         _ => None,
     };
-    // Every byte that could belong to the number; what does not belong makes it invalid.
+    // Consume every byte that could belong to the number; a stray one makes it invalid.
     let mut end = start;
     let mut is_float = false;
     while let Some(&byte) = bytes.get(end) {

@@ -1,4 +1,4 @@
-//! Brackets, names, signs and the blanks between them.
+//! Brackets, names, signs, and the whitespace between them.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::dict::Dict;
 use crate::float::negate;
 use crate::value::Value;
 
-/// Reads a whole text as one expression.
+/// Parses an entire string as one expression.
 pub(super) fn parse(source: &str) -> Result<Value, Failure> {
     if let Some(at) = source.find('\0') {
-        return Err(Failure::new("A literal has no null characters", at));
+        return Err(Failure::new("A literal cannot contain null characters", at));
     }
     let mut parser = Parser { source, bytes: source.as_bytes(), at: 0, depth: 0 };
     parser.line_start()?;
@@ -31,13 +31,13 @@ struct Parser<'s> {
     depth: usize,
 }
 
-/// What stood in an expression, as far as a sign or a call in front of or behind it cares.
+/// A parsed term, as far as a sign before it or a call after it is concerned.
 enum Term {
     /// A number without a sign, which may take one.
     Number(Value),
     /// The bare name `set`, which must be called.
     SetName(usize),
-    /// Anything else.
+    /// Any other value.
     Other(Value),
 }
 
@@ -57,7 +57,7 @@ impl Parser<'_> {
 
     fn unexpected(&self) -> Failure {
         let message = match self.source[self.at..].chars().next() {
-            None => "Unexpected end of text".to_owned(),
+            None => "Unexpected end of input".to_owned(),
             Some('\n') => "Unexpected end of line".to_owned(),
             Some(
                 character @ ('+' | '-' | '*' | '/' | '%' | '@' | '&' | '|' | '^' | '~' | '<' | '>' | '='),
@@ -69,11 +69,11 @@ impl Parser<'_> {
         Failure::new(message, self.at)
     }
 
-    /// Skips empty lines up to the first line with something on it, which must not be indented.
+    /// Skips empty lines up to the first line with content, which must not be indented.
     fn line_start(&mut self) -> Result<(), Failure> {
         loop {
             let mut column = 0;
-            // The column of a line that goes on after a backslash is that of the backslash, unless that is 0.
+            // The column of a line continued after a backslash is that of the backslash, unless that is 0.
             let mut continued = 0;
             loop {
                 match self.peek() {
@@ -121,8 +121,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Skips blanks and comments, and inside of brackets the ends of lines.
-    fn blanks(&mut self) -> Result<(), Failure> {
+    /// Skips whitespace and comments and, inside brackets, line breaks.
+    fn skip_whitespace(&mut self) -> Result<(), Failure> {
         loop {
             match self.peek() {
                 Some(b' ' | b'\t' | b'\x0c') => self.at += 1,
@@ -140,7 +140,7 @@ impl Parser<'_> {
         }
         self.depth += 1;
         self.at += 1;
-        self.blanks()
+        self.skip_whitespace()
     }
 
     fn close(&mut self, bracket: u8) -> Result<(), Failure> {
@@ -149,20 +149,20 @@ impl Parser<'_> {
         }
         self.depth -= 1;
         self.at += 1;
-        self.blanks()
+        self.skip_whitespace()
     }
 
-    /// Skips a comma; false where there is none.
+    /// Skips a comma; false if there is none.
     fn comma(&mut self) -> Result<bool, Failure> {
         let found = self.peek() == Some(b',');
         if found {
             self.at += 1;
-            self.blanks()?;
+            self.skip_whitespace()?;
         }
         Ok(found)
     }
 
-    /// One expression, or a tuple without brackets of its own that ends before `close`.
+    /// Parses one expression, or a tuple without parentheses that ends before `close`.
     fn sequence(&mut self, close: Option<u8>) -> Result<Term, Failure> {
         let first = self.term()?;
         if self.peek() != Some(b',') {
@@ -182,13 +182,13 @@ impl Parser<'_> {
         self.term()?.into_value()
     }
 
-    /// One expression and the blanks behind it.
+    /// Parses one expression and the whitespace after it.
     fn term(&mut self) -> Result<Term, Failure> {
         let start = self.at;
         let sign = self.peek().filter(|byte| matches!(byte, b'+' | b'-'));
         if let Some(sign) = sign {
             self.at += 1;
-            self.blanks()?;
+            self.skip_whitespace()?;
             return match self.atom()? {
                 Term::Number(value) => Ok(Term::Other(if sign == b'-' { negate(value) } else { value })),
                 _ => Err(Failure::new("Only a number can take a sign", start)),
@@ -225,7 +225,7 @@ impl Parser<'_> {
             self.close(b')')?;
             return Ok(Term::Other(Value::Tuple(Arc::default())));
         }
-        // A sign or a call behind the bracket looks through it.
+        // A sign or a call outside the parentheses applies to the term inside.
         let term = self.sequence(Some(b')'))?;
         self.close(b')')?;
         Ok(term)
@@ -275,7 +275,7 @@ impl Parser<'_> {
                 return Err(self.unexpected());
             }
             self.at += 1;
-            self.blanks()?;
+            self.skip_whitespace()?;
             let value = self.expression()?;
             dict.insert(key, value);
             if !self.comma()? || self.peek() == Some(b'}') {
@@ -296,7 +296,7 @@ impl Parser<'_> {
     fn number(&mut self) -> Result<Term, Failure> {
         let (value, end) = number::read(self.source, self.at)?;
         self.at = end;
-        self.blanks()?;
+        self.skip_whitespace()?;
         Ok(Term::Number(value))
     }
 
@@ -320,16 +320,16 @@ impl Parser<'_> {
             _ => return Err(Failure::new(format!("Not a literal: `{}`", super::start(name)), start)),
         };
         self.at += length;
-        self.blanks()?;
+        self.skip_whitespace()?;
         Ok(term)
     }
 
-    /// One or more strings in a row, which are one.
+    /// Parses one or more adjacent strings, which are concatenated.
     fn strings(&mut self) -> Result<Term, Failure> {
         let mut joined = text::Joined::default();
         loop {
             self.at = joined.read(self.source, self.at)?;
-            self.blanks()?;
+            self.skip_whitespace()?;
             if !text::starts_at(self.bytes, self.at) {
                 return Ok(Term::Other(joined.into_value()));
             }
@@ -337,7 +337,7 @@ impl Parser<'_> {
     }
 }
 
-/// The type that keeps a value from being a key.
+/// The type that makes a value unhashable.
 fn unhashable(value: &Value) -> Option<&'static str> {
     match value {
         Value::List(_) | Value::Dict(_) | Value::Set(_) => Some(value.type_name()),

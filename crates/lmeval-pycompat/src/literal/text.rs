@@ -1,9 +1,9 @@
-//! Strings and byte strings.
+//! Strings and byte strings in literals.
 
 use super::Failure;
 use crate::value::Value;
 
-/// The characters in front of a quote.
+/// The letters before a quote.
 #[derive(Clone, Copy, Default)]
 struct Prefix {
     raw: bool,
@@ -11,7 +11,7 @@ struct Prefix {
     length: usize,
 }
 
-/// Reads the prefix at a position where a string may begin; `None` where none does.
+/// Parses the prefix at a position where a string may start; `None` if none does.
 fn prefix(bytes: &[u8], at: usize) -> Option<Result<Prefix, Failure>> {
     let rest = &bytes[at.min(bytes.len())..];
     let length = rest.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
@@ -27,17 +27,17 @@ fn prefix(bytes: &[u8], at: usize) -> Option<Result<Prefix, Failure>> {
         b"f" | b"fr" | b"rf" => {
             return Some(Err(Failure::new("Format strings are not literals", at)));
         }
-        _ => return Some(Err(Failure::new("No string starts like this", at))),
+        _ => return Some(Err(Failure::new("Invalid string prefix", at))),
     };
     Some(Ok(Prefix { raw, bytes, length }))
 }
 
-/// Whether a string begins at a position.
+/// Whether a string starts at a position.
 pub(super) fn starts_at(bytes: &[u8], at: usize) -> bool {
     prefix(bytes, at).is_some()
 }
 
-/// The strings that were read so far, joined.
+/// Adjacent strings, concatenated.
 #[derive(Default)]
 pub(super) struct Joined {
     text: String,
@@ -50,7 +50,7 @@ impl Joined {
         if self.is_bytes == Some(true) { Value::Bytes(self.bytes.into()) } else { Value::from(self.text) }
     }
 
-    /// Reads the string at a position and says where it ends.
+    /// Parses the string at a position and returns where it ends.
     pub(super) fn read(&mut self, source: &str, start: usize) -> Result<usize, Failure> {
         let prefix = prefix(source.as_bytes(), start)
             .unwrap_or_else(|| Err(Failure::new("Expected a string", start)))?;
@@ -86,7 +86,7 @@ impl Joined {
             rest = &rest[at + 1..];
             let (escape, length) = escape(rest, here, true)?;
             match escape {
-                // Surrogates have no place in a Rust string.
+                // A Rust string cannot contain surrogates.
                 Escape::Code(code) => {
                     self.text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
                 }
@@ -125,7 +125,7 @@ fn content_length(text: &str, quote: u8, triple: bool) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
             b'\\' => {
-                // A quote or the end of a line behind a backslash does not end the string.
+                // A quote or a line break after a backslash does not end the string.
                 bytes.get(at + 1)?;
                 at += 2;
             }
@@ -137,16 +137,16 @@ fn content_length(text: &str, quote: u8, triple: bool) -> Option<usize> {
     }
 }
 
-/// What a backslash makes of the characters behind it.
+/// The meaning of a backslash and the characters after it.
 enum Escape {
     Code(u32),
-    /// The end of a line, which goes.
+    /// An escaped line break, which is removed.
     Nothing,
     /// Not an escape: the backslash stays.
     Unknown,
 }
 
-/// The escape at the start of `rest`, and how many bytes of `rest` it takes. Byte strings know no Unicode.
+/// Parses the escape at the start of `rest`; also returns its length in bytes. Byte strings have no Unicode escapes.
 fn escape(rest: &str, here: usize, unicode: bool) -> Result<(Escape, usize), Failure> {
     let code = match rest.bytes().next() {
         Some(b'\n') => return Ok((Escape::Nothing, 1)),
@@ -169,7 +169,7 @@ fn escape(rest: &str, here: usize, unicode: bool) -> Result<(Escape, usize), Fai
         Some(b'U') if unicode => {
             let code = hexadecimal(rest, 8, here)?;
             if code > 0x10_ffff {
-                return Err(Failure::new("There is no character with this number", here));
+                return Err(Failure::new("There is no character with this code point", here));
             }
             return Ok((Escape::Code(code), 9));
         }
@@ -181,7 +181,7 @@ fn escape(rest: &str, here: usize, unicode: bool) -> Result<(Escape, usize), Fai
     Ok((Escape::Code(code), 1))
 }
 
-/// The digits behind the letter of an escape.
+/// Parses the digits after the letter of an escape.
 fn hexadecimal(rest: &str, digits: usize, here: usize) -> Result<u32, Failure> {
     rest.as_bytes()
         .get(1..=digits)

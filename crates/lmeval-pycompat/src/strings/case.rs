@@ -1,7 +1,7 @@
 //! Upper, lower and title case.
 //!
-//! The mappings of the standard library are used where both ends exist in Python's version of Unicode;
-//! whatever Unicode added since maps to itself.
+//! Uses the mappings of the standard library if both ends exist in Python's version of Unicode; characters that Unicode
+//! added later map to themselves.
 
 use super::class::contains;
 use super::tables;
@@ -10,7 +10,7 @@ fn is_assigned(character: char) -> bool {
     character.is_ascii() || !contains(&tables::UNASSIGNED, character)
 }
 
-/// Appends a mapping of a character, or the character itself where Python knows no such mapping.
+/// Appends the mapping of a character, or the character itself if Python has no such mapping.
 fn push_known(out: &mut String, character: char, mapped: impl Iterator<Item = char> + Clone) {
     if is_assigned(character) && mapped.clone().all(is_assigned) {
         out.extend(mapped);
@@ -30,7 +30,7 @@ fn push_title(out: &mut String, character: char) {
     }
 }
 
-/// Appends the lower case of `text[at..]`'s first character; a capital sigma looks at what is around it.
+/// Appends the lower case of the first character of `text[at..]`; a capital sigma depends on its neighbours.
 fn push_lower(out: &mut String, text: &str, at: usize, character: char) {
     if character == 'Σ' {
         out.push(if is_final_sigma(text, at) { 'ς' } else { 'σ' });
@@ -39,7 +39,7 @@ fn push_lower(out: &mut String, text: &str, at: usize, character: char) {
     }
 }
 
-/// Whether a cased letter stands before the sigma at `at` and none after it, ignorable characters aside.
+/// Whether the sigma at `at` follows a cased letter and does not precede one, skipping ignorable characters.
 fn is_final_sigma(text: &str, at: usize) -> bool {
     let has_case = |character: Option<char>| character.is_some_and(|c| contains(&tables::CASED, c));
     let counts = |character: &char| !contains(&tables::IGNORABLE, *character);
@@ -53,14 +53,14 @@ fn is_upper(character: char) -> bool {
 
 fn is_lower(character: char) -> bool {
     match character {
-        // Later versions of Unicode changed their mind about these.
+        // Later versions of Unicode changed the class of these.
         '\u{295}' => true,
         '\u{10fc}' | '\u{a7f2}'..='\u{a7f4}' | '\u{ab69}' => false,
         _ => character.is_lowercase() && is_assigned(character),
     }
 }
 
-/// Whether the character is of title case, such as `ǅ`.
+/// Whether the character has title case, such as `ǅ`.
 fn is_title(character: char) -> bool {
     matches!(character,
         '\u{1c5}' | '\u{1c8}' | '\u{1cb}' | '\u{1f2}' | '\u{1f88}'..='\u{1f8f}' | '\u{1f98}'..='\u{1f9f}'
@@ -117,7 +117,7 @@ pub fn capitalize(text: &str) -> String {
     out
 }
 
-/// `str.title`: every run of cased characters begins in title case and goes on in lower case.
+/// `str.title`: every run of cased characters starts in title case and continues in lower case.
 pub fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_word = false;

@@ -2,14 +2,14 @@
 
 use super::tables;
 
-/// Membership in a set given by the code points at which it flips.
+/// Membership in a set given by the code points at which membership flips.
 pub(super) fn contains(flips: &[u32], character: char) -> bool {
     flips.partition_point(|&flip| flip <= u32::from(character)) % 2 == 1
 }
 
-/// `str.isspace` of one character: what `strip` and `split` take for whitespace.
+/// `str.isspace` for one character: what `strip` and `split` treat as whitespace.
 ///
-/// Unlike [`char::is_whitespace`] it holds the separators U+001C to U+001F.
+/// Unlike [`char::is_whitespace`] it includes the separators U+001C to U+001F.
 pub fn is_space(character: char) -> bool {
     match character {
         '\t'..='\r' | '\x1c'..=' ' => true,
@@ -18,7 +18,7 @@ pub fn is_space(character: char) -> bool {
     }
 }
 
-/// `str.isprintable` of one character: whether `repr` leaves it as it is.
+/// `str.isprintable` for one character: whether `repr` shows it unescaped.
 pub fn is_printable(character: char) -> bool {
     match character {
         '\0'..='\x7f' => (' '..='~').contains(&character),
@@ -26,7 +26,7 @@ pub fn is_printable(character: char) -> bool {
     }
 }
 
-/// `str.isalpha` of one character: any letter.
+/// `str.isalpha` for one character: any letter.
 pub fn is_alpha(character: char) -> bool {
     match character {
         '\0'..='\x7f' => character.is_ascii_alphabetic(),
@@ -34,17 +34,17 @@ pub fn is_alpha(character: char) -> bool {
     }
 }
 
-/// `str.isdecimal` of one character: a digit that `int` reads.
+/// `str.isdecimal` for one character: a digit that `int` reads.
 pub fn is_decimal(character: char) -> bool {
     decimal_value(character).is_some()
 }
 
-/// `str.isdigit` of one character: decimal digits, and others such as `²` and `①`.
+/// `str.isdigit` for one character: decimal digits, and others such as `²` and `①`.
 pub fn is_digit(character: char) -> bool {
     digit_value(character).is_some()
 }
 
-/// `str.isnumeric` of one character: digits, fractions, Roman numerals, ideographs of numbers.
+/// `str.isnumeric` for one character: digits, fractions, Roman numerals, numeric ideographs.
 pub fn is_numeric(character: char) -> bool {
     match character {
         '\0'..='\x7f' => character.is_ascii_digit(),
@@ -52,12 +52,12 @@ pub fn is_numeric(character: char) -> bool {
     }
 }
 
-/// `str.isalnum` of one character: a letter or numeric in any sense.
+/// `str.isalnum` for one character: a letter, or numeric in any sense.
 pub fn is_alnum(character: char) -> bool {
     is_alpha(character) || is_numeric(character)
 }
 
-/// Whether `unicodedata.category` of one character is punctuation; symbols such as `$`, `+` and `~` are not.
+/// Whether `unicodedata.category` of a character is punctuation; symbols such as `$`, `+` and `~` are not.
 pub fn is_punctuation(character: char) -> bool {
     contains(&tables::PUNCTUATION, character)
 }
@@ -73,7 +73,7 @@ pub fn decimal_value(character: char) -> Option<u32> {
     (value < 10).then_some(value)
 }
 
-/// The value of a digit, as `unicodedata.digit`: decimal digits and others such as `²`.
+/// The value of a digit as in `unicodedata.digit`: decimal digits and others such as `²`.
 pub fn digit_value(character: char) -> Option<u32> {
     decimal_value(character).or_else(|| {
         let index = tables::DIGITS.binary_search_by_key(&character, |&(digit, _)| digit).ok()?;

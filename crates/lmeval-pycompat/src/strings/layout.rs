@@ -12,9 +12,9 @@ fn pad(text: &str, left: usize, right: usize, fill: char) -> String {
     out
 }
 
-/// `str.center`. Widths are taken as they are: it is for the caller to refuse absurd ones.
+/// `str.center`. The caller must reject absurd widths.
 ///
-/// An odd blank goes to the left where the width is odd, and else to the right.
+/// An odd space goes to the left if the width is odd, otherwise to the right.
 pub fn center(text: &str, width: usize, fill: char) -> String {
     let margin = padding(text, width);
     let left = margin / 2 + (margin & width & 1);
@@ -45,9 +45,9 @@ pub fn expandtabs(text: &str, tab_size: usize) -> String {
     for character in text.chars() {
         if character == '\t' {
             if tab_size > 0 {
-                let blanks = tab_size - column % tab_size;
-                out.extend(std::iter::repeat_n(' ', blanks));
-                column += blanks;
+                let spaces = tab_size - column % tab_size;
+                out.extend(std::iter::repeat_n(' ', spaces));
+                column += spaces;
             }
             continue;
         }

@@ -1,7 +1,7 @@
 //! Methods of Python's `str` on `&str`.
 //!
-//! Positions and widths count characters, as Python does. Character classes are those of CPython 3.11
-//! (Unicode 14); characters that Unicode added later are unassigned here, too.
+//! Positions and widths count characters, as in Python. Character classes are those of CPython 3.11 (Unicode 14);
+//! characters that Unicode added later are unassigned here as well.
 
 mod case;
 mod class;

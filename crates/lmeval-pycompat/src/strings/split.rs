@@ -17,7 +17,7 @@ pub fn rstrip(text: &str) -> &str {
     text.trim_end_matches(is_space)
 }
 
-/// `str.strip(characters)`: any of them, at both ends.
+/// `str.strip(characters)`: removes any of them at both ends.
 pub fn strip_chars<'a>(text: &'a str, characters: &str) -> &'a str {
     text.trim_matches(|character| characters.contains(character))
 }
@@ -32,9 +32,9 @@ pub fn rstrip_chars<'a>(text: &'a str, characters: &str) -> &'a str {
     text.trim_end_matches(|character| characters.contains(character))
 }
 
-/// `str.split(maxsplit=…)`: words between runs of whitespace; `None` splits everywhere.
+/// `str.split(maxsplit=…)`: words between runs of whitespace; `None` means no limit.
 ///
-/// What remains after the last split keeps the whitespace at its end.
+/// The remainder after the last split keeps its trailing whitespace.
 pub fn split_whitespace(text: &str, max_split: Option<usize>) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = lstrip(text);
@@ -50,7 +50,7 @@ pub fn split_whitespace(text: &str, max_split: Option<usize>) -> Vec<&str> {
     words
 }
 
-/// `str.rsplit(maxsplit=…)`: as [`split_whitespace`], but splits from the end.
+/// `str.rsplit(maxsplit=…)`: like [`split_whitespace`], but splits from the end.
 pub fn rsplit_whitespace(text: &str, max_split: Option<usize>) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = rstrip(text);
@@ -71,7 +71,7 @@ pub fn rsplit_whitespace(text: &str, max_split: Option<usize>) -> Vec<&str> {
     words
 }
 
-/// `str.split(separator, maxsplit)`; `None` where the separator is empty, which Python refuses.
+/// `str.split(separator, maxsplit)`; `None` if the separator is empty, which is an error in Python.
 pub fn split<'a>(text: &'a str, separator: &str, max_split: Option<usize>) -> Option<Vec<&'a str>> {
     if separator.is_empty() {
         return None;
@@ -82,7 +82,7 @@ pub fn split<'a>(text: &'a str, separator: &str, max_split: Option<usize>) -> Op
     })
 }
 
-/// `str.rsplit(separator, maxsplit)`; `None` where the separator is empty, which Python refuses.
+/// `str.rsplit(separator, maxsplit)`; `None` if the separator is empty, which is an error in Python.
 pub fn rsplit<'a>(text: &'a str, separator: &str, max_split: Option<usize>) -> Option<Vec<&'a str>> {
     if separator.is_empty() {
         return None;
@@ -95,8 +95,7 @@ pub fn rsplit<'a>(text: &'a str, separator: &str, max_split: Option<usize>) -> O
     Some(pieces)
 }
 
-/// `str.splitlines(keepends)`: ends at `\n`, `\r`, `\r\n`, `\v`, `\f`, U+001C to U+001E, U+0085, U+2028 and
-/// U+2029.
+/// `str.splitlines(keepends)`: splits at `\n`, `\r`, `\r\n`, `\v`, `\f`, U+001C to U+001E, U+0085, U+2028 and U+2029.
 pub fn splitlines(text: &str, keep_ends: bool) -> Vec<&str> {
     let is_end = |character: char| matches!(character, '\n'..='\r' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let mut lines = Vec::new();
@@ -123,13 +122,13 @@ pub fn rfind(text: &str, needle: &str) -> Option<usize> {
     text.rfind(needle).map(|at| text[..at].chars().count())
 }
 
-/// `str.count`: occurrences that do not overlap; the empty string stands at every position.
+/// `str.count`: non-overlapping occurrences; the empty string occurs at every position.
 pub fn count(text: &str, needle: &str) -> usize {
     text.matches(needle).count()
 }
 
-/// `str.partition`: around the first separator; without one, the whole text and two empty strings. `None`
-/// where the separator is empty, which Python refuses.
+/// `str.partition`: splits around the first separator; without one, the entire string and two empty ones. `None` if the
+/// separator is empty, which is an error in Python.
 pub fn partition<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str, &'a str)> {
     if separator.is_empty() {
         return None;
@@ -140,8 +139,8 @@ pub fn partition<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str
     })
 }
 
-/// `str.rpartition`: around the last separator; without one, two empty strings and the whole text. `None`
-/// where the separator is empty, which Python refuses.
+/// `str.rpartition`: splits around the last separator; without one, two empty strings and the entire one. `None` if the
+/// separator is empty, which is an error in Python.
 pub fn rpartition<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str, &'a str)> {
     if separator.is_empty() {
         return None;

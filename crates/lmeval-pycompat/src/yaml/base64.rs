@@ -1,11 +1,11 @@
-//! Base64 as in `!!binary`: reading is as lenient as Python's `base64.decodebytes`.
+//! Base64 as in `!!binary`; decoding is as lenient as Python's `base64.decodebytes`.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 
-/// Padding is checked before; bits that the last character has too many are dropped.
+/// Padding is checked separately; excess bits in the last character are dropped.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -13,7 +13,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The bytes of a `!!binary` scalar. Characters outside the alphabet are skipped; padding is required.
+/// Decodes a `!!binary` scalar. Characters outside the alphabet are skipped; padding is required.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, String> {
     if !text.is_ascii() {
         return Err("base64 data is not ASCII".to_owned());
@@ -25,7 +25,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, String> {
             b'=' if digits.len() % 4 >= 2 => {
                 padding += 1;
                 if digits.len() % 4 + padding == 4 {
-                    // Reference: whatever follows complete padding is ignored.
+                    // Reference: anything after complete padding is ignored.
                     break;
                 }
             }
@@ -43,7 +43,7 @@ pub(super) fn decode(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The text of bytes, with padding, on one line.
+/// Encodes bytes with padding, on one line.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::decode;
 
     #[test]
-    fn lenient_about_characters_strict_about_padding() {
+    fn skips_foreign_characters_and_requires_padding() {
         for (text, bytes) in [
             ("aGk=", b"hi".as_slice()),
             ("a*G k\n=", b"hi"),

@@ -1,4 +1,4 @@
-//! Nodes to values: PyYAML's `SafeConstructor`, and the `!function` tag.
+//! Constructs values from nodes, like PyYAML's `SafeConstructor`, and handles the `!function` tag.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::value::{Function, Value};
 pub(super) struct Constructor<'a, 'o> {
     loader: &'o Loader,
     nodes: Vec<Node<'a>>,
-    /// What has been built, so that an alias is the same object as its anchor.
+    /// The values built so far, so that an alias is the same object as its anchor.
     values: Vec<Option<Value>>,
     merged: usize,
 }
 
 impl<'a, 'o> Constructor<'a, 'o> {
-    /// The document's value, with the places of its parts.
+    /// Builds the document's value and the locations of its parts.
     pub(super) fn construct(graph: Graph<'a>, loader: &'o Loader) -> Result<(Value, Marks), Error> {
         let values = vec![None; graph.nodes.len()];
         let mut constructor = Self { loader, nodes: graph.nodes, values, merged: 0 };
@@ -53,8 +53,8 @@ impl<'a, 'o> Constructor<'a, 'o> {
         Marks::new(nodes.collect(), root)
     }
 
-    /// Refuses `=` outside of keys. Reference: a `=` becomes text when the first mapping with that key is built, and
-    /// collections are built level by level; so an alias to such a key has a value on later levels only.
+    /// Rejects `=` except as a key. Reference: `=` becomes a string when the first mapping with that key is built, and
+    /// collections are built level by level; so an alias to such a key only has a value on later levels.
     fn check_value_keys(&mut self, root: NodeId) -> Result<(), Error> {
         let mut is_known = vec![false; self.nodes.len()];
         let mut queue = VecDeque::from([root]);
@@ -132,14 +132,14 @@ impl<'a, 'o> Constructor<'a, 'o> {
                 let text = self.scalar(id)?;
                 if self.node(id).tag == Tag::Timestamp && !matches!(self.node(id).content, Content::Scalar(_))
                 {
-                    return Err(self.value_error(id, "expected the text of a timestamp"));
+                    return Err(self.value_error(id, "expected a timestamp"));
                 }
                 typed_scalar(&self.node(id).tag, text).map_err(|message| self.value_error(id, message))?
             }
         })
     }
 
-    /// The text of a scalar. Reference: a mapping with the key `=` stands for that key's value.
+    /// The string of a scalar. Reference: a mapping with the key `=` represents that key's value.
     fn scalar(&self, id: NodeId) -> Result<&str, Error> {
         match &self.node(id).content {
             Content::Scalar(text) => Ok(text),
@@ -160,7 +160,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
         values
     }
 
-    /// Moves the items out, to be put back: no descendant can lead here again.
+    /// Moves the items out, to be put back later: no descendant can lead back here.
     fn take_items(&mut self, id: NodeId) -> Result<Vec<NodeId>, Error> {
         match &mut self.nodes[id as usize].content {
             Content::Sequence(items) => Ok(std::mem::take(items)),
@@ -186,7 +186,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
         let entries = self.take_entries(id)?;
         let mut dict = Dict::with_capacity(entries.len());
         for (key_id, value_id) in &entries {
-            // A key that is a collection is refused before it is built, as PyYAML builds it later.
+            // A collection as a key is rejected before it is built, since PyYAML builds it later.
             if is_collection(&self.node(*key_id).tag) {
                 let start = self.node(id).span.start;
                 return Err(self
@@ -201,7 +201,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
         Ok(dict)
     }
 
-    /// Replaces `<<` entries by the entries they merge, which go before the mapping's own.
+    /// Replaces `<<` entries by the entries they merge, which precede the mapping's own.
     fn flatten(&mut self, id: NodeId) -> Result<(), Error> {
         let Content::Mapping(entries) = &self.node(id).content else {
             return Ok(());
@@ -281,12 +281,12 @@ impl<'a, 'o> Constructor<'a, 'o> {
     }
 }
 
-/// Whether the tag's values cannot be keys.
+/// Whether values with this tag cannot be keys.
 fn is_collection(tag: &Tag) -> bool {
     matches!(tag, Tag::Seq | Tag::Map | Tag::Set | Tag::OrderedMap | Tag::Pairs)
 }
 
-/// The value of a scalar with one of the typed tags.
+/// Constructs a scalar with one of the typed tags.
 pub(super) fn typed_scalar(tag: &Tag, text: &str) -> Result<Value, String> {
     match tag {
         Tag::Null => Ok(Value::None),
@@ -301,7 +301,7 @@ pub(super) fn typed_scalar(tag: &Tag, text: &str) -> Result<Value, String> {
         Tag::Timestamp => {
             let body = text.strip_suffix('\n').unwrap_or(text);
             let timestamp = Timestamp::parse(body).and_then(|timestamp| timestamp.value());
-            timestamp.ok_or_else(|| format!("no such date or time: {}", shortened(text)))
+            timestamp.ok_or_else(|| format!("invalid date or time: {}", shortened(text)))
         }
         _ => Ok(Value::str(text)),
     }

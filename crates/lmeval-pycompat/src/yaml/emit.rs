@@ -1,4 +1,4 @@
-//! Values to YAML that loads as the same values.
+//! Writes values as YAML that loads as the same values.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::yaml::{base64, plain_scalar};
 
 /// Writes a value as a block-style YAML document that [`load`](super::load) reads back as the same value.
 ///
-/// Sets, tuples and byte strings have no plain form; they are written as lists, lists and `!!binary` text.
+/// Sets, tuples and byte strings have no plain form; they are written as lists, lists and `!!binary` scalars.
 ///
 /// ```
 /// use lmeval_pycompat::{Value, yaml};
@@ -30,8 +30,8 @@ pub fn emit(value: &Value) -> String {
     out
 }
 
-/// Writes a value behind `key:` or `-`, with the line end; `indent` is that of the key.
-pub fn emit_behind(out: &mut String, value: &Value, indent: usize) {
+/// Writes a value after `key:` or `-`, including the line break; `indent` is that of the key.
+pub fn emit_after(out: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Dict(_) if value.is_truthy() => {
             out.push('\n');
@@ -57,22 +57,22 @@ fn block(out: &mut String, value: &Value, indent: usize) {
                 pad(out, indent);
                 scalar_key(out, key, indent);
                 out.push(':');
-                emit_behind(out, value, indent);
+                emit_after(out, value, indent);
             }
         }
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => {
             for item in items.iter() {
                 pad(out, indent);
                 out.push('-');
-                item_behind_dash(out, item, indent);
+                item_after_dash(out, item, indent);
             }
         }
         _ => {}
     }
 }
 
-/// A mapping begins on the line of its dash.
-fn item_behind_dash(out: &mut String, item: &Value, indent: usize) {
+/// Writes an item after its dash; a mapping starts on the same line.
+fn item_after_dash(out: &mut String, item: &Value, indent: usize) {
     match item {
         Value::Dict(dict) if !dict.is_empty() => {
             let mut inner = String::new();
@@ -80,7 +80,7 @@ fn item_behind_dash(out: &mut String, item: &Value, indent: usize) {
             out.push(' ');
             out.push_str(inner.get(indent + 2..).unwrap_or_default());
         }
-        _ => emit_behind(out, item, indent),
+        _ => emit_after(out, item, indent),
     }
 }
 
@@ -88,7 +88,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// A key stands on one line; a long one must be announced by a question mark.
+/// Writes a key on one line; a long one needs a question mark.
 fn scalar_key(out: &mut String, key: &Value, indent: usize) {
     const LONGEST: usize = 1000;
     let Value::Str(text) = key else {
@@ -133,7 +133,7 @@ fn scalar(out: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// A float has a dot, or YAML 1.1 reads it as text.
+/// Formats a float with a dot, since YAML 1.1 reads it as a string otherwise.
 fn float_text(number: f64) -> String {
     let text = float_repr(number);
     match text.as_str() {
@@ -174,7 +174,7 @@ fn text_scalar(out: &mut String, text: &str, indent: usize) {
     }
 }
 
-/// Whether the text can stand without quotes and stays this very text.
+/// Whether the string can be written without quotes and is still read as this string.
 fn is_plain(text: &str) -> bool {
     let mut characters = text.chars();
     let first =
@@ -188,7 +188,7 @@ fn is_plain(text: &str) -> bool {
         && matches!(plain_scalar(text), Ok(Value::Str(_)))
 }
 
-/// Whether a literal block keeps the text as it is.
+/// Whether a literal block preserves the string.
 fn is_block(text: &str) -> bool {
     let body = text.trim_end_matches('\n');
     body.contains('\n')

@@ -1,4 +1,4 @@
-//! What can go wrong while reading YAML.
+//! Errors while reading YAML.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use super::Position;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes are not text that YAML allows.
+    /// The bytes are not characters that YAML allows.
     Reader,
-    /// The text is not made of YAML tokens.
+    /// The characters do not form YAML tokens.
     Scanner,
-    /// The tokens are not in an order that YAML allows.
+    /// The tokens are in an invalid order.
     Parser,
-    /// Anchors, aliases or the number of documents are wrong.
+    /// An invalid anchor, alias or number of documents.
     Composer,
     /// A node cannot become a value: unknown tag, unhashable key, wrong merge.
     Constructor,
-    /// A scalar has the shape of a type but no such value exists, as in `2020-13-45`.
+    /// A scalar has the form of a type but no valid value, as in `2020-13-45`.
     Value,
     /// The document is larger or deeper than the limits allow.
     Limit,
 }
 
-/// A document that could not be loaded, with the place where that became clear.
+/// An error while loading a document, with its position.
 ///
-/// The text begins with the place and has no file name, which is the caller's to add:
+/// The message starts with the position and has no file name, which the caller adds:
 ///
 /// ```
 /// use lmeval_pycompat::yaml;
@@ -53,7 +53,7 @@ impl Error {
         Self(Box::new(Details { kind, message: message.into(), position, context: None }))
     }
 
-    /// Says what was being read, and where that began.
+    /// Adds the enclosing construct, and where it started.
     pub(super) fn during(mut self, context: &'static str, position: Position) -> Self {
         self.0.context = Some((context, position));
         self
@@ -64,17 +64,17 @@ impl Error {
         self.0.kind
     }
 
-    /// What is wrong, without the place.
+    /// The error in words, without its position.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where the problem is.
+    /// The position of the error.
     pub fn position(&self) -> Position {
         self.0.position
     }
 
-    /// What was being read (`in a flow sequence`), and where that began.
+    /// The enclosing construct (`in a flow sequence`), and where it started.
     pub fn context(&self) -> Option<(&'static str, Position)> {
         self.0.context
     }

@@ -1,9 +1,9 @@
-//! The node graph of a document (YAML 1.1, section 3.2.1), and the limits that keep it small.
+//! The node graph of a document (YAML 1.1, section 3.2.1), and limits on its size.
 //!
 //! Nodes live in one vector and refer to each other by index, so an alias is simply the index of the anchored node and
-//! dropping a graph needs no recursion. A node is reserved when its text begins and closed when it ends; an alias to it
-//! in between is a value inside itself. Depth and size of a node count what aliases refer to, so a small file that
-//! expands to a huge value is rejected while it is being read.
+//! dropping a graph needs no recursion. A node is reserved when its source starts and closed when it ends; an alias to
+//! it in between would be a value inside itself. Depth and size of a node include what aliases refer to, so a small
+//! file that expands to a huge value is rejected while it is being read.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub(super) enum Content<'a> {
 }
 
 impl Content<'_> {
-    /// What messages call the node.
+    /// The name of the node in messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Scalar(_) => "scalar",
@@ -33,7 +33,7 @@ impl Content<'_> {
         }
     }
 
-    /// The nodes right below.
+    /// The direct children.
     pub(super) fn children(&self) -> Vec<NodeId> {
         match self {
             Self::Scalar(_) => Vec::new(),
@@ -48,9 +48,9 @@ pub(super) struct Node<'a> {
     pub(super) tag: Tag,
     pub(super) content: Content<'a>,
     pub(super) span: Span,
-    /// The number of collections on the longest path down, this node included; aliases are followed.
+    /// The number of collections on the longest path down, this node included, with aliases expanded.
     depth: u32,
-    /// The number of nodes from here down, with aliased ones counted each time.
+    /// The number of nodes from here down, with aliases expanded.
     size: usize,
     /// Whether the node is still being read.
     open: bool,
@@ -75,18 +75,18 @@ pub(super) enum TagProperty {
 pub(super) struct Properties<'a> {
     pub(super) anchor: Option<&'a str>,
     pub(super) tag: Option<TagProperty>,
-    /// Where the first one begins, and the offset where the last one ends.
-    pub(super) place: Option<(Position, usize)>,
+    /// Where the first one starts, and the offset where the last one ends.
+    pub(super) location: Option<(Position, usize)>,
 }
 
 impl Properties<'_> {
     pub(super) fn is_empty(&self) -> bool {
-        self.place.is_none()
+        self.location.is_none()
     }
 
     /// Adds properties that follow these. A node has at most one anchor and one tag.
     pub(super) fn add(&mut self, inner: Self) -> Result<(), Error> {
-        let Some((start, end)) = inner.place else {
+        let Some((start, end)) = inner.location else {
             return Ok(());
         };
         let twice = match (&self.anchor, &self.tag) {
@@ -99,17 +99,17 @@ impl Properties<'_> {
         }
         self.anchor = self.anchor.or(inner.anchor);
         self.tag = self.tag.take().or(inner.tag);
-        self.place = Some((self.place.map_or(start, |(first, _)| first), end));
+        self.location = Some((self.location.map_or(start, |(first, _)| first), end));
         Ok(())
     }
 }
 
-/// A node as a child: where it, or the alias for it, is in the text.
+/// A node as a child, with its location or that of its alias.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child {
     pub(super) id: NodeId,
     pub(super) start: Position,
-    /// The offset where its text ends.
+    /// The offset where its source ends.
     pub(super) end: usize,
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Child {
 pub(super) struct Collection<T> {
     pub(super) id: NodeId,
     pub(super) start: Position,
-    /// Where the last child ends.
+    /// The offset where the last child ends.
     pub(super) end: usize,
     children: Vec<T>,
     depth: u32,
@@ -125,7 +125,7 @@ pub(super) struct Collection<T> {
 }
 
 struct Anchor {
-    place: Position,
+    position: Position,
     node: Option<NodeId>,
 }
 
@@ -134,7 +134,7 @@ pub(super) struct Builder<'a, 'o> {
     pub(super) nodes: Vec<Node<'a>>,
     loader: &'o Loader,
     anchors: FxHashMap<&'a str, Anchor>,
-    /// How many collections are open.
+    /// The number of open collections.
     depth: usize,
 }
 
@@ -147,7 +147,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         Self { nodes: Vec::new(), loader, anchors: FxHashMap::default(), depth: 0 }
     }
 
-    /// Adds a node whose text begins here.
+    /// Adds a node that starts here.
     pub(super) fn reserve(&mut self, start: Position) -> Result<NodeId, Error> {
         if self.nodes.len() >= self.loader.max_nodes {
             return Err(limit(format!("more than {} nodes", self.loader.max_nodes), start));
@@ -159,18 +159,18 @@ impl<'a, 'o> Builder<'a, 'o> {
         Ok(id)
     }
 
-    /// Records an anchor; [`bind`](Self::bind) says which node it names once that is known.
-    pub(super) fn declare(&mut self, anchor: &'a str, place: Position) -> Result<(), Error> {
-        match self.anchors.insert(anchor, Anchor { place, node: None }) {
+    /// Records an anchor; [`bind`](Self::bind) sets its node once that is known.
+    pub(super) fn declare(&mut self, anchor: &'a str, position: Position) -> Result<(), Error> {
+        match self.anchors.insert(anchor, Anchor { position, node: None }) {
             None => Ok(()),
             Some(first) => {
                 let message = format!("anchor {} is used twice, first", shortened(anchor));
-                Err(Error::new(ErrorKind::Composer, message, place).during("in a node", first.place))
+                Err(Error::new(ErrorKind::Composer, message, position).during("in a node", first.position))
             }
         }
     }
 
-    /// Makes an anchor name a node, instead of the one it named before.
+    /// Makes an anchor refer to a node, replacing an earlier one.
     pub(super) fn bind(&mut self, anchor: Option<&str>, id: NodeId) {
         if let Some(anchor) = anchor.and_then(|anchor| self.anchors.get_mut(anchor)) {
             anchor.node = Some(id);
@@ -181,18 +181,18 @@ impl<'a, 'o> Builder<'a, 'o> {
     pub(super) fn alias(&self, name: &str, start: Position, end: usize) -> Result<Child, Error> {
         let message = match self.anchors.get(name).map(|anchor| anchor.node) {
             Some(Some(id)) if !self.nodes[id as usize].open => return Ok(Child { id, start, end }),
-            Some(_) => format!("alias {} stands inside the value it names", shortened(name)),
+            Some(_) => format!("alias {} is inside the value it names", shortened(name)),
             None => format!("no anchor for alias {}", shortened(name)),
         };
         Err(Error::new(ErrorKind::Composer, message, start))
     }
 
-    /// Fills a node with the text of a scalar.
+    /// Sets the content of a scalar node.
     pub(super) fn fill(&mut self, id: NodeId, text: Cow<'a, str>) {
         self.nodes[id as usize].content = Content::Scalar(text);
     }
 
-    /// Ends a node. Its tag is the property, or else follows from its kind and style (section 3.3.2).
+    /// Closes a node. Its tag is the given property, or else follows from its kind and style (section 3.3.2).
     pub(super) fn close(
         &mut self,
         id: NodeId,
@@ -208,7 +208,7 @@ impl<'a, 'o> Builder<'a, 'o> {
             (None, Content::Scalar(_)) if !is_plain => Tag::Str,
             (_, Content::Scalar(text)) => resolve(text),
         };
-        if let Some((start, _)) = properties.place {
+        if let Some((start, _)) = properties.location {
             node.span.start = start;
         }
         node.span.end = end;

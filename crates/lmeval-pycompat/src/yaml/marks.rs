@@ -1,17 +1,17 @@
-//! Where in the text the parts of a value stand.
+//! The locations of the parts of a value.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A place in the text.
+/// A position in the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The line, from 0.
     pub line: u32,
     /// The column in characters, from 0.
     pub column: u32,
-    /// The offset in bytes of UTF-8; in the decoded text where the file was UTF-16.
+    /// The offset in bytes of UTF-8; in the decoded string if the file was UTF-16.
     pub offset: usize,
 }
 
@@ -22,37 +22,37 @@ impl fmt::Display for Position {
     }
 }
 
-/// A stretch of text.
+/// A range of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Where it begins.
+    /// Where it starts.
     pub start: Position,
     /// The offset in bytes where it ends.
     pub end: usize,
 }
 
 impl Span {
-    /// The span as offsets in bytes.
+    /// The range of byte offsets.
     pub fn range(self) -> Range<usize> {
         self.start.offset..self.end
     }
 }
 
-/// Where an entry or an item stands.
+/// The location of an entry or an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The key of a mapping entry; `None` for items of sequences and for the whole document.
+    /// The key of a mapping entry; `None` for items of sequences and for the document.
     pub key: Option<Span>,
-    /// The value. Behind an alias this is the text that the anchor names.
+    /// The value. For an alias, this is the value that the anchor names.
     pub value: Span,
 }
 
-/// One step of a path into a document.
+/// One step on a path into a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment<'a> {
-    /// The value of a string key; where there is no such string, of the scalar that Python writes this way.
+    /// Into the value of a string key, or of another scalar key that Python prints this way.
     Key(&'a str),
-    /// An item of a list, from 0.
+    /// Into an item of a list, from 0.
     Index(usize),
 }
 
@@ -68,7 +68,7 @@ impl From<usize> for Segment<'_> {
     }
 }
 
-/// The places of a document's entries and items.
+/// The locations of a document's entries and items.
 ///
 /// ```
 /// use lmeval_pycompat::yaml::{self, Segment};
@@ -86,21 +86,21 @@ pub struct Marks {
     root: Option<u32>,
 }
 
-/// What is below a node; shared because merged entries appear in several mappings.
+/// The children of a node; shared because merged entries appear in several mappings.
 #[derive(Clone, Debug)]
 pub(super) enum Below {
     Nothing,
     Items(Vec<u32>),
-    /// Keys that are scalars, in order of appearance, with the nodes of key and value. Later ones win.
+    /// Keys that are scalars, in source order, with the nodes of key and value. Later ones win.
     Entries(Vec<(KeyName, u32, u32)>),
 }
 
-/// How a key is looked for.
+/// The form in which a key is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyName {
-    /// A string.
+    /// A string key.
     Text(Arc<str>),
-    /// Another scalar, as Python writes it.
+    /// Another scalar, as Python prints it.
     Other(Arc<str>),
 }
 
@@ -115,7 +115,7 @@ impl Marks {
         Self { nodes, root: Some(root) }
     }
 
-    /// The place of what a path leads to; `None` where nothing is there. The empty path is the document.
+    /// The location of the value at a path; `None` if there is none. The empty path is the document.
     pub fn find(&self, path: &[Segment<'_>]) -> Option<Mark> {
         let mut node = self.root?;
         let mut key = None;

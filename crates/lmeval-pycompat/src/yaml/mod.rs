@@ -1,13 +1,13 @@
-//! PyYAML's view of YAML 1.1.
+//! PyYAML's dialect of YAML 1.1.
 //!
-//! What [`load`] returns is what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the `reader` module turns text into
-//! nodes by the YAML 1.1 specification and by what that loader accepts, plain scalars are typed by PyYAML's expressions
-//! (`yes` is true, `010` is 8, `1e5` is a string), `<<` merges, later duplicate keys win. A [`Loader`] with [`functions`](Loader::functions) set also knows the
-//! `!function` tag of task files.
+//! [`load`] returns what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the `reader` module parses nodes by the YAML
+//! 1.1 specification, as far as that loader accepts it, plain scalars are typed by PyYAML's expressions (`yes` is true,
+//! `010` is 8, `1e5` is a string), `<<` merges, and later duplicate keys win. A [`Loader`] with
+//! [`functions`](Loader::functions) set also accepts the `!function` tag of task files.
 //!
-//! Two things differ on purpose. An alias inside the value that it names is an error, where PyYAML would build a
-//! value that contains itself. And there are limits on depth and size, with aliases followed, so that a small file
-//! cannot stand for a huge value.
+//! There are two deliberate differences. An alias inside the value that it names is an error, where PyYAML would build
+//! a value that contains itself. And depth and size are limited, with aliases expanded, so that a small file cannot
+//! expand to a huge value.
 //!
 //! ```
 //! use lmeval_pycompat::{Value, yaml};
@@ -31,7 +31,7 @@ mod reader;
 mod resolve;
 mod timestamp;
 
-pub use self::emit::{emit, emit_behind};
+pub use self::emit::{emit, emit_after};
 pub use self::error::{Error, ErrorKind};
 pub use self::marks::{Mark, Marks, Position, Segment, Span};
 pub use self::read::{decode, decode_lossy};
@@ -41,12 +41,12 @@ use self::reader::Reader;
 use self::resolve::{Tag, resolve};
 use crate::value::Value;
 
-/// A document's value, and where its parts stand.
+/// A document's value, and the locations of its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// The value; `None` for an empty document.
+    /// The value; [`Value::None`] for an empty document.
     pub value: Value,
-    /// The places of its entries and items.
+    /// The locations of its entries and items.
     pub marks: Marks,
 }
 
@@ -65,14 +65,14 @@ pub struct Loaded {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Loader {
-    /// The directory that `!function` references remember.
+    /// The directory that `!function` references record.
     pub directory: String,
-    /// Whether the `!function` tag is known.
+    /// Whether to accept the `!function` tag.
     pub functions: bool,
-    /// How deep collections may be nested, with aliases followed. Building and dropping a value takes stack in
-    /// proportion. PyYAML itself ends below 1000.
+    /// How deeply collections may be nested, with aliases expanded. Building and dropping a value takes stack in
+    /// proportion. PyYAML itself fails below 1000.
     pub max_depth: usize,
-    /// How many nodes a document may have, with aliased ones counted each time they are used.
+    /// How many nodes a document may have, with aliases expanded.
     pub max_nodes: usize,
 }
 
@@ -84,12 +84,12 @@ impl Default for Loader {
 }
 
 impl Loader {
-    /// A loader for files of a directory, with functions allowed.
+    /// A loader for the files of a directory, with functions allowed.
     pub fn for_directory(directory: impl Into<String>) -> Self {
         Self { directory: directory.into(), functions: true, ..Self::default() }
     }
 
-    /// Loads the only document of a text.
+    /// Loads the only document of a string.
     pub fn load(&self, text: &str) -> Result<Loaded, Error> {
         read::check(text)?;
         match Reader::new(text, self).read()? {
@@ -107,7 +107,7 @@ impl Loader {
     }
 }
 
-/// Loads the only document of a text with the default [`Loader`].
+/// Loads the only document of a string with the default [`Loader`].
 pub fn load(text: &str) -> Result<Loaded, Error> {
     Loader::default().load(text)
 }
@@ -117,7 +117,7 @@ pub fn load_bytes(bytes: &[u8]) -> Result<Loaded, Error> {
     Loader::default().load_bytes(bytes)
 }
 
-/// The value of a plain scalar on its own, by the rules that type unquoted text.
+/// Types a single plain scalar, as it would be in a document.
 ///
 /// ```
 /// use lmeval_pycompat::{Value, yaml::plain_scalar};

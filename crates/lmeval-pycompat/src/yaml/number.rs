@@ -1,4 +1,4 @@
-//! Integers and floats as PyYAML's constructors read them, with and without a tag.
+//! Integers and floats as PyYAML's constructors read them, with and without tags.
 
 use num_bigint::BigInt;
 use num_traits::Num;
@@ -7,14 +7,14 @@ use unicode_general_category::{GeneralCategory, get_general_category};
 use crate::repr::repr;
 use crate::value::Value;
 
-/// CPython refuses to read a decimal number of more digits than this.
+/// The maximum number of digits in a decimal integer, as in CPython.
 const DECIMAL_DIGITS: usize = 4300;
-/// A sexagesimal integer of more parts than this is refused, because reading one takes quadratic time.
+/// The maximum number of parts in a sexagesimal integer, since reading one takes quadratic time.
 const SEXAGESIMAL_PARTS: usize = 10_000;
-/// From this power of 60 on, no float is large enough.
+/// From this power of 60 on, the value exceeds the range of floats.
 const FLOAT_POWERS: usize = 174;
 
-/// Sign and the text behind it, without underscores.
+/// Splits off the sign, and removes underscores.
 fn split_sign(text: &str) -> (bool, String) {
     let mut text = text.replace('_', "");
     let negative = text.starts_with('-');
@@ -66,7 +66,7 @@ fn to_bigint(value: &Value) -> BigInt {
     }
 }
 
-/// Python's `int(text, base)` for text without underscores.
+/// Python's `int(text, base)` for a string without underscores.
 fn parse_integer(text: &str, base: u32) -> Result<Value, String> {
     let invalid = || format!("not an integer in base {base}: {}", shortened(text));
     let plain = plain_digits(text);
@@ -120,7 +120,8 @@ fn sexagesimal_float(text: &str) -> Result<f64, String> {
         if power >= FLOAT_POWERS {
             return Err("sexagesimal number too large for a float".to_owned());
         }
-        // Python multiplies by the power as a correctly rounded float, and decimal text rounds correctly.
+        // Python multiplies by the power as a correctly rounded float; parsing its decimal digits rounds correctly,
+        // too.
         let scale: f64 = base.to_string().parse().unwrap_or(f64::INFINITY);
         sum += parse_float(part)? * scale;
         base *= 60;
@@ -128,14 +129,14 @@ fn sexagesimal_float(text: &str) -> Result<f64, String> {
     Ok(sum)
 }
 
-/// Python's `float(text)` for text without underscores.
+/// Python's `float(text)` for a string without underscores.
 fn parse_float(text: &str) -> Result<f64, String> {
     let plain = plain_digits(text);
     let trimmed = plain.trim_matches(' ');
     trimmed.parse().map_err(|_| format!("not a float: {}", shortened(text)))
 }
 
-/// The text in backticks for a message: on one line, cut where it is long.
+/// Quotes a string for a message: on one line, in backticks, truncated if it is long.
 pub(super) fn shortened(text: &str) -> String {
     let plain = |text: &str| {
         let quoted = repr(&Value::str(text));
@@ -147,7 +148,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// Digits of other scripts as ASCII and all white space as blanks, as `int` and `float` see them.
+/// Replaces digits of other scripts by ASCII ones and all whitespace by spaces, as `int` and `float` see them.
 fn plain_digits(text: &str) -> String {
     let plain = |character: char| match character {
         character if character.is_whitespace() || ('\x1c'..='\x1f').contains(&character) => ' ',
@@ -165,7 +166,7 @@ fn decimal_digit(character: char) -> Option<char> {
     if !is_digit(code) {
         return None;
     }
-    // Decimal digits come in runs that begin with a zero.
+    // Decimal digits come in runs that start with a zero.
     let start = (0..=code).rev().take_while(|code| is_digit(*code)).last()?;
     char::from_digit((code - start) % 10, 10)
 }
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_with_a_tag_take_what_python_takes() {
+    fn tagged_integers_parse_as_in_python() {
         for (text, number) in [
             ("0o17", 15),
             (" 12 ", 12),
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_with_a_tag() {
+    fn tagged_floats_parse_as_in_python() {
         for (text, number) in
             [("1e5", 1e5), ("-.INF", f64::NEG_INFINITY), ("1:30.5", 90.5), ("infinity", f64::INFINITY)]
         {

@@ -1,11 +1,10 @@
-//! Bytes to text: encodings and the characters that YAML allows.
+//! Decodes bytes, and checks for characters that YAML does not allow.
 
 use std::borrow::Cow;
 
 use super::{Error, ErrorKind, Position};
 
-/// The text of a file's bytes: decoded by the byte order mark, as UTF-8 where there is none. The mark itself stays
-/// in the text.
+/// Decodes a file by its byte order mark, as UTF-8 if there is none. The mark itself is part of the result.
 ///
 /// ```
 /// use lmeval_pycompat::yaml;
@@ -18,12 +17,12 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     let refusal =
         |message: &'static str, valid: &str| Error::new(ErrorKind::Reader, message, position_at_end(valid));
     match code_units(bytes) {
-        Some((units, is_whole)) => {
+        Some((units, is_complete)) => {
             let mut text = String::with_capacity(bytes.len());
             for unit in char::decode_utf16(units) {
                 text.push(unit.map_err(|_| refusal("invalid UTF-16", &text))?);
             }
-            if is_whole { Ok(Cow::Owned(text)) } else { Err(refusal("invalid UTF-16", &text)) }
+            if is_complete { Ok(Cow::Owned(text)) } else { Err(refusal("invalid UTF-16", &text)) }
         }
         None => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
             let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
@@ -32,8 +31,7 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     }
 }
 
-/// As [`decode`], with a replacement character for everything that is not text. Positions up to the first of them
-/// are those of [`decode`].
+/// Like [`decode`], with replacement characters for invalid bytes. Positions up to the first of them are the same.
 pub fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
     match code_units(bytes) {
         Some((units, _)) => char::decode_utf16(units)
@@ -44,7 +42,7 @@ pub fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The code units of UTF-16, and whether the last one is whole; `None` for what is no UTF-16.
+/// The UTF-16 code units, and whether the last one is complete; `None` if the bytes are not UTF-16.
 fn code_units(bytes: &[u8]) -> Option<(impl Iterator<Item = u16>, bool)> {
     let read: fn([u8; 2]) -> u16 = match bytes {
         [0xFF, 0xFE, ..] => u16::from_le_bytes,
@@ -52,11 +50,11 @@ fn code_units(bytes: &[u8]) -> Option<(impl Iterator<Item = u16>, bool)> {
         _ => return None,
     };
     let pairs = bytes.chunks_exact(2);
-    let is_whole = pairs.remainder().is_empty();
-    Some((pairs.map(move |pair| read([pair[0], pair[1]])), is_whole))
+    let is_complete = pairs.remainder().is_empty();
+    Some((pairs.map(move |pair| read([pair[0], pair[1]])), is_complete))
 }
 
-/// Refuses control characters and what else a YAML stream cannot hold.
+/// Rejects control characters and others that a YAML stream cannot contain.
 pub(super) fn check(text: &str) -> Result<(), Error> {
     let bytes = text.as_bytes();
     let suspicious = |byte: &u8| (*byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r')) || *byte >= 0x7F;
@@ -80,7 +78,7 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The position behind a text.
+/// The position after a string.
 fn position_at_end(text: &str) -> Position {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut position = Position { line: 0, column: 0, offset: text.len() };

@@ -1,11 +1,11 @@
-//! The tags of nodes, and the implicit ones of plain scalars.
+//! Tags of nodes, and implicit tags of plain scalars.
 
 use super::timestamp::Timestamp;
 
-/// What `!!` stands for.
+/// The expansion of `!!`.
 pub(super) const CORE_PREFIX: &str = "tag:yaml.org,2002:";
 
-/// A tag that the safe loader has a constructor for, or the name of another.
+/// A tag that the safe loader can construct, or the name of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     Null,
@@ -20,16 +20,16 @@ pub(super) enum Tag {
     Set,
     OrderedMap,
     Pairs,
-    /// `<<`, which is a tag of its own: it only means something as a key.
+    /// `<<`, which has its own tag since it only has a meaning as a key.
     Merge,
-    /// `=`, likewise.
+    /// `=`, for the same reason.
     Value,
     Function,
     Other(Box<str>),
 }
 
 impl Tag {
-    /// The tag of a full name, such as `tag:yaml.org,2002:int` or `!function`.
+    /// The tag with a full name, such as `tag:yaml.org,2002:int` or `!function`.
     pub(super) fn named(name: &str) -> Self {
         match name.strip_prefix(CORE_PREFIX) {
             Some("null") => Self::Null,
@@ -74,12 +74,12 @@ impl Tag {
     }
 }
 
-/// The tag that PyYAML's regular expressions give to a plain scalar.
+/// The tag that PyYAML's regular expressions assign to a plain scalar.
 pub(super) fn resolve(text: &str) -> Tag {
     let Some(&first) = text.as_bytes().first() else {
         return Tag::Null;
     };
-    // Python's `$` also matches before a line break at the end, which `! |` scalars can have.
+    // Python's `$` also matches before a trailing line break, which `! |` scalars can have.
     let body = text.strip_suffix('\n').unwrap_or(text);
     match first {
         b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' => match body {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_by_shape() {
+    fn resolves_plain_scalars() {
         let expected = [
             (Tag::Null, &["", "~", "null", "NULL", "~\n"][..]),
             (Tag::Bool, &["yes", "No", "ON", "off", "true", "FALSE"]),

@@ -3,7 +3,7 @@
 use crate::datetime::{Date, DateTime};
 use crate::value::Value;
 
-/// A timestamp's fields as written, not yet checked against the calendar.
+/// The fields of a timestamp as written, not yet checked against the calendar.
 pub(super) struct Timestamp {
     year: u32,
     month: u32,
@@ -20,7 +20,7 @@ struct Time {
     offset: Option<i32>,
 }
 
-/// What is left of the text.
+/// The rest of the input.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -29,7 +29,7 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// A number of at least `least` and at most `most` digits.
+    /// Reads a number with `least` to `most` digits.
     fn number(&mut self, least: usize, most: usize) -> Option<u32> {
         let digits = self.0.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
         if digits < least {
@@ -40,7 +40,7 @@ impl Rest<'_> {
         Some(number.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')))
     }
 
-    fn blanks(&mut self) -> bool {
+    fn skip_whitespace(&mut self) -> bool {
         let length = self.0.len();
         while let [b' ' | b'\t', rest @ ..] = self.0 {
             self.0 = rest;
@@ -50,7 +50,7 @@ impl Rest<'_> {
 }
 
 impl Timestamp {
-    /// The fields of `2001-12-14` or `2001-12-14 21:59:43.10 -5:00`, where the text has that shape.
+    /// Parses `2001-12-14` or `2001-12-14 21:59:43.10 -5:00`; `None` if the string has another form.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut rest = Rest(text.as_bytes());
         let year = rest.number(4, 4)?;
@@ -62,12 +62,12 @@ impl Timestamp {
         Some(Self { year, month, day, time, length: text.len() })
     }
 
-    /// Whether a plain scalar of this shape is a timestamp without a tag: a date alone needs all its digits.
+    /// Whether this is a timestamp without a tag: a date alone needs all its digits.
     pub(super) fn is_implicit(&self) -> bool {
         self.time.is_some() || self.length == "YYYY-MM-DD".len()
     }
 
-    /// The date or the moment, where the calendar has it.
+    /// The date or datetime, if the calendar has it.
     pub(super) fn value(&self) -> Option<Value> {
         let date = Date::new(self.year, self.month, self.day)?;
         let Some(time) = &self.time else {
@@ -80,7 +80,7 @@ impl Timestamp {
 
 impl Time {
     fn parse(rest: &mut Rest<'_>) -> Option<Self> {
-        if rest.take(b'T').is_none() && rest.take(b't').is_none() && !rest.blanks() {
+        if rest.take(b'T').is_none() && rest.take(b't').is_none() && !rest.skip_whitespace() {
             return None;
         }
         let hour = rest.number(1, 2)?;
@@ -98,13 +98,13 @@ impl Time {
         }
         let mut offset = None;
         if !rest.0.is_empty() {
-            rest.blanks();
+            rest.skip_whitespace();
             offset = Some(Self::zone(rest)?);
         }
         rest.0.is_empty().then_some(Self { hour, minute, second, microsecond, offset })
     }
 
-    /// Seconds east of UTC.
+    /// Parses the time zone, in seconds east of UTC.
     fn zone(rest: &mut Rest<'_>) -> Option<i32> {
         if rest.take(b'Z').is_some() {
             return Some(0);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes() {
+    fn parses_timestamps() {
         assert_eq!(shown("2001-1-2").as_deref(), Some("2001-01-02"));
         assert_eq!(
             shown("2001-12-14t21:59:43.10-05:00").as_deref(),
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn the_calendar_decides() {
+    fn rejects_dates_outside_the_calendar() {
         for wrong in ["2001-02-29", "0000-01-01", "2001-01-01 24:00:00", "2001-01-01 00:00:00 +24:00"] {
             assert!(Timestamp::parse(wrong).is_some_and(|found| found.value().is_none()), "{wrong}");
         }
     }
 
     #[test]
-    fn a_date_without_a_tag_has_all_its_digits() {
+    fn untagged_date_needs_all_digits() {
         let implicit = |text| Timestamp::parse(text).is_some_and(|found| found.is_implicit());
         assert!(implicit("2001-01-02"));
         assert!(implicit("2001-1-2 1:00:00"));

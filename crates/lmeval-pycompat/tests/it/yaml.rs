@@ -219,7 +219,7 @@ fn errors_say_where() {
         (
             "a: \"x\\",
             ErrorKind::Scanner,
-            "line 1, column 6: no such escape in a quoted scalar that begins at line 1, column 4",
+            "line 1, column 6: unknown escape in a quoted scalar that begins at line 1, column 4",
         ),
         (
             "- a\nb: c\n",
@@ -227,7 +227,7 @@ fn errors_say_where() {
             "line 2, column 1: expected `-` or the end of the list in a block sequence that begins at line 1, column 1",
         ),
         ("a: *x", ErrorKind::Composer, "line 1, column 4: no anchor for alias `x`"),
-        ("&x [*x]", ErrorKind::Composer, "line 1, column 5: alias `x` stands inside the value it names"),
+        ("&x [*x]", ErrorKind::Composer, "line 1, column 5: alias `x` is inside the value it names"),
         (
             "[&x 1, &x 2]",
             ErrorKind::Composer,
@@ -236,7 +236,7 @@ fn errors_say_where() {
         (
             "a\n--- b\n",
             ErrorKind::Composer,
-            "line 2, column 1: expected a single document, but another begins after one that begins at line 1, column 1",
+            "line 2, column 1: expected a single document, but another starts after one that begins at line 1, column 1",
         ),
         (
             "text: {{x}}\n",
@@ -245,7 +245,7 @@ fn errors_say_where() {
         ),
         ("a: =", ErrorKind::Constructor, "line 1, column 4: unknown tag or misplaced indicator: `!!value`"),
         ("a: !x y", ErrorKind::Constructor, "line 1, column 4: unknown tag or misplaced indicator: `!x`"),
-        ("a: 2020-13-45", ErrorKind::Value, "line 1, column 4: no such date or time: `2020-13-45`"),
+        ("a: 2020-13-45", ErrorKind::Value, "line 1, column 4: invalid date or time: `2020-13-45`"),
         ("a: 0b_", ErrorKind::Value, "line 1, column 4: not an integer in base 2: ``"),
     ] {
         let error = error(text);

@@ -169,6 +169,6 @@ fn annotated(text: &mut String, config: &Value, origins: &Origins<'_>, source: O
         last = Some(from);
         text.push_str(key);
         text.push(':');
-        yaml::emit_behind(text, value, 0);
+        yaml::emit_after(text, value, 0);
     }
 }

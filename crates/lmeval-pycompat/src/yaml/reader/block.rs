@@ -1,9 +1,9 @@
 //! Block nodes, sequences and mappings, whose structure is indentation (YAML 1.1, sections 8.5.2, 10.1.2, 10.2.2).
 //!
-//! A block collection is the column of its entries: an entry begins on a fresh line in that column, and a line that
-//! begins further left ends the collection. Each function gets the column of the collection around it as `parent`,
-//! −1 at the top, and reads only what is to the right of it. One exception: a sequence that is the key or the value
-//! of a mapping may share the mapping's column, because a key cannot begin with `- `.
+//! A block collection is the column of its entries: an entry starts on a fresh line in that column, and a line that
+//! starts further left ends the collection. Each function gets the column of the enclosing collection as `parent`, −1
+//! at the top, and reads only what is to the right of it. One exception: a sequence that is the key or the value of a
+//! mapping may share the mapping's column, because a key cannot start with `- `.
 
 use super::Reader;
 use crate::yaml::graph::{Child, Content, NodeId, Properties};
@@ -20,21 +20,21 @@ enum Line<'a> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Reads a node to the right of `parent`; if there is none, the node is empty.
+    /// Reads a node to the right of `parent`; the node is empty if there is nothing.
     pub(super) fn block_node(&mut self, parent: i32, sequence_at_parent: bool) -> Result<Child, Error> {
-        let place = self.at.position();
+        let position = self.at.position();
         let mut properties = Properties::default();
         loop {
             self.skip_gap();
             let column = self.at.column as i32;
             if self.at.is_end() || self.at.is_marker() || column < parent {
-                return self.empty(properties, place);
+                return self.empty(properties, position);
             }
             let is_sequence = self.fresh && self.at.is_indicator(b'-');
-            // Reference: a block scalar may share its parent's column too.
+            // Reference: a block scalar may share its parent's column, too.
             let is_block_scalar = matches!(self.at.byte(), b'|' | b'>');
             if column == parent && !(is_sequence && sequence_at_parent) && !is_block_scalar {
-                return self.empty(properties, place);
+                return self.empty(properties, position);
             }
             if is_sequence {
                 return self.block_sequence(properties, column == parent);
@@ -150,11 +150,11 @@ impl<'a> Reader<'a, '_> {
                 self.at.skip(1);
                 self.fresh = true;
                 let key = self.block_node(parent, true)?;
-                let place = self.at.position();
+                let position = self.at.position();
                 self.skip_gap();
                 let has_value = self.fresh && self.at.column == column && self.is_value_indicator();
                 if !has_value {
-                    return Ok((key, self.empty(Properties::default(), place)?));
+                    return Ok((key, self.empty(Properties::default(), position)?));
                 }
                 key
             }
@@ -184,7 +184,7 @@ impl<'a> Reader<'a, '_> {
 
     /// Reserves the node of a collection.
     fn collection(&mut self, properties: &Properties<'a>, start: Position) -> Result<NodeId, Error> {
-        let id = self.graph.reserve(properties.place.map_or(start, |(start, _)| start))?;
+        let id = self.graph.reserve(properties.location.map_or(start, |(start, _)| start))?;
         self.graph.bind(properties.anchor, id);
         Ok(id)
     }

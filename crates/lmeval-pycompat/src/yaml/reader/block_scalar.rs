@@ -1,8 +1,8 @@
 //! Literal and folded block scalars (YAML 1.1, sections 9.2 and 9.3).
 //!
-//! The header says how lines are joined (`|` or `>`), what happens to trailing line breaks (`-` strips them, `+` keeps
-//! them), and optionally how many spaces of the first line are indentation. The content is every line indented at
-//! least that far; the first line with less ends the scalar.
+//! The header determines how lines are joined (`|` or `>`), whether trailing line breaks are stripped (`-`) or kept
+//! (`+`), and optionally how many spaces of the first line are indentation. The content is every line indented at least
+//! that far; the first line with less ends the scalar.
 
 use super::Reader;
 use super::cursor::is_white;
@@ -16,14 +16,14 @@ enum Chomping {
 }
 
 impl Reader<'_, '_> {
-    /// Reads a block scalar; returns its text and the offset where its last line ends.
+    /// Reads a block scalar; returns its content and the offset where its last line ends.
     pub(super) fn block_scalar(&mut self, parent: i32) -> Result<(String, usize), Error> {
         let start = self.at.position();
         let is_folded = self.at.byte() == b'>';
         self.at.skip(1);
         let (chomping, indicator) = self.block_header()?;
         let mut text = String::new();
-        // The line breaks since the last line of text: the one that ended it, and those of empty lines.
+        // The line breaks since the last line with content: the one that ended it, and those of empty lines.
         let mut line_break = None;
         let mut empty_lines = String::new();
         let indent = match indicator {
@@ -31,7 +31,7 @@ impl Reader<'_, '_> {
             None => self.detect_indent(parent, &mut empty_lines)?,
         };
         self.skip_empty_lines(indent, &mut empty_lines)?;
-        // Lines that begin with whitespace keep the breaks around them.
+        // Lines that start with whitespace keep the breaks around them.
         let mut was_spaced = false;
         let mut end = self.at.offset;
         while self.at.column == indent && !self.at.is_end() {
@@ -86,7 +86,7 @@ impl Reader<'_, '_> {
         Ok((chomping.unwrap_or(Chomping::Clip), indent))
     }
 
-    /// The indentation of the first line with text, or of the longest empty line before it if that is more.
+    /// The indentation of the first line with content, or of the longest empty line before it if that is deeper.
     fn detect_indent(&mut self, parent: i32, empty_lines: &mut String) -> Result<u32, Error> {
         let mut indent = (parent + 1).max(1) as u32;
         loop {
@@ -102,7 +102,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Moves over empty lines and over the indentation of the next one.
+    /// Skips empty lines and the indentation of the next one.
     fn skip_empty_lines(&mut self, indent: u32, empty_lines: &mut String) -> Result<(), Error> {
         loop {
             while self.at.column < indent && self.at.byte() == b' ' {

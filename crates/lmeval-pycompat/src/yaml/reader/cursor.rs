@@ -1,13 +1,13 @@
-//! A position in the text, and tests of what is there (YAML 1.1, sections 5.3 to 5.5 and 7.2).
+//! A position in the source, and tests of the characters there (YAML 1.1, sections 5.3 to 5.5 and 7.2).
 //!
-//! The cursor always knows its line and column: it moves either over text without a line break, which adds to the
-//! column, or over a single line break, which starts a line. It never has to look back to find the start of a line,
-//! so long lines cost nothing extra. A NUL byte marks the end of the text; it cannot occur inside, because
+//! The cursor always knows its line and column: it moves either over characters without a line break, which adds to the
+//! column, or over a single line break, which starts a line. It never has to look back to find the start of a line, so
+//! long lines cost nothing extra. A NUL byte marks the end of the source; it cannot occur inside, because
 //! [`check`](crate::yaml::read::check) rejects control characters first.
 
 use crate::yaml::Position;
 
-/// What [`Cursor::byte`] returns at the end of the text.
+/// Returned by [`Cursor::byte`] at the end of the source.
 pub(super) const END: u8 = 0;
 
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of a text, after a byte order mark.
+    /// A cursor at the start of a source, after a byte order mark.
     pub(super) fn new(text: &'a str) -> Self {
         let offset = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Self { text, offset, line: 0, column: 0 }
@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
         Position { line: self.line, column: self.column, offset: self.offset }
     }
 
-    /// The byte here.
+    /// The byte at the cursor.
     pub(super) fn byte(&self) -> u8 {
         self.byte_at(self.offset)
     }
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
         self.offset = offset;
     }
 
-    /// Moves over ASCII characters.
+    /// Skips ASCII characters.
     pub(super) fn skip(&mut self, count: usize) {
         self.offset += count;
         self.column += count as u32;
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The length of the line break at an offset, and the character that it counts as (section 5.4).
+    /// The length of the line break at an offset, and its normalised form (section 5.4).
     pub(super) fn break_at(&self, offset: usize) -> Option<(usize, &'static str)> {
         match self.byte_at(offset) {
             b'\n' => Some((1, "\n")),
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves over a line break and returns the character that it counts as.
+    /// Skips a line break and returns its normalised form.
     pub(super) fn take_break(&mut self) -> Option<&'static str> {
         let (length, text) = self.break_at(self.offset)?;
         self.offset += length;
@@ -93,7 +93,7 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// The offset of the next line break or of the end of the text.
+    /// The offset of the next line break or of the end of the source.
     pub(super) fn line_end(&self) -> usize {
         let bytes = &self.text.as_bytes()[self.offset..];
         let mut from = 0;
@@ -107,13 +107,13 @@ impl<'a> Cursor<'a> {
         self.text.len()
     }
 
-    /// Whether there is a space, a tab, a line break or the end of the text at an offset.
+    /// Whether there is a space, a tab, a line break or the end of the source at an offset.
     pub(super) fn is_whitespace_at(&self, offset: usize) -> bool {
         let byte = self.byte_at(offset);
         is_white(byte) || (byte == END && offset >= self.text.len()) || self.break_at(offset).is_some()
     }
 
-    /// Whether this indicator is here, followed by whitespace.
+    /// Whether the cursor is at this indicator, followed by whitespace.
     pub(super) fn is_indicator(&self, byte: u8) -> bool {
         self.byte() == byte && self.is_whitespace_at(self.offset + 1)
     }
@@ -141,7 +141,7 @@ pub(super) fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Whether a line break may begin with this byte.
+/// Whether a line break may start with this byte.
 pub(super) fn may_break(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r' | 0xC2 | 0xE2)
 }
@@ -150,7 +150,7 @@ fn is_break(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a byte continues a character of UTF-8.
+/// Whether a byte continues a UTF-8 sequence.
 fn is_continuation(byte: u8) -> bool {
     byte & 0xC0 == 0x80
 }

@@ -1,8 +1,8 @@
 //! Flow nodes, sequences and mappings, whose structure is brackets (YAML 1.1, sections 8.5.1, 10.1.1, 10.2.1).
 //!
 //! Inside brackets, lines and indentation do not matter, with one exception: a key without `?` must end on the line
-//! where it begins. An entry is read as a node; a `:` after it makes it a key. In a sequence, such an entry is a
-//! mapping of its own.
+//! where it starts. An entry is read as a node; a `:` after it makes it a key. In a sequence, such an entry is a
+//! mapping with one entry.
 
 use super::{Body, Reader};
 use crate::yaml::graph::{Child, Content, NodeId, Properties};
@@ -39,10 +39,10 @@ impl Reader<'_, '_> {
 
     /// Reads the key after `?` or the value after `:`, either of which may be missing.
     fn flow_node_or_empty(&mut self, parent: i32, after: &[u8]) -> Result<Child, Error> {
-        let place = self.at.position();
+        let position = self.at.position();
         self.skip_gap();
         if after.contains(&self.at.byte()) {
-            return self.empty(Properties::default(), place);
+            return self.empty(Properties::default(), position);
         }
         self.flow_node(parent)
     }
@@ -90,14 +90,14 @@ impl Reader<'_, '_> {
             } else {
                 self.flow_node(parent)?
             };
-            let place = self.at.position();
+            let position = self.at.position();
             self.skip_gap();
             let has_value = self.has_flow_value(is_explicit, start);
             let value = if has_value {
                 self.at.skip(1);
                 self.flow_node_or_empty(parent, b",}")?
             } else {
-                self.empty(Properties::default(), place)?
+                self.empty(Properties::default(), position)?
             };
             self.graph.add_entry(&mut mapping, key, value)?;
             self.skip_gap();
@@ -111,7 +111,7 @@ impl Reader<'_, '_> {
         Ok(self.close_bracket())
     }
 
-    /// Reads an item of a sequence: a node, or a key and value that form a mapping of their own.
+    /// Reads an item of a sequence: a node, or a key and value that form a mapping.
     fn flow_item(&mut self, parent: i32) -> Result<Child, Error> {
         let start = self.at.position();
         let is_explicit = self.flow > 0 && self.is_key_indicator();
@@ -133,7 +133,7 @@ impl Reader<'_, '_> {
         } else {
             self.flow_node(parent)?
         };
-        let place = self.at.position();
+        let position = self.at.position();
         self.skip_gap();
         let has_value = self.has_flow_value(is_explicit, start);
         if !is_explicit && !has_value {
@@ -145,7 +145,7 @@ impl Reader<'_, '_> {
             self.at.skip(1);
             self.flow_node_or_empty(parent, b",]")?
         } else {
-            self.empty(Properties::default(), place)?
+            self.empty(Properties::default(), position)?
         };
         self.graph.add_entry(&mut pair, key, value)?;
         let end = pair.end;
@@ -153,7 +153,7 @@ impl Reader<'_, '_> {
         Ok(self.graph.close(id, Properties::default(), false, end))
     }
 
-    /// Whether a value follows the key that began at `start`. After a lost bracket only `?` can make a key.
+    /// Whether a value follows the key that started at `start`. After a lost bracket only `?` can make a key.
     fn has_flow_value(&self, is_explicit: bool, start: Position) -> bool {
         if is_explicit { self.is_value_indicator() } else { self.flow > 0 && self.is_value_of(start) }
     }

@@ -1,16 +1,16 @@
-//! Text to nodes: a recursive-descent reader of YAML 1.1.
+//! Parses a document into nodes: a recursive-descent reader of YAML 1.1.
 //!
 //! Each construct of the specification is one function: it starts at the cursor, reads exactly that construct and
 //! returns its node. What to read next is decided by the characters at the cursor; no token is queued or put back.
 //!
 //! The only state besides the cursor is two facts about its position. `flow` counts the open brackets: inside them
-//! indentation does not matter and indicators need no whitespace around them. `fresh` says that the line has only
-//! indentation and block indicators before the cursor; a block collection can begin nowhere else (section 8.5.2).
+//! indentation does not matter and indicators need no whitespace around them. `fresh` means that only indentation and
+//! block indicators precede the cursor on its line; block collections only start there (section 8.5.2).
 //!
-//! The one construct that cannot be told by its first character is a mapping without `?`: its first key looks like
-//! any other node. So the node is read first, and a `:` after it on the same line makes it a key
+//! The one construct that cannot be recognised by its first character is a mapping without `?`: its first key looks
+//! like any other node. So the node is read first, and a `:` after it on the same line makes it a key
 //! ([`Reader::is_value_of`]). The specification limits such a key to one line and 1024 characters (section 10.2.1), so
-//! that a reader never has to look far ahead; this one does not look ahead at all, and no text is read twice.
+//! that a reader never has to look far ahead; this one does not look ahead at all, and never reads anything twice.
 //!
 //! | file | sections |
 //! |---|---|
@@ -39,17 +39,17 @@ use super::graph::{Builder, Child, NodeId, Properties, TagProperty};
 use super::resolve::Tag;
 use super::{Error, ErrorKind, Loader, Position};
 
-/// The longest key without a question mark, in characters up to its colon.
-const LONGEST_KEY: u32 = 1024;
+/// The maximum length of a key without a question mark, in characters up to its colon.
+const MAX_KEY_LENGTH: u32 = 1024;
 
 pub(super) struct Reader<'a, 'o> {
     at: Cursor<'a>,
     graph: Builder<'a, 'o>,
-    /// How many flow collections are open.
+    /// The number of open flow collections.
     flow: usize,
-    /// Whether a block collection could begin here.
+    /// Whether a block collection could start here.
     fresh: bool,
-    /// What `%TAG` directives define.
+    /// The handles that `%TAG` directives define.
     handles: FxHashMap<&'a str, String>,
 }
 
@@ -71,11 +71,11 @@ impl<'a, 'o> Reader<'a, 'o> {
         }
     }
 
-    /// Skips whitespace, comments and line breaks (sections 6.1 to 6.3). A tab counts as whitespace only where it
-    /// cannot be mistaken for indentation.
+    /// Skips whitespace, comments and line breaks (sections 6.1 to 6.3). A tab is whitespace only where it cannot be
+    /// mistaken for indentation.
     fn skip_gap(&mut self) {
         loop {
-            // Reference: a byte order mark may begin any line, and takes a column.
+            // Reference: a byte order mark may start any line, and takes a column.
             if self.at.column == 0 && self.at.text[self.at.offset..].starts_with('\u{feff}') {
                 self.at.move_to(self.at.offset + '\u{feff}'.len_utf8());
             }
@@ -106,20 +106,20 @@ impl<'a, 'o> Reader<'a, 'o> {
         self.at.byte() == b':' && (self.flow > 0 || self.at.is_indicator(b':'))
     }
 
-    /// Whether the cursor is at a `:` that makes a key of the node that began at `start`.
+    /// Whether the cursor is at a `:` that makes the node that started at `start` a key.
     fn is_value_of(&self, start: Position) -> bool {
         self.is_value_indicator()
             && self.at.line == start.line
-            && self.at.column - start.column <= LONGEST_KEY
+            && self.at.column - start.column <= MAX_KEY_LENGTH
     }
 
     /// A node without content.
-    fn empty(&mut self, mut properties: Properties<'a>, place: Position) -> Result<Child, Error> {
-        // Reference: `!` without content is empty text, not null.
+    fn empty(&mut self, mut properties: Properties<'a>, position: Position) -> Result<Child, Error> {
+        // Reference: `!` without content is an empty string, not null.
         if matches!(properties.tag, Some(TagProperty::NonSpecific)) {
             properties.tag = Some(TagProperty::Named(Tag::Str));
         }
-        let (start, end) = properties.place.unwrap_or((place, place.offset));
+        let (start, end) = properties.location.unwrap_or((position, position.offset));
         let id = self.graph.reserve(start)?;
         self.graph.bind(properties.anchor, id);
         Ok(self.graph.close(id, properties, true, end))
@@ -155,7 +155,7 @@ impl<'a, 'o> Reader<'a, 'o> {
         Ok(Body { is_plain: false, end })
     }
 
-    /// The error for what is at the cursor, where `wanted` was expected.
+    /// The error for the character at the cursor, if `wanted` was expected.
     fn unexpected(&self, wanted: &str) -> Error {
         let scanner = |message: String| Error::new(ErrorKind::Scanner, message, self.at.position());
         match self.at.byte() {
@@ -163,20 +163,20 @@ impl<'a, 'o> Reader<'a, 'o> {
             b':' if self.flow == 0 && self.at.is_indented_by_tab() => {
                 scanner("a tab cannot indent".to_owned())
             }
-            b':' if self.flow == 0 && self.is_value_indicator() => {
-                scanner("a `:` without a key before it on the line; quote text that contains `: `".to_owned())
-            }
+            b':' if self.flow == 0 && self.is_value_indicator() => scanner(
+                "a `:` without a key before it on the line; quote a scalar that contains `: `".to_owned(),
+            ),
             byte @ (b'-' | b'?') if self.flow == 0 && self.at.is_indicator(byte) => {
                 scanner(format!("`{}` must begin a line to begin a collection", char::from(byte)))
             }
             byte @ (b'@' | b'`' | b'%') => {
-                scanner(format!("text that begins with `{}` needs quotes", char::from(byte)))
+                scanner(format!("a scalar that starts with `{}` needs quotes", char::from(byte)))
             }
             _ => Error::new(ErrorKind::Parser, format!("expected {wanted}"), self.at.position()),
         }
     }
 
-    /// As [`unexpected`](Self::unexpected), with what was being read where that explains the error.
+    /// Like [`unexpected`](Self::unexpected), with the enclosing construct if that explains the error.
     fn unexpected_in(&self, wanted: &str, context: &'static str, start: Position) -> Error {
         let error = self.unexpected(wanted);
         if error.kind() == ErrorKind::Parser { error.during(context, start) } else { error }

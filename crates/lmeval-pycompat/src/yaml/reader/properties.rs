@@ -1,7 +1,7 @@
 //! Anchors and tags (YAML 1.1, sections 8.1 and 8.2).
 //!
 //! A tag is verbatim (`!<tag:yaml.org,2002:int>`); or a handle and a suffix (`!!int`, `!e!name`, `!function`), where
-//! the handle is short for a prefix; or a lone `!`, which has any scalar typed as if it were plain.
+//! the handle abbreviates a prefix; or a lone `!`, which types any scalar as if it were plain.
 
 use super::Reader;
 use super::stream::is_word;
@@ -22,12 +22,12 @@ impl<'a> Reader<'a, '_> {
         } else {
             properties.tag = Some(self.tag(start)?);
         }
-        properties.place = Some((start, self.at.offset));
+        properties.location = Some((start, self.at.offset));
         self.fresh = false;
         Ok(properties)
     }
 
-    /// The name in `&name` and `*name`.
+    /// Reads the name in `&name` or `*name`.
     pub(super) fn name(&mut self, what: &str) -> Result<&'a str, Error> {
         self.at.skip(1);
         let rest = &self.at.text[self.at.offset..];
@@ -81,13 +81,13 @@ impl<'a> Reader<'a, '_> {
         Error::new(ErrorKind::Scanner, message, self.at.position()).during("after a tag", start)
     }
 
-    /// Reads a URI and decodes its `%41` escapes. Brackets and commas belong to it only if it is a whole one (verbatim or
-    /// a prefix), not a suffix that flow punctuation can follow.
-    pub(super) fn uri(&mut self, is_whole: bool) -> Result<String, Error> {
+    /// Reads a URI and decodes its `%41` escapes. Brackets and commas are part of it only if it is complete (verbatim
+    /// or a prefix), not if it is a suffix that flow punctuation can follow.
+    pub(super) fn uri(&mut self, is_complete: bool) -> Result<String, Error> {
         let start = self.at.position();
         let error = |message: &str| Err(Error::new(ErrorKind::Scanner, message, start));
         let mut bytes = Vec::new();
-        while is_uri_byte(self.at.byte(), is_whole) {
+        while is_uri_byte(self.at.byte(), is_complete) {
             if self.at.byte() == b'%' {
                 let digits = self.at.text.get(self.at.offset + 1..self.at.offset + 3);
                 let byte = digits.and_then(|digits| hexadecimal(digits).ok());
@@ -108,7 +108,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// The number that hexadecimal digits write; `from_str_radix` alone would take a sign.
+/// Parses hexadecimal digits; `from_str_radix` alone would accept a sign.
 pub(super) fn hexadecimal(digits: &str) -> Result<u32, ()> {
     if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         u32::from_str_radix(digits, 16).map_err(drop)
@@ -117,8 +117,8 @@ pub(super) fn hexadecimal(digits: &str) -> Result<u32, ()> {
     }
 }
 
-fn is_uri_byte(byte: u8, is_whole: bool) -> bool {
+fn is_uri_byte(byte: u8, is_complete: bool) -> bool {
     byte.is_ascii_alphanumeric()
         || b"-_;/?:@&=+$.!~*'()%".contains(&byte)
-        || (is_whole && b",[]".contains(&byte))
+        || (is_complete && b",[]".contains(&byte))
 }

@@ -1,7 +1,8 @@
 //! Plain and quoted scalars (YAML 1.1, section 9.1), and the folding of their lines (section 6.5).
 //!
 //! Whitespace around a line break is not content: the break becomes a space or, if empty lines follow, only their
-//! breaks remain. Text is copied from the first break or escape on; a scalar without either is a slice of the source.
+//! breaks remain. Content is copied from the first break or escape on; a scalar without either is a slice of the
+//! source.
 
 use std::borrow::Cow;
 
@@ -10,16 +11,16 @@ use super::cursor::{END, is_white, may_break};
 use super::properties::hexadecimal;
 use crate::yaml::{Error, ErrorKind, Position};
 
-/// The text of a scalar: a slice of the source until part of it has to be replaced.
-struct Text<'a> {
+/// The content of a scalar: a slice of the source until part of it has to be replaced.
+struct ScalarContent<'a> {
     source: &'a str,
-    /// Where the part that has not been copied begins.
+    /// The start of the part that has not been copied yet.
     from: usize,
     copied: Option<String>,
 }
 
-impl<'a> Text<'a> {
-    /// Takes the source up to `end`, then other text, and goes on at `from`.
+impl<'a> ScalarContent<'a> {
+    /// Appends the source up to `end` and a replacement, and continues at `from`.
     fn replace(&mut self, end: usize, text: &str, from: usize) {
         let copied = self.copied.get_or_insert_default();
         copied.push_str(&self.source[self.from..end]);
@@ -37,7 +38,7 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Whether a plain scalar can begin here (section 9.1.3).
+    /// Whether a plain scalar can start here (section 9.1.3).
     pub(super) fn is_plain_start(&self) -> bool {
         match self.at.byte() {
             END => false,
@@ -47,10 +48,10 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Reads a plain scalar; returns its text and the offset where it ends. The cursor ends up at what follows it.
+    /// Reads a plain scalar; returns its content and the offset where it ends. Leaves the cursor after the scalar.
     pub(super) fn plain(&mut self, parent: i32) -> Result<(Cow<'a, str>, usize), Error> {
         let indent = (parent + 1) as u32;
-        let mut text = Text { source: self.at.text, from: self.at.offset, copied: None };
+        let mut text = ScalarContent { source: self.at.text, from: self.at.offset, copied: None };
         loop {
             let end = self.plain_line()?;
             let Some(folded) = self.fold(None, indent)? else {
@@ -72,7 +73,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Moves over one line of a plain scalar and the whitespace after it; returns the offset where the text ends.
+    /// Skips one line of a plain scalar and the whitespace after it; returns the offset where the content ends.
     fn plain_line(&mut self) -> Result<usize, Error> {
         let mut offset = self.at.offset;
         let end = loop {
@@ -107,17 +108,17 @@ impl<'a> Reader<'a, '_> {
             b',' | b'[' | b']' | b'{' | b'}' => Ok(self.flow > 0),
             b':' if self.at.is_whitespace_at(offset + 1) => Ok(true),
             b':' if self.flow > 0 && b",?[]{}".contains(&self.at.byte_at(offset + 1)) => {
-                let mut place = self.at.clone();
-                place.move_to(offset);
-                let message = "inside brackets a `:` needs a space after it, or the text needs quotes";
-                Err(Error::new(ErrorKind::Scanner, message, place.position()))
+                let mut colon = self.at.clone();
+                colon.move_to(offset);
+                let message = "inside brackets a `:` needs a space after it, or the scalar needs quotes";
+                Err(Error::new(ErrorKind::Scanner, message, colon.position()))
             }
             _ => Ok(false),
         }
     }
 
-    /// Moves over line breaks and the whitespace around them; returns what they fold to, `None` if there is no break.
-    /// `before` is what a break that has already been read counts as. A tab left of `indent` is an error.
+    /// Skips line breaks and the whitespace around them; returns what they fold to, `None` if there is no break.
+    /// `before` is the normalised form of a break already read. A tab left of `indent` is an error.
     fn fold(
         &mut self,
         before: Option<&'static str>,
@@ -154,9 +155,9 @@ impl<'a> Reader<'a, '_> {
     pub(super) fn quoted(&mut self, quote: u8) -> Result<(Cow<'a, str>, usize), Error> {
         let start = self.at.position();
         self.at.skip(1);
-        let mut text = Text { source: self.at.text, from: self.at.offset, copied: None };
-        let error = |message: &str, place: Position| {
-            Error::new(ErrorKind::Scanner, message, place).during("in a quoted scalar", start)
+        let mut text = ScalarContent { source: self.at.text, from: self.at.offset, copied: None };
+        let error = |message: &str, position: Position| {
+            Error::new(ErrorKind::Scanner, message, position).during("in a quoted scalar", start)
         };
         loop {
             let bytes = &self.at.text.as_bytes()[self.at.offset..];
@@ -174,13 +175,13 @@ impl<'a> Reader<'a, '_> {
                     return Ok((text.finish(here), here + 1));
                 }
                 b'\\' if quote == b'"' => {
-                    let place = self.at.position();
+                    let position = self.at.position();
                     self.at.skip(1);
                     if self.at.take_break().is_some() {
                         let folded = self.fold(Some(""), 0)?.unwrap_or_default();
                         text.replace(here, &folded, self.at.offset);
                     } else {
-                        let character = self.escape().ok_or_else(|| error("no such escape", place))?;
+                        let character = self.escape().ok_or_else(|| error("unknown escape", position))?;
                         text.replace(here, character.encode_utf8(&mut [0; 4]), self.at.offset);
                     }
                 }
@@ -191,7 +192,7 @@ impl<'a> Reader<'a, '_> {
                     let folded = self.fold(None, 0)?.unwrap_or_default();
                     text.replace(end, &folded, self.at.offset);
                 }
-                // A character that begins like a line break, or a backslash between single quotes.
+                // A character that starts like a line break, or a backslash between single quotes.
                 _ => self.at.move_to(here + self.at.text[here..].chars().next().map_or(0, char::len_utf8)),
             }
             if self.at.is_marker() {
@@ -200,7 +201,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Reads an escape, without its backslash (section 5.6); `None` if there is no such escape.
+    /// Reads an escape after its backslash (section 5.6); `None` if it is unknown.
     fn escape(&mut self) -> Option<char> {
         let byte = self.at.byte();
         let digits = match byte {

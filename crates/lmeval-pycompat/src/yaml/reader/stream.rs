@@ -9,12 +9,12 @@ use crate::yaml::number::shortened;
 use crate::yaml::resolve::CORE_PREFIX;
 use crate::yaml::{Error, ErrorKind};
 
-/// How many bytes of a prefix matter. No tag with a meaning is as long, and every tag repeats its prefix: a short text
-/// could otherwise stand for terabytes.
-const LONGEST_PREFIX: usize = 256;
+/// The maximum number of bytes of a prefix that are stored. No known tag is that long, and every tag repeats its
+/// prefix: a short document could otherwise expand to terabytes.
+const MAX_PREFIX_LENGTH: usize = 256;
 
 impl<'a> Reader<'a, '_> {
-    /// The only document of the text; `None` where there is none.
+    /// Reads the only document of the source; `None` if it is empty.
     pub(in crate::yaml) fn read(mut self) -> Result<Option<Graph<'a>>, Error> {
         self.skip_gap();
         if self.at.is_end() {
@@ -32,7 +32,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(Some(Graph { nodes: self.graph.nodes, root: root.id }));
         }
         if self.at.is_marker_of("---") {
-            let message = "expected a single document, but another begins";
+            let message = "expected a single document, but another starts";
             let error = Error::new(ErrorKind::Composer, message, self.at.position());
             return Err(error.during("after one", root.start));
         }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(());
         }
         if has_directives || self.at.is_marker() {
-            return Err(self.unexpected("a document that begins with `---`"));
+            return Err(self.unexpected("a document that starts with `---`"));
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl<'a> Reader<'a, '_> {
         self.at.skip(length);
         self.at.skip_white();
         let mut prefix = self.uri(true)?;
-        prefix.truncate(prefix.floor_char_boundary(LONGEST_PREFIX));
+        prefix.truncate(prefix.floor_char_boundary(MAX_PREFIX_LENGTH));
         if !self.at.is_whitespace_at(self.at.offset) {
             return error("expected whitespace after the prefix of a `%TAG` directive");
         }
@@ -140,7 +140,7 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    /// The prefix that a handle is short for.
+    /// The prefix that a handle abbreviates.
     pub(super) fn prefix_of(&self, handle: &str) -> Option<&str> {
         match (self.handles.get(handle), handle) {
             (Some(prefix), _) => Some(prefix),

@@ -35,8 +35,8 @@ fn main() {
         .iter()
         .filter(|case| case.get("e").is_none())
         .map(|case| {
-            let texts = case["x"].as_array().expect("texts");
-            (text(&case["p"]), texts.iter().map(|entry| text(&entry["t"])).collect())
+            let strings = case["x"].as_array().expect("strings");
+            (text(&case["p"]), strings.iter().map(|entry| text(&entry["t"])).collect())
         })
         .collect();
     let compile = best(|| {
@@ -48,19 +48,19 @@ fn main() {
     });
     let compiled: Vec<Regex> =
         cases.iter().map(|(pattern, _)| Regex::new(pattern, Flags::NONE).expect("a valid pattern")).collect();
-    let texts: usize = cases.iter().map(|(_, texts)| texts.len()).sum();
+    let pairs: usize = cases.iter().map(|(_, strings)| strings.len()).sum();
     let find = best(|| {
-        for (regex, (_, texts)) in compiled.iter().zip(&cases) {
-            for text in texts {
+        for (regex, (_, strings)) in compiled.iter().zip(&cases) {
+            for text in strings {
                 black_box(regex.findall(text)).expect("no limit");
             }
         }
     });
     let compiles = 10.0 * cases.len() as f64;
     println!(
-        "{} patterns, {texts} pairs: compile {:.3} µs, findall {:.4} µs",
+        "{} patterns, {pairs} pairs: compile {:.3} µs, findall {:.4} µs",
         cases.len(),
         compile * 1e6 / compiles,
-        find * 1e6 / texts as f64
+        find * 1e6 / pairs as f64
     );
 }

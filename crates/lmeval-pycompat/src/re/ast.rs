@@ -1,27 +1,26 @@
 //! The parsed form of a pattern.
 //!
 //! A pattern is a [`Sequence`] of [`Node`]s, one for each item that "Regular Expression Syntax" in the `re`
-//! documentation describes. A sequence is summed up when it is made, so that no later question about it walks the
-//! tree: patterns may be large, and such questions are asked at every level.
+//! documentation describes. A sequence is summarised when it is created, so that later queries never walk the tree:
+//! patterns may be large, and every level makes such queries.
 
 use super::flags::Flags;
 use super::unicode::Category;
 
-/// No upper bound of a repeat.
+/// The upper bound of a repeat without one.
 pub(super) const UNBOUNDED: u32 = u32::MAX;
 
 /// One member of a character set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Member {
-    /// One character; a number because a pattern may name a lone surrogate.
+    /// One character; an integer because a pattern may name a lone surrogate.
     Character(u32),
-    /// A range with both ends.
+    /// A range, both ends included.
     Range(u32, u32),
     /// A category, or everything outside it.
     Category {
-        /// Which category.
         category: Category,
-        /// Whether its complement is meant.
+        /// Whether the complement is meant.
         negated: bool,
     },
 }
@@ -31,11 +30,10 @@ pub(super) enum Member {
 pub(super) struct Set {
     /// Whether the set is complemented.
     pub(super) negated: bool,
-    /// The members.
     pub(super) members: Vec<Member>,
 }
 
-/// A place that matches without taking a character.
+/// A zero-width assertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     /// `^`.
@@ -52,7 +50,7 @@ pub(super) enum Anchor {
     NotBoundary,
 }
 
-/// How a repeat gives characters back.
+/// How a repeat gives back characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greed {
     /// As many as possible first.
@@ -63,40 +61,34 @@ pub(super) enum Greed {
     Possessive,
 }
 
-/// What a pair of parentheses does beside holding a part together.
+/// The role of a pair of parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Nothing, or it changes flags.
+    /// Grouping only, or changing flags.
     Plain,
-    /// Captures what it matches under a number.
+    /// Captures its match as the group with this index.
     Capture(usize),
     /// Never gives anything back: `(?>…)`.
     Atomic,
 }
 
-/// A group.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// What the parentheses do.
     pub(super) role: Role,
     /// Flags switched on inside.
     pub(super) added: Flags,
     /// Flags switched off inside.
     pub(super) removed: Flags,
-    /// The contents.
     pub(super) body: Sequence,
 }
 
-/// A repeat.
 #[derive(Clone, Debug)]
 pub(super) struct Repeat {
-    /// Fewest rounds.
+    /// The minimum number of rounds.
     pub(super) min: u32,
-    /// Most rounds, [`UNBOUNDED`] for no limit.
+    /// The maximum number of rounds, or [`UNBOUNDED`].
     pub(super) max: u32,
-    /// Greedy, lazy or possessive.
     pub(super) greed: Greed,
-    /// What is repeated.
     pub(super) body: Sequence,
 }
 
@@ -105,54 +97,45 @@ pub(super) struct Repeat {
 pub(super) struct Conditional {
     /// The group that decides.
     pub(super) group: usize,
-    /// Taken where the group has matched.
+    /// Used if the group has matched.
     pub(super) yes: Sequence,
-    /// Taken otherwise; empty where the pattern names nothing.
+    /// Used otherwise; empty if the pattern has no second alternative.
     pub(super) no: Sequence,
 }
 
-/// Look-ahead or look-behind.
+/// Lookahead or lookbehind.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
-    /// Whether it looks back.
+    /// Whether it is a lookbehind.
     pub(super) behind: bool,
     /// Whether its contents must not match.
     pub(super) negated: bool,
-    /// The contents.
     pub(super) body: Sequence,
 }
 
 /// One item of a pattern.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// One character.
+    /// One character, which may be a lone surrogate.
     Character(u32),
     /// `.`.
     Dot,
-    /// A character set.
     Set(Box<Set>),
-    /// An anchor.
     Anchor(Anchor),
-    /// What a group matched, with the width of that group.
+    /// The match of a group, with the width of that group.
     Backreference(usize, Width),
     /// The first alternative that matches.
     Alternatives(Vec<Sequence>),
-    /// A pair of parentheses.
     Group(Box<Group>),
-    /// A repeat.
     Repeat(Box<Repeat>),
-    /// A choice that depends on a group.
     Conditional(Box<Conditional>),
-    /// Look-ahead or look-behind.
     Look(Box<Look>),
 }
 
-/// The fewest and the most characters that something matches; `u64::MAX` is "no limit".
+/// The minimum and maximum number of characters that an item matches; `u64::MAX` means unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Width {
-    /// The fewest.
     pub(super) least: u64,
-    /// The most.
     pub(super) most: u64,
 }
 
@@ -176,21 +159,20 @@ impl Width {
     }
 }
 
-/// A sequence of items, and what is known about all of them together.
+/// A sequence of items, with a summary of their properties.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// The items.
     pub(super) nodes: Vec<Node>,
-    /// How many characters a match takes.
+    /// The number of characters that a match takes.
     pub(super) width: Width,
     /// Whether there is a capturing group inside.
     pub(super) captures: bool,
-    /// Whether every match goes through all groups inside.
+    /// Whether every match passes through all groups inside.
     pub(super) is_straight: bool,
 }
 
 impl Sequence {
-    /// A sequence of items.
+    /// Creates a sequence and its summary.
     pub(super) fn new(nodes: Vec<Node>) -> Self {
         let mut sequence =
             Self { nodes: Vec::new(), width: Width::default(), captures: false, is_straight: true };
@@ -203,7 +185,7 @@ impl Sequence {
         sequence
     }
 
-    /// Whether the sequence is one character matcher, bare or in groups that only set flags.
+    /// Whether the sequence is a single character matcher, bare or in groups that only set flags.
     pub(super) fn is_single_character(&self) -> bool {
         match self.nodes.as_slice() {
             [Node::Character(_) | Node::Dot | Node::Set(_)] => true,
@@ -248,7 +230,7 @@ impl Node {
         }
     }
 
-    /// Whether both are the same item, for items that hold no others.
+    /// Whether both are the same item, for items that contain no others.
     pub(super) fn is_same_leaf(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Character(one), Self::Character(two)) => one == two,

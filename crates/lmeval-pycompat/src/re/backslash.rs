@@ -1,7 +1,7 @@
-//! Escapes in patterns: a backslash and what it gives a meaning to, or takes one from.
+//! Escapes in patterns.
 //!
 //! Outside sets an escape can be an anchor, a category, a back-reference or a character; inside sets a category or a
-//! character. Unknown escapes of ASCII letters are errors, any other character stands for itself. See the list of
+//! character. Unknown escapes of ASCII letters are errors, any other escaped character is literal. See the list of
 //! special sequences at the end of "Regular Expression Syntax" in the `re` documentation.
 
 use super::ast::{Anchor, Member, Node, Set};
@@ -13,10 +13,10 @@ use super::problem::{Problem, quoted};
 use super::unicode::Category;
 
 /// The largest character that an octal escape can name.
-const LARGEST_OCTAL: u32 = 0o377;
+const MAX_OCTAL: u32 = 0o377;
 
 impl Parser<'_> {
-    /// An escape outside sets.
+    /// Parses an escape outside sets.
     pub(super) fn escape(&mut self) -> Result<Node, Error> {
         let start = self.cursor;
         self.cursor.step();
@@ -45,7 +45,7 @@ impl Parser<'_> {
         character(&mut self.cursor, start).map(Node::Character)
     }
 
-    /// An escape inside a set.
+    /// Parses an escape inside a set.
     pub(super) fn escaped_member(&mut self) -> Result<Member, Error> {
         let start = self.cursor;
         self.cursor.step();
@@ -72,7 +72,7 @@ impl Parser<'_> {
         self.reference(group, start.index())
     }
 
-    /// A reference to an existing group that is written at a place.
+    /// A reference to an existing group, written at a position.
     pub(super) fn reference(&mut self, group: usize, position: usize) -> Result<Node, Error> {
         let Some(width) = self.groups.get(group - 1).copied().flatten() else {
             return Err(self.error(position, Problem::OpenGroup));
@@ -81,7 +81,7 @@ impl Parser<'_> {
         Ok(Node::Backreference(group, width))
     }
 
-    /// Refuses references to groups inside the look-behind that the cursor is in, or after it.
+    /// Rejects references to groups inside the lookbehind at the cursor, or after it.
     pub(super) fn check_look_behind(&self, group: usize) -> Result<(), Error> {
         if self.behind.is_none_or(|groups| group <= groups) {
             return Ok(());
@@ -93,7 +93,7 @@ impl Parser<'_> {
     }
 }
 
-/// The category that a letter stands for.
+/// The category that a letter names.
 fn category(letter: char) -> Option<Member> {
     let category = match letter.to_ascii_lowercase() {
         'd' => Category::Digit,
@@ -104,7 +104,7 @@ fn category(letter: char) -> Option<Member> {
     Some(Member::Category { category, negated: letter.is_ascii_uppercase() })
 }
 
-/// The character that a letter stands for wherever escapes are known.
+/// The character that a letter names wherever escapes are allowed.
 pub(super) fn control(letter: char) -> Option<u32> {
     Some(match letter {
         'a' => 0x07,
@@ -117,7 +117,7 @@ pub(super) fn control(letter: char) -> Option<u32> {
     })
 }
 
-/// The character that an escape stands for; the cursor is after the backslash, which is at `start`.
+/// Parses a character escape; the cursor is after the backslash, which is at `start`.
 fn character(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<u32, Error> {
     let letter = cursor.step().unwrap_or('\\');
     if let Some(code) = control(letter) {
@@ -133,7 +133,7 @@ fn character(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<u32, Error> {
     }
 }
 
-/// The error about an escape that means nothing.
+/// The error for an unknown escape.
 pub(super) fn unknown(cursor: Cursor<'_>, start: Cursor<'_>) -> Error {
     cursor.error(start.index(), Problem::UnknownEscape(quoted(cursor.since(start))))
 }
@@ -149,7 +149,7 @@ fn hexadecimal(cursor: &mut Cursor<'_>, start: Cursor<'_>, length: usize) -> Res
         .ok_or_else(|| unknown(*cursor, start))
 }
 
-/// The error about `\N`: what is wrong with its name, or that names are not supported.
+/// The error for `\N`: its name is malformed, or names are not supported.
 fn named(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Error {
     if !cursor.take('{') {
         return cursor.error(cursor.index(), Problem::NoBrace);
@@ -160,15 +160,15 @@ fn named(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Error {
     }
 }
 
-/// What digits after a backslash stand for outside sets.
+/// The meaning of digits after a backslash outside sets.
 pub(super) enum Digits {
-    /// A character by its octal number.
+    /// A character by its octal code.
     Character(u32),
-    /// A group by its number.
+    /// A group by its index.
     Group(usize),
 }
 
-/// Reads digits: a zero or three octal digits name a character, anything else a group of one or two digits.
+/// Parses digits: a zero or three octal digits name a character, anything else a group of one or two digits.
 pub(super) fn digits(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Digits, Error> {
     let mut ahead = *cursor;
     let is_octal = ahead.take_some(3, |character| character.is_digit(8)).len() == 3;
@@ -179,11 +179,11 @@ pub(super) fn digits(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<Digit
     Ok(Digits::Group(number.parse().unwrap_or(usize::MAX)))
 }
 
-/// A character by up to three octal digits.
+/// Parses a character of up to three octal digits.
 fn octal(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Result<u32, Error> {
     let digits = cursor.take_some(3, |character| character.is_digit(8));
     match u32::from_str_radix(digits, 8) {
-        Ok(code) if code <= LARGEST_OCTAL => Ok(code),
+        Ok(code) if code <= MAX_OCTAL => Ok(code),
         _ => Err(cursor.error(start.index(), Problem::LargeOctal(cursor.since(start).to_owned()))),
     }
 }

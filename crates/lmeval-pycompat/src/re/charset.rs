@@ -1,16 +1,16 @@
-//! Matchers of one character.
+//! Single-character matchers.
 
 use super::ast::{Member, Node, Set};
 use super::flags::Flags;
 use super::unicode::{Category, alike, alike_in, lower, lower_ascii, lower_pairs, upper};
 
-/// The first code point that a set under IGNORECASE leaves as it is written.
+/// The first code point that a set leaves unfolded under IGNORECASE.
 const BEYOND_BMP: u32 = 0x10000;
 
 /// How characters are folded before they are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
-    /// Not at all.
+    /// No folding.
     None,
     /// ASCII letters to lower case.
     Ascii,
@@ -19,7 +19,7 @@ pub(super) enum Fold {
 }
 
 impl Fold {
-    /// The folding that the flags ask for.
+    /// The folding that the flags require.
     pub(super) fn from_flags(flags: Flags) -> Self {
         match (flags.contains(Flags::IGNORECASE), flags.contains(Flags::UNICODE)) {
             (false, _) => Self::None,
@@ -28,7 +28,7 @@ impl Fold {
         }
     }
 
-    /// The folded character.
+    /// Folds a character.
     pub(super) fn apply(self, code: u32) -> u32 {
         match self {
             Self::None => code,
@@ -38,21 +38,20 @@ impl Fold {
     }
 }
 
-/// A matcher of one character.
+/// Matches one character.
 #[derive(Clone, Debug)]
 pub(super) enum Matcher {
     /// Exactly this character.
     Character(char),
     /// Any character but a line feed.
     NotLineFeed,
-    /// Any character.
+    /// Any character, line feeds included.
     Anything,
-    /// A set of characters.
     Class(Box<CharacterClass>),
 }
 
 impl Matcher {
-    /// The matcher of a single-character item, or `None` for other items.
+    /// The matcher of a single-character item; `None` for other items.
     pub(super) fn from_node(node: &Node, flags: Flags) -> Option<Self> {
         let fold = Fold::from_flags(flags);
         Some(match node {
@@ -68,7 +67,7 @@ impl Matcher {
     }
 
     fn from_set(set: &Set, flags: Flags) -> Self {
-        // Reference: without case, a set that lists one character folds it as the bare character does.
+        // Reference: with IGNORECASE, a set of one character folds it like a bare character.
         if let [Member::Character(code)] = set.members.as_slice() {
             return Self::single(*code, set.negated, flags);
         }
@@ -89,14 +88,13 @@ impl Matcher {
         Self::Class(Box::new(class.finish()))
     }
 
-    /// The matcher of one character in all its cases, or of everything else.
+    /// A matcher for one character in all its cases, or for everything else.
     fn single(code: u32, negated: bool, flags: Flags) -> Self {
         let mut class = CharacterClass::new(negated, flags);
         class.add_folded(code);
         Self::Class(Box::new(class.finish()))
     }
 
-    /// Whether the character matches.
     #[inline]
     pub(super) fn matches(&self, code: u32) -> bool {
         match self {
@@ -115,7 +113,7 @@ impl Matcher {
         }
     }
 
-    /// Whether some character outside ASCII may match.
+    /// Whether a character outside ASCII may match.
     pub(super) fn may_match_beyond_ascii(&self) -> bool {
         match self {
             Self::Character(character) => !character.is_ascii(),
@@ -130,7 +128,7 @@ impl Matcher {
         }
     }
 
-    /// The matching characters as sorted ranges, or `None` where they are not known as ranges.
+    /// The matching characters as sorted ranges; `None` if they are not known as ranges.
     pub(super) fn ranges(&self) -> Option<Vec<(u32, u32)>> {
         Some(match self {
             Self::Character(character) => vec![((*character).into(), (*character).into())],
@@ -153,7 +151,6 @@ fn is_cased(character: char) -> bool {
         || !alike(code).is_empty()
 }
 
-/// A set of characters.
 #[derive(Clone, Debug)]
 pub(super) struct CharacterClass {
     negated: bool,
@@ -185,8 +182,8 @@ impl CharacterClass {
     }
 
     fn add_character(&mut self, code: u32) {
-        // Reference: a set keeps characters beyond the BMP as written although the text is folded, so that an
-        // upper-case one of them never matches.
+        // Reference: a set does not fold characters beyond the BMP although the input is folded, so an upper-case one
+        // never matches.
         if self.fold == Fold::None || self.fold.apply(code) >= BEYOND_BMP {
             self.ranges.push((code, code));
         } else {
@@ -217,8 +214,8 @@ impl CharacterClass {
         }
     }
 
-    /// Adds a range with the lower-case forms of its members. Members that are not lower case stay in it, which
-    /// does no harm, as the text is folded before it is compared.
+    /// Adds a range with the lower-case forms of its members. Members that are not lower case stay in it, which does no
+    /// harm, since the input is folded before it is compared.
     fn add_folded_range(&mut self, first: u32, last: u32) {
         self.ranges.push((first, last));
         if self.fold == Fold::Ascii {

@@ -1,17 +1,17 @@
 //! A position in a pattern or a replacement template.
 //!
-//! The parsers ask the cursor what comes next and step over it; a copy of a cursor is a place to return to. Places in
-//! errors are counted in characters, as `re.error.pos` is ("Exceptions" in the `re` documentation), so the cursor
-//! counts them as it goes.
+//! The parsers query the cursor for the next character and step over it; a copy of a cursor is a bookmark. Positions in
+//! errors count characters, as `re.error.pos` does ("Exceptions" in the `re` documentation), so the cursor counts them
+//! as it moves.
 //!
-//! A backslash escapes the character after it wherever it stands, so whether the last backslash of a text has a
-//! character left to escape is known from the start. One that has none is not for the parsers: their text ends before
-//! it, and [`Cursor::finish`] reports it.
+//! A backslash always escapes the character after it, so whether the last backslash has a character left to escape is
+//! known from the start. The parsers never see one that has none: their input ends before it, and [`Cursor::finish`]
+//! reports it.
 
 use super::error::Error;
 use super::problem::Problem;
 
-/// A place in a text, between two characters.
+/// A position between two characters.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'p> {
     text: &'p str,
@@ -22,33 +22,32 @@ pub(super) struct Cursor<'p> {
 }
 
 impl<'p> Cursor<'p> {
-    /// The start of a text.
+    /// A cursor at the start of a string.
     pub(super) fn new(text: &'p str) -> Self {
         let backslashes = text.len() - text.trim_end_matches('\\').len();
         Self { text, end: text.len() - backslashes % 2, byte: 0, index: 0 }
     }
 
-    /// The whole text.
-    pub(super) fn whole(self) -> &'p str {
+    /// The entire string.
+    pub(super) fn source(self) -> &'p str {
         self.text
     }
 
-    /// How many characters lie before the cursor.
+    /// The number of characters before the cursor.
     pub(super) fn index(self) -> usize {
         self.index
     }
 
-    /// What lies after the cursor.
+    /// The string after the cursor.
     pub(super) fn rest(self) -> &'p str {
         self.text.get(self.byte..self.end).unwrap_or_default()
     }
 
-    /// What lies between an earlier place and this one.
+    /// The string between an earlier position and this one.
     pub(super) fn since(self, earlier: Self) -> &'p str {
         self.text.get(earlier.byte..self.byte).unwrap_or_default()
     }
 
-    /// The next character.
     #[inline]
     pub(super) fn peek(self) -> Option<char> {
         match self.text.as_bytes().get(self.byte)? {
@@ -67,7 +66,7 @@ impl<'p> Cursor<'p> {
         Some(next)
     }
 
-    /// Steps over the next character, and over the one that it escapes if it is a backslash.
+    /// Steps over the next character and, if it is a backslash, over the character that it escapes.
     pub(super) fn step_unit(&mut self) -> Option<char> {
         let next = self.step();
         if next == Some('\\') {
@@ -98,7 +97,7 @@ impl<'p> Cursor<'p> {
         self.since(start)
     }
 
-    /// Steps up to a closing character and over it, and gives what lies before it; `None` at the end of the text.
+    /// Steps over a closing character, and returns the string before it; `None` at the end of the string.
     ///
     /// A character after a backslash never closes anything.
     pub(super) fn take_until(&mut self, closing: char) -> Option<&'p str> {
@@ -111,15 +110,16 @@ impl<'p> Cursor<'p> {
         }
     }
 
-    /// An error at a place given in characters.
+    /// An error at a position in characters.
     pub(super) fn error(self, position: usize, problem: Problem) -> Error {
         problem.into_error(Some(position), self.text)
     }
 
-    /// What parsing came to, where the cursor is where it ended.
+    /// Completes parsing; the cursor is where it ended.
     ///
-    /// A backslash that escapes nothing is noticed once everything before it is read, so it takes the place of any
-    /// other problem found there: `re.compile("*\\")` complains about position 1.
+    /// A trailing backslash is reported once everything before it has been read, so it replaces any other problem found
+    /// there: `re.compile("*
+    /// ")` complains about position 1.
     pub(super) fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         if self.byte == self.end && self.end < self.text.len() {
             return Err(self.error(self.index, Problem::LoneBackslash));

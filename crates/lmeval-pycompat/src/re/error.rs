@@ -1,9 +1,9 @@
-//! What can go wrong with a pattern, a replacement template or a match.
+//! Errors in patterns and replacement templates, and of matching.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A failure to compile a pattern, to read a replacement template, or to finish a match.
+/// An error while compiling a pattern, parsing a replacement template, or matching.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
 pub struct Error(Box<Details>);
@@ -16,21 +16,21 @@ struct Details {
     source_text: Arc<str>,
 }
 
-/// The kind of an [`Error`].
+/// The kind of an [`Error`], which corresponds to a Python exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The pattern is not valid: `re.error`, and `ValueError` for flags that exclude each other.
+    /// The pattern is invalid: `re.error`, and `ValueError` for mutually exclusive flags.
     Pattern,
     /// A repetition number is too large: `OverflowError`.
     Overflow,
-    /// The replacement template is not valid: `re.error`.
+    /// The replacement template is invalid: `re.error`.
     Template,
     /// The replacement template names a group that does not exist: `IndexError`.
     UnknownGroup,
-    /// The pattern uses something that Python accepts and this module does not.
+    /// The pattern uses a feature that Python has and this module does not.
     NotSupported,
-    /// A match was given up because it took too many steps; Python would go on, perhaps for years.
+    /// A match took too many steps; Python would continue, perhaps for years.
     Limit,
 }
 
@@ -44,7 +44,7 @@ impl Error {
         Self(Box::new(Details { kind, message: message.into(), position, source_text: source_text.into() }))
     }
 
-    /// The same failure, of a replacement template.
+    /// The same error, in a replacement template.
     pub(super) fn in_template(mut self) -> Self {
         if self.0.kind == ErrorKind::Pattern {
             self.0.kind = ErrorKind::Template;
@@ -52,22 +52,22 @@ impl Error {
         self
     }
 
-    /// What kind of failure this is.
+    /// Which Python exception the error corresponds to.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The bare message, in our words; Python's differ.
+    /// The bare message; the wording differs from Python's.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where in the pattern or template the failure is, counted in characters.
+    /// The position of the error in the pattern or template, in characters.
     pub fn position(&self) -> Option<usize> {
         self.0.position
     }
 
-    /// The pattern or, for failures of a template, the template.
+    /// The pattern or, for template errors, the template.
     pub fn source_text(&self) -> &str {
         &self.0.source_text
     }
@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-/// A text, or the start of a long one: a pattern of megabytes would bury the message.
+/// Truncates a string: a pattern of megabytes would bury the message.
 pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),

@@ -1,10 +1,10 @@
-//! The fast matcher: the same pattern for the `regex` crate, where that gives the same answers.
+//! The fast matcher: translates a pattern for the `regex` crate if the results are the same.
 //!
-//! A pattern is written twice in that crate's dialect. The first form is for ASCII text, where every set of
-//! characters is a handful of ranges and word boundaries are the same; the second is for any text, with the exact
-//! ranges of Python's classes. What the crate has no equal for is left to the [machine](super::machine):
-//! look-around, back-references, conditionals, atomic groups, possessive repeats, and repeats whose contents can be
-//! empty, because both count empty rounds differently.
+//! A pattern is translated twice into that crate's dialect. The first form is for ASCII strings, where every set of
+//! characters is a handful of ranges and word boundaries are the same; the second is for any string, with the exact
+//! ranges of Python's classes. Features that the crate lacks are left to the [machine](super::machine): lookaround,
+//! back-references, conditionals, atomic groups, possessive repeats, and repeats whose contents can be empty, because
+//! both handle empty rounds differently.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -15,15 +15,15 @@ use super::ast::{Greed, Node, Repeat, Role, Sequence, UNBOUNDED};
 use super::charset::Matcher;
 use super::flags::Flags;
 use super::grammar::Parsed;
-use super::own::{FormId, OwnForm};
-use super::program::Place;
+use super::local::{FormId, LocalForm};
+use super::program::Assertion;
 
-/// Larger compiled forms are not worth their time.
+/// Larger compiled forms do not pay off.
 const SIZE_LIMIT: usize = 1 << 20;
-/// Bigger counted repeats are unrolled to forms that are too large.
-const MOST_ROUNDS: u32 = 200;
+/// Larger counted repeats unroll to forms that are too large.
+const MAX_ROUNDS: u32 = 200;
 
-/// The forms of a pattern for the `regex` crate, written and compiled when first used.
+/// The forms of a pattern for the `regex` crate, translated and compiled on first use.
 #[derive(Debug)]
 pub(super) struct FastForms {
     parsed: Parsed,
@@ -35,34 +35,33 @@ pub(super) struct FastForms {
 struct Form {
     id: FormId,
     compiled: Regex,
-    /// Whether the form differs from the pattern in a text that ends with a line feed.
-    minds_final_line_feed: bool,
+    /// Whether the form is wrong for a string that ends with a line feed.
+    excludes_final_line_feed: bool,
 }
 
 impl FastForms {
-    /// The forms of a pattern.
     pub(super) fn new(parsed: Parsed) -> Self {
         Self { parsed, ascii: OnceLock::new(), any: OnceLock::new() }
     }
 
-    /// This thread's copy of the form that is right for a text, or `None` where there is none.
-    pub(super) fn for_text(&self, text: &str) -> Option<OwnForm> {
-        // In an empty text Python has no word boundaries and no opposites of them.
+    /// This thread's copy of the form that is valid for a string, if there is one.
+    pub(super) fn for_text(&self, text: &str) -> Option<LocalForm> {
+        // In an empty string Python has neither word boundaries nor non-boundaries.
         if text.is_empty() {
             return None;
         }
         let is_ascii = text.is_ascii();
         let form = if is_ascii { &self.ascii } else { &self.any };
         let form = form.get_or_init(|| self.write(is_ascii)).as_ref()?;
-        let is_right = !form.minds_final_line_feed || !text.ends_with('\n');
-        is_right.then(|| OwnForm::of(form.id, &form.compiled))
+        let is_right = !form.excludes_final_line_feed || !text.ends_with('\n');
+        is_right.then(|| LocalForm::of(form.id, &form.compiled))
     }
 
     fn write(&self, ascii: bool) -> Option<Form> {
         let mut writer = Writer::new(ascii);
         writer.sequence(&self.parsed.body, self.parsed.flags)?;
         let compiled = RegexBuilder::new(&writer.out).size_limit(SIZE_LIMIT).build().ok()?;
-        Some(Form { id: FormId::new(), compiled, minds_final_line_feed: writer.has_final_line_end })
+        Some(Form { id: FormId::new(), compiled, excludes_final_line_feed: writer.has_final_line_end })
     }
 }
 
@@ -90,7 +89,7 @@ impl Writer {
             return self.matcher(&matcher);
         }
         match node {
-            Node::Anchor(anchor) => self.place(Place::from_anchor(*anchor, flags)),
+            Node::Anchor(anchor) => self.assertion(Assertion::from_anchor(*anchor, flags)),
             Node::Alternatives(branches) => {
                 self.out.push_str("(?:");
                 for (index, branch) in branches.iter().enumerate() {
@@ -120,8 +119,8 @@ impl Writer {
     fn repeat(&mut self, repeat: &Repeat, flags: Flags) -> Option<()> {
         let Repeat { min, max, greed, ref body } = *repeat;
         let can_be_empty = body.width.least == 0;
-        let is_large = min > MOST_ROUNDS || (max != UNBOUNDED && max > MOST_ROUNDS);
-        // The crate forgets the groups of what is repeated no times, and with it their numbers.
+        let is_large = min > MAX_ROUNDS || (max != UNBOUNDED && max > MAX_ROUNDS);
+        // The crate drops groups that are repeated zero times, which shifts the indices of others.
         if greed == Greed::Possessive || is_large || max == 0 || (can_be_empty && max > 1) {
             return None;
         }
@@ -141,19 +140,19 @@ impl Writer {
         Some(())
     }
 
-    fn place(&mut self, place: Place) -> Option<()> {
-        self.out.push_str(match place {
-            Place::TextStart => r"\A",
-            Place::LineStart => r"(?m:^)",
-            Place::TextEnd => r"\z",
-            Place::FinalLineEnd => {
+    fn assertion(&mut self, assertion: Assertion) -> Option<()> {
+        self.out.push_str(match assertion {
+            Assertion::TextStart => r"\A",
+            Assertion::LineStart => r"(?m:^)",
+            Assertion::TextEnd => r"\z",
+            Assertion::FinalLineEnd => {
                 self.has_final_line_end = true;
                 r"\z"
             }
-            Place::LineEnd => r"(?m:$)",
-            Place::Boundary { .. } if self.ascii => r"\b",
-            Place::NotBoundary { .. } if self.ascii => r"\B",
-            Place::Boundary { .. } | Place::NotBoundary { .. } => return None,
+            Assertion::LineEnd => r"(?m:$)",
+            Assertion::Boundary { .. } if self.ascii => r"\b",
+            Assertion::NotBoundary { .. } if self.ascii => r"\B",
+            Assertion::Boundary { .. } | Assertion::NotBoundary { .. } => return None,
         });
         Some(())
     }
@@ -167,7 +166,7 @@ impl Writer {
         let before = self.out.len();
         self.out.push('[');
         for (first, last) in ranges {
-            // A lone surrogate cannot be in a text, nor in a set of the crate.
+            // Neither a string nor a set of the crate can contain a lone surrogate.
             for (first, last) in [(first, last.min(0xd7ff)), (first.max(0xe000), last)] {
                 if first <= last {
                     write!(self.out, r"\x{{{first:x}}}-\x{{{last:x}}}").ok()?;
@@ -199,7 +198,7 @@ mod tests {
     use crate::re::grammar::parse;
 
     #[test]
-    fn forms_that_grow_too_large_are_given_up() {
+    fn large_forms_are_rejected() {
         let parsed = parse(&r"\w".repeat(5000), Flags::NONE).expect("pattern");
         let mut writer = Writer::new(false);
         assert!(writer.sequence(&parsed.body, parsed.flags).is_none());

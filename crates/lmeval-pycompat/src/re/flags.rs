@@ -14,7 +14,7 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Flags(u8);
 
 impl Flags {
-    /// No flag.
+    /// No flags.
     pub const NONE: Self = Self(0);
     /// `re.IGNORECASE`, `(?i)`.
     pub const IGNORECASE: Self = Self(1);
@@ -26,12 +26,12 @@ impl Flags {
     pub const VERBOSE: Self = Self(8);
     /// `re.ASCII`, `(?a)`.
     pub const ASCII: Self = Self(16);
-    /// `re.UNICODE`, `(?u)`: the default, and in conflict with [`Flags::ASCII`].
+    /// `re.UNICODE`, `(?u)`: the default; mutually exclusive with [`Flags::ASCII`].
     pub const UNICODE: Self = Self(32);
-    /// `re.TEMPLATE`, `(?t)`: forbids repeats; kept because the syntax still accepts it.
+    /// `re.TEMPLATE`, `(?t)`: forbids repeats; present because the syntax still accepts it.
     pub(super) const TEMPLATE: Self = Self(64);
 
-    /// The flags that choose what letters, digits and spaces are; one of them holds at a time.
+    /// The mutually exclusive flags that define letters, digits and whitespace.
     pub(super) const ALPHABETS: Self = Self(16 | 32);
 
     /// Whether every flag of `other` is set.
@@ -60,7 +60,7 @@ impl Flags {
         (kept | added).without(removed)
     }
 
-    /// The flag that an inline letter stands for; `L` is not among them.
+    /// The flag of an inline letter, except `L`.
     pub(super) fn from_letter(letter: char) -> Option<Self> {
         Some(match letter {
             'i' => Self::IGNORECASE,

@@ -1,4 +1,4 @@
-//! The parser of patterns: a method for each rule of the grammar, each reading from where the one before stopped.
+//! The pattern parser: a method for each rule of the grammar, each reading from where the one before stopped.
 //!
 //! ```text
 //! alternatives = sequence ("|" sequence)*
@@ -6,12 +6,12 @@
 //! atom         = "." | "^" | "$" | escape | set | group | character
 //! ```
 //!
-//! This file has the rules above and the parts between them that mean nothing: comments, and white space under
-//! VERBOSE. The other rules have files of their own: [quantifiers](super::quantifier), [escapes](super::backslash),
-//! [sets](super::set) and [groups](super::paren). See "Regular Expression Syntax" in the `re` documentation.
+//! This file has the rules above and skips what has no meaning: comments, and whitespace under VERBOSE. The other rules
+//! are in separate files: [quantifiers](super::quantifier), [escapes](super::backslash), [sets](super::set) and
+//! [groups](super::paren). See "Regular Expression Syntax" in the `re` documentation.
 //!
-//! Recursion happens only from group to group and ends at [`MOST_NESTED`]; a pattern has at most [`MOST_ITEMS`] items.
-//! Both keep hostile patterns from taking the stack or the memory.
+//! Only groups recurse, up to [`MAX_DEPTH`]; a pattern has at most [`MAX_ITEMS`] items. Both limits protect stack and
+//! memory from hostile patterns.
 
 use indexmap::IndexMap;
 
@@ -21,22 +21,20 @@ use super::error::Error;
 use super::flags::Flags;
 use super::problem::Problem;
 
-/// The deepest nesting of groups.
-const MOST_NESTED: usize = 200;
-/// The most items of a pattern, members of sets included.
-const MOST_ITEMS: usize = 1_000_000;
+/// The maximum nesting of groups.
+const MAX_DEPTH: usize = 200;
+/// The maximum number of items in a pattern, members of sets included.
+const MAX_ITEMS: usize = 1_000_000;
 
-/// The numbers of named groups, in the order of the pattern.
+/// The indices of named groups, in the order of the pattern.
 pub(super) type Names = IndexMap<String, usize, rustc_hash::FxBuildHasher>;
 
 /// A parsed pattern.
 #[derive(Debug)]
 pub(super) struct Parsed {
-    /// The items.
     pub(super) body: Sequence,
-    /// The flags that hold for all of it, UNICODE or ASCII among them.
+    /// The flags that apply to all of it, including UNICODE or ASCII.
     pub(super) flags: Flags,
-    /// The named groups.
     pub(super) names: Names,
     /// The number of groups, without group 0.
     pub(super) groups: usize,
@@ -51,7 +49,7 @@ pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, Error> {
         at_start: true,
         names: Names::default(),
         groups: Vec::new(),
-        asked: Vec::new(),
+        tested: Vec::new(),
         behind: None,
         depth: 0,
         items: 0,
@@ -63,33 +61,31 @@ pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, Error> {
 
 /// A pattern that is being parsed.
 pub(super) struct Parser<'p> {
-    /// Where it is read.
     pub(super) cursor: Cursor<'p>,
-    /// The flags for the whole pattern that are known so far.
+    /// The flags for the entire pattern that are known so far.
     pub(super) flags: Flags,
-    /// Whether white space means nothing here.
+    /// Whether whitespace is ignored here.
     pub(super) verbose: bool,
-    /// Whether nothing but flags and comments has been read.
+    /// Whether only flags and comments have been read.
     pub(super) at_start: bool,
-    /// The named groups so far.
     pub(super) names: Names,
     /// The width of each group so far, `None` while it is open.
     pub(super) groups: Vec<Option<Width>>,
-    /// The groups that conditionals ask for, with the place where each does.
-    pub(super) asked: Vec<(usize, usize)>,
-    /// How many groups there were when the outermost look-behind around this place began.
+    /// The groups that conditionals test, with the position of each conditional.
+    pub(super) tested: Vec<(usize, usize)>,
+    /// The number of groups before the outermost lookbehind at the cursor.
     pub(super) behind: Option<usize>,
     depth: usize,
     items: usize,
 }
 
 impl Parser<'_> {
-    /// An error at a place.
+    /// An error at a position.
     pub(super) fn error(&self, position: usize, problem: Problem) -> Error {
         self.cursor.error(position, problem)
     }
 
-    /// An error at the place where the cursor is.
+    /// An error at the cursor.
     pub(super) fn error_here(&self, problem: Problem) -> Error {
         self.error(self.cursor.index(), problem)
     }
@@ -97,17 +93,17 @@ impl Parser<'_> {
     /// Counts an item.
     pub(super) fn count(&mut self) -> Result<(), Error> {
         self.items += 1;
-        if self.items > MOST_ITEMS {
-            return Err(self.error_here(Problem::TooLarge(MOST_ITEMS)));
+        if self.items > MAX_ITEMS {
+            return Err(self.error_here(Problem::TooLarge(MAX_ITEMS)));
         }
         Ok(())
     }
 
-    /// Counts a level of nesting that starts at a place; [`Parser::leave`] ends it.
+    /// Enters a level of nesting that starts at a position; [`Parser::leave`] ends it.
     pub(super) fn enter(&mut self, position: usize) -> Result<(), Error> {
         self.depth += 1;
-        if self.depth > MOST_NESTED {
-            return Err(self.error(position, Problem::TooDeep(MOST_NESTED)));
+        if self.depth > MAX_DEPTH {
+            return Err(self.error(position, Problem::TooDeep(MAX_DEPTH)));
         }
         Ok(())
     }
@@ -117,24 +113,24 @@ impl Parser<'_> {
         self.depth -= 1;
     }
 
-    /// The whole pattern, with its flags.
+    /// Parses the entire pattern, with its flags.
     fn pattern(&mut self) -> Result<(Sequence, Flags), Error> {
         let body = join(self.alternatives(usize::MAX)?);
         if self.flags.contains(Flags::ASCII | Flags::UNICODE) {
-            return Err(Problem::FlagConflict.into_error(None, self.cursor.whole()));
+            return Err(Problem::FlagConflict.into_error(None, self.cursor.source()));
         }
         // Only a closing parenthesis stops the alternatives before the end.
         if self.cursor.peek().is_some() {
             return Err(self.error_here(Problem::Unopened));
         }
-        if let Some(&(group, position)) = self.asked.iter().find(|(group, _)| *group > self.groups.len()) {
+        if let Some(&(group, position)) = self.tested.iter().find(|(group, _)| *group > self.groups.len()) {
             return Err(self.error(position, Problem::NoSuchGroup(group.to_string())));
         }
         let alphabet = if self.flags.contains(Flags::ASCII) { Flags::NONE } else { Flags::UNICODE };
         Ok((body, self.flags | alphabet))
     }
 
-    /// Alternatives up to a closing parenthesis or the end; no more than `most` are allowed.
+    /// Parses alternatives up to a closing parenthesis or the end; at most `most` are allowed.
     pub(super) fn alternatives(&mut self, most: usize) -> Result<Vec<Sequence>, Error> {
         let mut branches = vec![self.sequence()?];
         while self.cursor.peek() == Some('|') {
@@ -151,7 +147,7 @@ impl Parser<'_> {
         Ok(branches)
     }
 
-    /// Items up to a `|`, a closing parenthesis or the end.
+    /// Parses items up to a `|`, a closing parenthesis or the end.
     fn sequence(&mut self) -> Result<Sequence, Error> {
         let mut nodes = Vec::new();
         loop {
@@ -171,7 +167,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An item that starts with a character and holds no other items.
+    /// Parses an item that contains no other items.
     fn leaf(&mut self, character: char) -> Result<Node, Error> {
         Ok(match character {
             '[' => return self.set(),
@@ -196,7 +192,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Steps over comments, and over white space where it means nothing.
+    /// Skips comments, and whitespace where it has no meaning.
     pub(super) fn skip_trivia(&mut self) -> Result<(), Error> {
         loop {
             match self.cursor.peek() {
@@ -218,10 +214,10 @@ impl Parser<'_> {
     }
 }
 
-/// Alternatives as one sequence.
+/// Combines alternatives into one sequence.
 ///
-/// What all of them start with moves in front of them, where a search can look for it. Alternatives of one character
-/// each become a set, and that shows: without case, Python compares sets beyond the BMP in a way of their own.
+/// A common prefix moves in front of them, where a search can look for it. Single-character alternatives become a set,
+/// which is observable: with IGNORECASE, Python compares sets beyond the BMP differently.
 pub(super) fn join(mut branches: Vec<Sequence>) -> Sequence {
     if branches.len() == 1 {
         return branches.pop().unwrap_or_else(|| Sequence::new(Vec::new()));
@@ -242,7 +238,7 @@ pub(super) fn join(mut branches: Vec<Sequence>) -> Sequence {
     Sequence::new(nodes)
 }
 
-/// How many items all alternatives start with.
+/// The number of items that all alternatives start with.
 fn shared_start(branches: &[Sequence]) -> usize {
     let Some((first, others)) = branches.split_first() else { return 0 };
     others.iter().fold(first.nodes.len(), |shared, other| {
@@ -251,7 +247,7 @@ fn shared_start(branches: &[Sequence]) -> usize {
     })
 }
 
-/// The members of the set that alternatives of one character each are.
+/// The members of a set, if all alternatives are single characters.
 fn one_set(branches: &[Sequence]) -> Option<Vec<Member>> {
     let mut members = Vec::with_capacity(branches.len());
     for branch in branches {
@@ -264,7 +260,7 @@ fn one_set(branches: &[Sequence]) -> Option<Vec<Member>> {
     Some(members)
 }
 
-/// The item that a set is: a plain character where it has no other member.
+/// The item for a set: a plain character if it has no other member.
 pub(super) fn set_node(mut set: Set) -> Node {
     if let Some((first, others)) = set.members.split_first()
         && others.iter().all(|other| other == first)

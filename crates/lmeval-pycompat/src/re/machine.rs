@@ -1,49 +1,49 @@
 //! The backtracking matcher.
 //!
-//! It follows CPython's matcher in everything that shows: the order of alternatives, when a loop stops at an
-//! empty round, and what groups hold after a failed attempt. Alternatives and old values lie on one stack of our
-//! own, so no pattern can overflow the thread's stack, and a budget of steps bounds the time.
+//! It follows CPython's matcher in everything that is observable: the order of alternatives, when a loop stops at an
+//! empty round, and the contents of groups after a failed attempt. Alternatives and old values are on an explicit
+//! stack, so no pattern can overflow the thread's stack, and a step budget bounds the time.
 
 use memchr::memmem;
 
 use super::ast::UNBOUNDED;
 use super::charset::Fold;
 use super::program::{Instruction, Program};
-use super::text::{character_at, go_back, is_at};
+use super::text::{character_at, holds_at, step_back};
 
-/// The value of a position that is not set.
+/// The value of an unset position.
 pub(super) const UNSET: usize = usize::MAX;
 
-/// More entries than this on the stack count as too many steps; they take about 200 MB.
-const MOST_ENTRIES: usize = 6_000_000;
+/// The maximum size of the stack, about 200 MB; more entries count as too many steps.
+const MAX_ENTRIES: usize = 6_000_000;
 
-/// How many bytes are compared in one step.
+/// The number of bytes compared in one step.
 const CHUNK: usize = 64;
 
-/// The budget of steps was spent.
+/// The step budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// How a match must lie.
+/// Constraints on the position of a match.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct Constraints {
     /// The match must start where the search starts.
     pub(super) anchored: bool,
-    /// The match must reach the end of the text.
+    /// The match must reach the end of the string.
     pub(super) to_the_end: bool,
-    /// The match must not be empty at the place where the search starts.
+    /// The match must not be empty at the start of the search.
     pub(super) must_advance: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry {
-    /// Go on at an instruction.
+    /// Continue at an instruction.
     Choice { instruction: usize, position: usize },
     /// Give back one character of a greedy run.
     GreedyRun { instruction: usize, least: usize, position: usize },
-    /// Take one more character of a lazy run.
+    /// Take one more character in a lazy run.
     LazyRun { instruction: usize, position: usize, count: u32 },
-    /// Restore a position of a group.
+    /// Restore a group position.
     Slot { slot: usize, old: usize },
     /// Restore a register.
     Register { register: usize, old: [usize; 2] },
@@ -51,11 +51,9 @@ pub(super) enum Entry {
 
 /// The state of one search.
 pub(super) struct Machine<'a> {
-    /// The compiled pattern.
     pub(super) program: &'a Program,
-    /// The text.
     pub(super) text: &'a str,
-    /// Alternatives that are left, and old values.
+    /// Remaining alternatives and old values.
     pub(super) stack: Vec<Entry>,
     slots: Vec<usize>,
     registers: Vec<[usize; 2]>,
@@ -63,7 +61,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// A machine for searches in one text that share a budget of steps.
+    /// Creates a machine for searches in one string that share a step budget.
     pub(super) fn new(program: &'a Program, text: &'a str, steps: u64) -> Self {
         Self {
             program,
@@ -75,31 +73,31 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The positions of the groups after a match: start and end of group 1, of group 2, and so on.
+    /// The group positions after a match: start and end of group 1, of group 2, and so on.
     pub(super) fn slots(&self) -> &[usize] {
         &self.slots
     }
 
-    /// Finds the first match at or after a position: its start and end.
+    /// Finds the first match at or after a position; returns its start and end.
     pub(super) fn search(
         &mut self,
         from: usize,
-        demand: Demand,
+        constraints: Constraints,
     ) -> Result<Option<(usize, usize)>, Exhausted> {
         self.clear();
         let mut start = from;
         loop {
-            if !demand.anchored {
+            if !constraints.anchored {
                 match self.next_start(start)? {
                     Some(candidate) => start = candidate,
                     None => return Ok(None),
                 }
             }
-            let forbidden_end = if demand.must_advance && start == from { Some(start) } else { None };
-            if let Some(end) = self.attempt(start, forbidden_end, demand.to_the_end)? {
+            let forbidden_end = if constraints.must_advance && start == from { Some(start) } else { None };
+            if let Some(end) = self.attempt(start, forbidden_end, constraints.to_the_end)? {
                 return Ok(Some((start, end)));
             }
-            if demand.anchored {
+            if constraints.anchored {
                 return Ok(None);
             }
             match character_at(self.text, start) {
@@ -114,11 +112,11 @@ impl<'a> Machine<'a> {
         self.stack.clear();
     }
 
-    /// The next place at or after `from` where a match can start.
+    /// The next position at or after `from` where a match can start.
     fn next_start(&mut self, from: usize) -> Result<Option<usize>, Exhausted> {
         let rest = self.text.as_bytes().get(from..).unwrap_or_default();
         if let Some(Instruction::Text(prefix)) = self.program.instructions.first() {
-            // A search prepares itself by reading the prefix.
+            // Building the searcher reads the prefix.
             self.spend(prefix.len() / 8)?;
             return Ok(memmem::find(rest, prefix.as_bytes()).map(|offset| from + offset));
         }
@@ -131,8 +129,8 @@ impl<'a> Machine<'a> {
         Ok(offset.map(|offset| from + offset))
     }
 
-    /// Whether a text stands at a position. Long comparisons take steps, so that they cannot outlast the budget.
-    fn stands_at(&mut self, wanted: &[u8], position: usize) -> Result<bool, Exhausted> {
+    /// Whether a string occurs at a position. Long comparisons take steps, so that they cannot exceed the budget.
+    fn matches_at(&mut self, wanted: &[u8], position: usize) -> Result<bool, Exhausted> {
         let rest = self.text.as_bytes().get(position..).unwrap_or_default();
         if rest.len() < wanted.len() {
             return Ok(false);
@@ -178,7 +176,7 @@ impl<'a> Machine<'a> {
         (start != UNSET && end != UNSET && start <= end).then_some((start, end))
     }
 
-    /// Forgets the alternatives above a height of the stack, but not the old values.
+    /// Drops the alternatives above a stack height, but keeps the old values.
     fn commit(&mut self, height: usize) {
         let mut kept = height;
         for index in height..self.stack.len() {
@@ -191,7 +189,7 @@ impl<'a> Machine<'a> {
         self.stack.truncate(kept);
     }
 
-    /// Restores the old values above a height of the stack.
+    /// Restores the old values above a stack height.
     fn unwind(&mut self, height: usize) {
         while self.stack.len() > height {
             match self.stack.pop() {
@@ -202,7 +200,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes the newest alternative: where to go on, or `None` if there is none.
+    /// Pops the newest alternative; returns where to continue, `None` if there is none.
     fn backtrack(&mut self) -> Result<Option<(usize, usize)>, Exhausted> {
         while let Some(entry) = self.stack.pop() {
             match entry {
@@ -224,7 +222,7 @@ impl<'a> Machine<'a> {
         Ok(None)
     }
 
-    /// Matches at one place: the end of the match.
+    /// Tries to match at one position; returns the end of the match.
     fn attempt(
         &mut self,
         start: usize,
@@ -242,7 +240,7 @@ impl<'a> Machine<'a> {
                 continue;
             };
             self.spend(1)?;
-            if self.stack.len() > MOST_ENTRIES {
+            if self.stack.len() > MAX_ENTRIES {
                 return Err(Exhausted);
             }
             let Some(instruction) = program.instructions.get(current) else {
@@ -259,7 +257,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Carries out one instruction: where to go on, or `None` on failure.
+    /// Executes one instruction; returns where to continue, `None` on failure.
     fn step(
         &mut self,
         instruction: &Instruction,
@@ -270,13 +268,13 @@ impl<'a> Machine<'a> {
         let next = current + 1;
         Ok(match *instruction {
             Instruction::Text(ref wanted) => {
-                self.stands_at(wanted.as_bytes(), position)?.then(|| (next, position + wanted.len()))
+                self.matches_at(wanted.as_bytes(), position)?.then(|| (next, position + wanted.len()))
             }
             Instruction::One(ref matcher) => character_at(text, position)
                 .filter(|&(code, _)| matcher.matches(code))
                 .map(|(_, after)| (next, after)),
             Instruction::Run { .. } => self.run(current, position)?.map(|end| (next, end)),
-            Instruction::At(place) => is_at(text, position, place).then_some((next, position)),
+            Instruction::Assert(assertion) => holds_at(text, position, assertion).then_some((next, position)),
             Instruction::Save(slot) => {
                 self.save(slot, position);
                 Some((next, position))
@@ -321,9 +319,9 @@ impl<'a> Machine<'a> {
                 self.commit(self.register(register)[0]);
                 Some((next, position))
             }
-            Instruction::Behind { text: ref wanted, negated } => {
+            Instruction::LiteralBehind { text: ref wanted, negated } => {
                 let found = match position.checked_sub(wanted.len()) {
-                    Some(start) => self.stands_at(wanted.as_bytes(), start)?,
+                    Some(start) => self.matches_at(wanted.as_bytes(), start)?,
                     None => false,
                 };
                 (found != negated).then_some((next, position))
@@ -331,16 +329,16 @@ impl<'a> Machine<'a> {
             Instruction::LookStart { register, back } => {
                 self.set_register(register, [self.stack.len(), position]);
                 self.spend(back / 8)?;
-                go_back(text, position, back).map(|start| (next, start))
+                step_back(text, position, back).map(|start| (next, start))
             }
             Instruction::LookEnd(register) => {
-                let [height, place] = self.register(register);
+                let [height, start] = self.register(register);
                 self.commit(height);
-                Some((next, place))
+                Some((next, start))
             }
             Instruction::NotLookStart { register, back, after } => {
                 self.spend(back / 8)?;
-                let Some(start) = go_back(text, position, back) else {
+                let Some(start) = step_back(text, position, back) else {
                     return Ok(Some((after, position)));
                 };
                 let height = self.stack.len();
@@ -370,7 +368,7 @@ impl<'a> Machine<'a> {
             self.set_register(register, [count + 1, last]);
             return (body, position);
         }
-        // A round that starts where the last one started would go on forever.
+        // A round that starts where the last one started would repeat forever.
         let may_repeat = (max == UNBOUNDED || count < max as usize) && last != position;
         let exit = if lazy { current + 2 } else { current + 1 };
         if !may_repeat {
@@ -408,14 +406,14 @@ impl<'a> Machine<'a> {
         (body, position)
     }
 
-    /// The place after what a group took, if that stands here.
+    /// The position after a repetition of a group's match, if it occurs here.
     fn reference(&mut self, group: usize, fold: Fold, position: usize) -> Result<Option<usize>, Exhausted> {
         let text = self.text;
         let Some(taken) = self.group(group).and_then(|(start, end)| text.get(start..end)) else {
             return Ok(None);
         };
         if fold == Fold::None {
-            return Ok(self.stands_at(taken.as_bytes(), position)?.then(|| position + taken.len()));
+            return Ok(self.matches_at(taken.as_bytes(), position)?.then(|| position + taken.len()));
         }
         let mut end = position;
         for character in taken.chars() {

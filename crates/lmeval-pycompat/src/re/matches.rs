@@ -1,4 +1,4 @@
-//! Matches, and the scan that finds them.
+//! Matches, and the scanner that finds them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,51 +6,51 @@ use std::sync::Arc;
 use memchr::memmem::Finder;
 
 use super::error::{Error, ErrorKind};
-use super::machine::{Demand, Machine, UNSET};
-use super::own::OwnForm;
+use super::local::LocalForm;
+use super::machine::{Constraints, Machine, UNSET};
 use super::pattern::Shared;
 
-/// One match in a text.
+/// One match in a string.
 #[derive(Clone, Debug)]
 pub struct Match<'t> {
     text: &'t str,
     spans: Vec<Option<Range<usize>>>,
-    /// The pattern, where it has names: sharing it in every match would let threads wait for one another.
+    /// The pattern, if it has names: sharing it in every match would make threads contend for its reference count.
     named: Option<Arc<Shared>>,
 }
 
 impl<'t> Match<'t> {
-    /// What a group matched, group 0 being the whole match; `None` if it took no part or does not exist.
+    /// The match of a group, where group 0 is the entire match; `None` if it did not participate or does not exist.
     pub fn group(&self, index: usize) -> Option<&'t str> {
         self.text.get(self.span(index)?)
     }
 
-    /// What a named group matched; `None` if it took no part or does not exist.
+    /// The match of a named group; `None` if it did not participate or does not exist.
     pub fn name(&self, name: &str) -> Option<&'t str> {
         self.group(self.named.as_ref()?.group_by_name(name)?)
     }
 
-    /// The byte range of a group in the text.
+    /// The byte range of a group in the string.
     pub fn span(&self, index: usize) -> Option<Range<usize>> {
         self.spans.get(index).cloned().flatten()
     }
 
-    /// The byte position where the match starts.
+    /// The byte offset where the match starts.
     pub fn start(&self) -> usize {
         self.span(0).map_or(0, |span| span.start)
     }
 
-    /// The byte position after the match.
+    /// The byte offset after the match.
     pub fn end(&self) -> usize {
         self.span(0).map_or(0, |span| span.end)
     }
 
-    /// The whole match.
+    /// The matched string.
     pub fn as_str(&self) -> &'t str {
         self.group(0).unwrap_or_default()
     }
 
-    /// What every group matched, without group 0.
+    /// The matches of all groups, without group 0.
     pub fn groups(&self) -> impl Iterator<Item = Option<&'t str>> + '_ {
         (1..self.spans.len()).map(|index| self.group(index))
     }
@@ -60,39 +60,39 @@ fn named(shared: &Arc<Shared>) -> Option<Arc<Shared>> {
     shared.has_names().then(|| Arc::clone(shared))
 }
 
-/// What finds matches.
-pub(super) enum Means<'r> {
-    /// The pattern is this text.
+/// How matches are found.
+pub(super) enum Strategy<'r> {
+    /// A substring search, since the pattern is a literal.
     Text(&'r Finder<'static>),
     /// A form for the `regex` crate.
-    Form(OwnForm),
+    Form(LocalForm),
     /// The backtracking matcher.
     Machine,
 }
 
-/// A match that is found, but whose groups are perhaps not known yet.
+/// A match that was found, but whose groups may not be known yet.
 pub(super) enum Located<'t> {
-    /// Where it lies.
+    /// Only the location is known.
     Span(Range<usize>),
-    /// All of it.
-    Whole(Match<'t>),
+    /// All groups are known.
+    Complete(Match<'t>),
 }
 
 impl Located<'_> {
-    /// Where it lies.
+    /// The byte range of the match.
     pub(super) fn span(&self) -> Range<usize> {
         match self {
             Self::Span(span) => span.clone(),
-            Self::Whole(found) => found.start()..found.end(),
+            Self::Complete(found) => found.start()..found.end(),
         }
     }
 }
 
-/// A scan of a text for matches that do not overlap.
+/// Scans a string for non-overlapping matches.
 pub(super) struct Scanner<'r, 't> {
     shared: &'r Arc<Shared>,
     text: &'t str,
-    means: Means<'r>,
+    strategy: Strategy<'r>,
     machine: Option<Machine<'r>>,
     steps: u64,
     position: usize,
@@ -100,15 +100,15 @@ pub(super) struct Scanner<'r, 't> {
 }
 
 impl<'r, 't: 'r> Scanner<'r, 't> {
-    /// A scan from the start of a text.
-    pub(super) fn new(shared: &'r Arc<Shared>, text: &'t str, means: Means<'r>, steps: u64) -> Self {
-        Self { shared, text, means, machine: None, steps, position: 0, must_advance: false }
+    /// Creates a scanner at the start of a string.
+    pub(super) fn new(shared: &'r Arc<Shared>, text: &'t str, strategy: Strategy<'r>, steps: u64) -> Self {
+        Self { shared, text, strategy, machine: None, steps, position: 0, must_advance: false }
     }
 
-    /// The next match, or `None` when there are no more.
+    /// The next match, or `None` if there are no more.
     pub(super) fn next(&mut self) -> Result<Option<Match<'t>>, Error> {
         let groups = self.shared.groups();
-        if let Means::Form(form) = &mut self.means
+        if let Strategy::Form(form) = &mut self.strategy
             && groups > 0
             && !self.must_advance
         {
@@ -121,20 +121,22 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
         Ok(located.map(|located| self.complete(located)))
     }
 
-    /// Where the next match lies, or `None` when there are no more.
+    /// Locates the next match, or `None` if there are no more.
     pub(super) fn locate(&mut self) -> Result<Option<Located<'t>>, Error> {
-        let located = match &self.means {
-            Means::Text(wanted) => {
+        let located = match &self.strategy {
+            Strategy::Text(wanted) => {
                 let rest = self.text.as_bytes().get(self.position..).unwrap_or_default();
                 wanted.find(rest).map(|offset| {
                     let start = self.position + offset;
                     Located::Span(start..start + wanted.needle().len())
                 })
             }
-            Means::Form(form) if !self.must_advance => form.find(self.text, self.position).map(Located::Span),
+            Strategy::Form(form) if !self.must_advance => {
+                form.find(self.text, self.position).map(Located::Span)
+            }
             _ => {
-                let demand = Demand { must_advance: self.must_advance, ..Demand::default() };
-                self.find(demand)?.map(Located::Whole)
+                let constraints = Constraints { must_advance: self.must_advance, ..Constraints::default() };
+                self.find(constraints)?.map(Located::Complete)
             }
         };
         if let Some(located) = &located {
@@ -143,15 +145,15 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
         Ok(located)
     }
 
-    /// A match of this scan with its groups.
+    /// Completes a match of this scan with its groups.
     pub(super) fn complete(&mut self, located: Located<'t>) -> Match<'t> {
         let span = match located {
-            Located::Whole(found) => return found,
+            Located::Complete(found) => return found,
             Located::Span(span) => span,
         };
         let groups = self.shared.groups();
-        let spans = match &mut self.means {
-            Means::Form(form) if groups > 0 => form.captures(self.text, span.start),
+        let spans = match &mut self.strategy {
+            Strategy::Form(form) if groups > 0 => form.captures(self.text, span.start),
             _ => None,
         };
         let spans = spans.unwrap_or_else(|| vec![Some(span)]);
@@ -164,10 +166,10 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
     }
 
     /// The match that the machine finds from the current position on.
-    pub(super) fn find(&mut self, demand: Demand) -> Result<Option<Match<'t>>, Error> {
+    pub(super) fn find(&mut self, constraints: Constraints) -> Result<Option<Match<'t>>, Error> {
         let (shared, text, steps) = (self.shared, self.text, self.steps);
         let machine = self.machine.get_or_insert_with(|| Machine::new(&shared.program, text, steps));
-        let found = machine.search(self.position, demand).map_err(|_| {
+        let found = machine.search(self.position, constraints).map_err(|_| {
             let message = "the match takes too many steps";
             Error::new(ErrorKind::Limit, message, None, &shared.pattern)
         })?;

@@ -1,8 +1,8 @@
-//! Python's `re` for text patterns, with the answers of CPython 3.11.
+//! Python's `re` for string patterns, with the results of CPython 3.11.
 //!
-//! A pattern is parsed by the rules of the `re` documentation, and an error has the kind and the place that Python
-//! gives it. It is then run by one of two matchers: the `regex` crate, where it gives the same answers and the text is
-//! long enough to pay for it, and otherwise a backtracking matcher. Which of them ran never shows in a result.
+//! A pattern is parsed by the rules of the `re` documentation; errors have Python's kinds and positions. It is then run
+//! by one of two matchers: the `regex` crate, if it gives the same results and enough is searched to pay for compiling
+//! it, otherwise a backtracking matcher. The choice never affects a result.
 //!
 //! ```
 //! use lmeval_pycompat::re::{Flags, Regex};
@@ -16,11 +16,12 @@
 //!
 //! # Differences from CPython
 //!
-//! - Refused with [`ErrorKind::NotSupported`]: the escape `\N{NAME}`; groups nested more than 200 deep and patterns of
-//!   more than a million items; a possessive repeat with groups inside alternatives, repeats or look-around, such as `(?:(a)|b)*+`, and a conditional inside
-//!   the group that it asks for, such as `((?(1)a|b))*`, where CPython's own answers depend on attempts that failed.
-//! - A match that takes too many steps ends with [`ErrorKind::Limit`] after about a second instead of going on.
-//! - Warnings (possible nested sets, odd group numbers) are not given.
+//! - Rejected with [`ErrorKind::NotSupported`]: the escape `\N{NAME}`; groups nested more than 200 deep and patterns of
+//!   more than a million items; a possessive repeat with groups inside alternatives, repeats or lookaround, such as
+//!   `(?:(a)|b)*+`, and a conditional inside the group that it tests, such as `((?(1)a|b))*`, where CPython's own
+//!   results depend on failed attempts.
+//! - A match that takes too many steps fails with [`ErrorKind::Limit`] after about a second.
+//! - Warnings (possible nested sets, odd group numbers) are not issued.
 //! - Messages are worded differently.
 //! - Byte patterns, `re.LOCALE` and `re.DEBUG` do not exist.
 
@@ -32,10 +33,10 @@ mod error;
 mod fast;
 mod flags;
 mod grammar;
+mod local;
 mod machine;
 mod matches;
 mod name;
-mod own;
 mod paren;
 mod pattern;
 mod problem;

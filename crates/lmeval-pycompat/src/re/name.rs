@@ -1,7 +1,7 @@
-//! Names and numbers of groups, as groups, references, conditionals and replacement templates give them.
+//! Names and indices of groups, as written in groups, references, conditionals and replacement templates.
 //!
-//! A name is a Python identifier. Where a number may stand instead, it is whatever `int()` reads, so that ` 1 ` and
-//! digits of other scripts count. See the entries `(?P<name>…)`, `(?P=name)` and `(?(id/name)yes|no)` in "Regular
+//! A name is a Python identifier. Where an index is allowed instead, it is anything that `int()` accepts, including ` 1
+//! ` and digits of other scripts. See the entries `(?P<name>…)`, `(?P=name)` and `(?(id/name)yes|no)` in "Regular
 //! Expression Syntax" and the description of `sub` in the `re` documentation.
 
 use num_bigint::Sign;
@@ -13,15 +13,14 @@ use super::unicode::is_identifier;
 use crate::Value;
 use crate::float::parse_int;
 
-/// What something refers to a group by.
+/// A reference to a group.
 pub(super) enum Label<'p> {
-    /// Its name.
     Name(&'p str),
-    /// Its number, saturated, and how it is written.
+    /// Its index, saturated, and its source.
     Number(u64, &'p str),
 }
 
-/// Reads up to a closing character: a name or a number.
+/// Parses a name or an index up to a closing character.
 pub(super) fn label<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<Label<'p>, Error> {
     let position = cursor.index();
     let written = delimited(cursor, closing)?;
@@ -34,7 +33,7 @@ pub(super) fn label<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<Label<
     }
 }
 
-/// Reads up to a closing character: a name.
+/// Parses a name up to a closing character.
 pub(super) fn name<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {
     let position = cursor.index();
     let written = delimited(cursor, closing)?;
@@ -44,7 +43,7 @@ pub(super) fn name<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str
     Ok(written)
 }
 
-/// What lies before a closing character; it must not be empty.
+/// The string before a closing character, which must not be empty.
 pub(super) fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {
     let position = cursor.index();
     match cursor.take_until(closing) {
@@ -55,7 +54,7 @@ pub(super) fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'
     }
 }
 
-/// The number that `int()` reads, if it is not negative.
+/// The integer that `int()` parses, if it is not negative.
 fn number(written: &str) -> Option<u64> {
     match parse_int(written, 10)? {
         Value::Int(number) => u64::try_from(number).ok(),

@@ -1,9 +1,9 @@
 //! Groups: everything that starts with an opening parenthesis.
 //!
-//! The characters after the parenthesis decide what it means. [`Parser::opening`] reads them and says so in one value;
-//! [`Parser::group`] then reads the contents in the same way for all kinds and makes the item. Comments are not among
-//! them, as they stand between items. See the entries from `(…)` to `(?(id/name)yes|no)` in "Regular Expression Syntax"
-//! of the `re` documentation.
+//! The characters after the parenthesis decide its meaning. [`Parser::opening`] reads them into one value;
+//! [`Parser::group`] then reads the contents of all kinds of groups alike and creates the item. Comments are handled
+//! elsewhere, as they occur between items. See the entries from `(…)` to `(?(id/name)yes|no)` in "Regular Expression
+//! Syntax" of the `re` documentation.
 
 use super::ast::{Conditional, Group, Look, Node, Role, Sequence};
 use super::cursor::Cursor;
@@ -13,25 +13,32 @@ use super::grammar::{Parser, join};
 use super::name::{Label, label, name};
 use super::problem::{Problem, quoted};
 
-/// The first number that cannot belong to a group.
+/// The first index that no group can have.
 const GROUP_LIMIT: u64 = (1 << 30) - 1;
 
-/// What parentheses with contents mean.
+/// The meaning of parentheses with contents.
 #[derive(Clone, Copy)]
 enum Opening {
-    /// A group.
-    Group { role: Role, added: Flags, removed: Flags },
-    /// Look-ahead or look-behind.
-    Look { behind: bool, negated: bool },
-    /// A conditional that asks for a group.
-    Conditional { group: usize },
+    Group {
+        role: Role,
+        added: Flags,
+        removed: Flags,
+    },
+    Look {
+        behind: bool,
+        negated: bool,
+    },
+    /// A conditional that tests a group.
+    Conditional {
+        group: usize,
+    },
 }
 
-/// What an opening parenthesis leads to.
+/// The syntax after an opening parenthesis.
 enum Opened {
-    /// Contents, and a closing parenthesis after them.
+    /// Contents, followed by a closing parenthesis.
     Contents(Opening),
-    /// Nothing more: it was a reference, or flags for the whole pattern, which add nothing to the sequence.
+    /// Nothing more: it was a reference, or flags for the entire pattern, which add nothing to the sequence.
     Complete(Option<Node>),
 }
 
@@ -50,7 +57,7 @@ impl Opened {
 }
 
 impl Parser<'_> {
-    /// A group; the cursor is at its opening parenthesis. Nothing where it only sets flags of the whole pattern.
+    /// Parses a group; the cursor is at its opening parenthesis. `None` if it only sets flags of the entire pattern.
     pub(super) fn group(&mut self) -> Result<Option<Node>, Error> {
         let position = self.cursor.index();
         let opening = match self.opening()? {
@@ -81,7 +88,7 @@ impl Parser<'_> {
         Ok(Some(self.close(opening, branches)))
     }
 
-    /// The item that a group with its contents is.
+    /// Creates the item for a group with its contents.
     fn close(&mut self, opening: Opening, branches: Vec<Sequence>) -> Node {
         match opening {
             Opening::Group { role, added, removed } => {
@@ -104,7 +111,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What the parenthesis at the cursor means; afterwards the cursor is at the contents, or after the closing parenthesis.
+    /// Parses the syntax after the parenthesis at the cursor, up to the contents or past the closing parenthesis.
     fn opening(&mut self) -> Result<Opened, Error> {
         let start = self.cursor;
         self.cursor.step();
@@ -132,7 +139,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The next of the characters that tell the kind of a group.
+    /// The next of the characters that determine the kind of a group.
     fn kind_letter(&mut self) -> Result<char, Error> {
         match self.cursor.step_unit() {
             Some(letter) => Ok(letter),
@@ -146,7 +153,7 @@ impl Parser<'_> {
         self.error(after.index(), Problem::UnknownGroupKind(quoted(self.cursor.since(after))))
     }
 
-    /// A new capturing group.
+    /// Registers a new capturing group.
     fn capture(&mut self) -> Role {
         self.groups.push(None);
         Role::Capture(self.groups.len())
@@ -171,7 +178,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The group that a conditional asks for; a number may be that of a later group.
+    /// The group that a conditional tests; it may be a later group if given by index.
     fn condition(&mut self) -> Result<usize, Error> {
         let position = self.cursor.index();
         let group = match label(&mut self.cursor, ')')? {
@@ -187,56 +194,56 @@ impl Parser<'_> {
         };
         self.check_look_behind(group)?;
         if self.groups.get(group - 1).is_some_and(Option::is_none) {
-            // Reference: what the group holds then depends on attempts that failed.
+            // Reference: the contents of the group then depend on failed attempts.
             return Err(self.error(position, Problem::ConditionInside));
         }
-        self.asked.push((group, position));
+        self.tested.push((group, position));
         Ok(group)
     }
 
-    /// Flags, of which the first letter or the minus sign is read: for the whole pattern, or for a group.
+    /// Parses flags, for the entire pattern or for a group; the first letter or the minus sign has been read.
     fn flags(&mut self, first: char, position: usize) -> Result<Opened, Error> {
         let mut added = Flags::NONE;
         let mut letter = first;
         while letter != '-' {
             added |= self.flag_on(letter, added)?;
-            let place = self.cursor.index();
+            let here = self.cursor.index();
             letter = match self.cursor.step_unit() {
                 Some(')') => return self.global_flags(added, position),
                 Some(':') => {
-                    self.check_global(added, place)?;
+                    self.check_global(added, here)?;
                     return Ok(Opened::group(Role::Plain, added, Flags::NONE));
                 }
                 Some('-') => '-',
-                next => self.flag_letter(next, place)?,
+                next => self.flag_letter(next, here)?,
             };
         }
         self.check_global(added, self.cursor.index() - 1)?;
         let mut removed = Flags::NONE;
         loop {
-            let place = self.cursor.index();
+            let here = self.cursor.index();
             match self.cursor.step_unit() {
                 Some(':') if !removed.is_empty() => {
                     if removed.contains(Flags::TEMPLATE) {
-                        return Err(self.error(place, Problem::AlwaysOn));
+                        return Err(self.error(here, Problem::AlwaysOn));
                     }
                     if added.intersects(removed) {
-                        return Err(self.error(place, Problem::OnAndOff));
+                        return Err(self.error(here, Problem::OnAndOff));
                     }
                     return Ok(Opened::group(Role::Plain, added, removed));
                 }
                 next => {
-                    let letter = self.flag_letter(next, place)?;
+                    let letter = self.flag_letter(next, here)?;
                     removed |= self.flag_off(letter)?;
                 }
             }
         }
     }
 
-    /// The letter of a flag, or the error about what stands in its place.
-    fn flag_letter(&self, next: Option<char>, place: usize) -> Result<char, Error> {
+    /// The letter of a flag, or the error for anything else.
+    fn flag_letter(&self, next: Option<char>, position: usize) -> Result<char, Error> {
         let is_flag = |letter: &char| *letter == 'L' || Flags::from_letter(*letter).is_some();
-        next.filter(is_flag).ok_or_else(|| self.error(place, Problem::BadFlags))
+        next.filter(is_flag).ok_or_else(|| self.error(position, Problem::BadFlags))
     }
 
     fn flag_on(&self, letter: char, added: Flags) -> Result<Flags, Error> {
@@ -257,9 +264,9 @@ impl Parser<'_> {
         }
     }
 
-    fn check_global(&self, added: Flags, place: usize) -> Result<(), Error> {
+    fn check_global(&self, added: Flags, position: usize) -> Result<(), Error> {
         if added.contains(Flags::TEMPLATE) {
-            return Err(self.error(place, Problem::GlobalOnly));
+            return Err(self.error(position, Problem::GlobalOnly));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Compiled patterns and what can be done with them.
+//! Compiled patterns and their operations.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,16 +11,16 @@ use super::error::Error;
 use super::fast::FastForms;
 use super::flags::Flags;
 use super::grammar::{Names, parse};
-use super::machine::Demand;
-use super::matches::{Match, Means, Scanner};
+use super::machine::Constraints;
+use super::matches::{Match, Scanner, Strategy};
 use super::program::{Instruction, Program, compile};
 use crate::Value;
 
-/// Steps of the backtracking matcher before a search is given up: about a second of an optimised build.
+/// The step limit of the backtracking matcher: about a second in an optimised build.
 const STEP_LIMIT: u64 = 60_000_000;
-/// Further steps for every byte of the text, so that long texts are not cut short.
+/// Additional steps for every byte searched, so that long strings do not hit the limit.
 const STEPS_PER_BYTE: u64 = 100;
-/// The bytes to be searched before compiling a form for the `regex` crate, which takes about 0.1 ms, pays.
+/// The number of bytes to be searched before compiling for the `regex` crate, which takes about 0.1 ms, pays off.
 const FAST_FROM_BYTES: usize = 2048;
 
 /// A compiled pattern; cloning it is cheap.
@@ -34,36 +34,34 @@ pub struct Regex {
 /// The parts of a pattern that clones and matches share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// The text of the pattern.
+    /// The source of the pattern.
     pub(super) pattern: String,
-    /// The compiled form.
     pub(super) program: Program,
     fast: FastForms,
-    /// The search for the text that the pattern is, where it is nothing but a text.
+    /// A substring search, if the pattern is a literal string.
     plain: Option<Finder<'static>>,
-    /// The names of groups.
     pub(super) names: Names,
     searched: AtomicUsize,
 }
 
-/// One of all matches, chosen by its number.
+/// One of all matches, selected by its index.
 #[derive(Clone, Debug)]
 pub enum Nth<'t> {
-    /// The match.
+    /// The match at that index.
     Found(Match<'t>),
-    /// There are not as many matches.
+    /// There are too few matches.
     OutOfRange {
         /// The number of matches.
         matches: usize,
     },
 }
 
-/// Which matcher runs.
+/// Which matcher to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// The one that should be faster.
+    /// Whichever should be faster.
     Best,
-    /// The `regex` crate wherever it can.
+    /// The `regex` crate wherever possible.
     #[cfg(test)]
     Fast,
     /// The backtracking matcher.
@@ -72,7 +70,7 @@ pub(super) enum Engine {
 }
 
 impl Shared {
-    /// The number of groups.
+    /// The number of groups, without group 0.
     pub(super) fn groups(&self) -> usize {
         self.program.slots / 2
     }
@@ -82,7 +80,7 @@ impl Shared {
         !self.names.is_empty()
     }
 
-    /// The number of a named group.
+    /// The index of a named group.
     pub(super) fn group_by_name(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
@@ -116,7 +114,7 @@ impl Regex {
         Ok(Self { shared: Arc::new(shared), step_limit: STEP_LIMIT, engine: Engine::Best })
     }
 
-    /// The same pattern with another limit of steps for the backtracking matcher.
+    /// The same pattern with another step limit for the backtracking matcher.
     pub fn with_step_limit(mut self, step_limit: u64) -> Self {
         self.step_limit = step_limit;
         self
@@ -128,7 +126,7 @@ impl Regex {
         self
     }
 
-    /// The text of the pattern.
+    /// The source of the pattern.
     pub fn pattern(&self) -> &str {
         &self.shared.pattern
     }
@@ -138,32 +136,32 @@ impl Regex {
         self.shared.groups()
     }
 
-    /// The names of groups with their numbers, in the order of the pattern.
+    /// The names of groups with their indices, in the order of the pattern.
     pub fn group_names(&self) -> impl Iterator<Item = (&str, usize)> {
         self.shared.names.iter().map(|(name, index)| (name.as_str(), *index))
     }
 
-    /// A scan for matches; one that may be fast looks for them anywhere.
+    /// Creates a scanner; `may_be_fast` is false if matches must start at the beginning.
     pub(super) fn scanner<'r, 't: 'r>(&'r self, text: &'t str, may_be_fast: bool) -> Scanner<'r, 't> {
         let steps = self.step_limit.saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
-        let means = if may_be_fast { self.means(text) } else { Means::Machine };
-        Scanner::new(&self.shared, text, means, steps)
+        let strategy = if may_be_fast { self.strategy(text) } else { Strategy::Machine };
+        Scanner::new(&self.shared, text, strategy, steps)
     }
 
-    fn means(&self, text: &str) -> Means<'_> {
+    fn strategy(&self, text: &str) -> Strategy<'_> {
         match &self.shared.plain {
-            Some(plain) if self.engine == Engine::Best => Means::Text(plain),
+            Some(plain) if self.engine == Engine::Best => Strategy::Text(plain),
             _ if self.is_fast_worthwhile(text.len()) => {
-                self.shared.fast.for_text(text).map_or(Means::Machine, Means::Form)
+                self.shared.fast.for_text(text).map_or(Strategy::Machine, Strategy::Form)
             }
-            _ => Means::Machine,
+            _ => Strategy::Machine,
         }
     }
 
     fn is_fast_worthwhile(&self, length: usize) -> bool {
         match self.engine {
             Engine::Best => {
-                // Once it pays it pays for ever, and threads need not write to one place.
+                // Once it pays off it always does, and threads need not write to the same memory.
                 self.shared.searched.load(Ordering::Relaxed) >= FAST_FROM_BYTES
                     || self.shared.searched.fetch_add(length, Ordering::Relaxed).saturating_add(length)
                         >= FAST_FROM_BYTES
@@ -180,24 +178,28 @@ impl Regex {
         self.scanner(text, true).next()
     }
 
-    /// The match at the start of the text: `re.match`.
+    /// The match at the start of the string: `re.match`.
     pub fn match_start<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
-        self.scanner(text, false).find(Demand { anchored: true, ..Demand::default() })
+        self.scanner(text, false).find(Constraints { anchored: true, ..Constraints::default() })
     }
 
-    /// The match of the whole text: `re.fullmatch`.
+    /// The match of the entire string: `re.fullmatch`.
     pub fn fullmatch<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
-        self.scanner(text, false).find(Demand { anchored: true, to_the_end: true, ..Demand::default() })
+        self.scanner(text, false).find(Constraints {
+            anchored: true,
+            to_the_end: true,
+            ..Constraints::default()
+        })
     }
 
-    /// All matches that do not overlap: `re.finditer`.
+    /// All non-overlapping matches: `re.finditer`.
     pub fn find_iter<'t>(&self, text: &'t str) -> Result<Vec<Match<'t>>, Error> {
         let mut matches = Vec::new();
         self.for_each(text, 0, |found| matches.push(found))?;
         Ok(matches)
     }
 
-    /// The match of a number among all: `list(re.finditer(…))[index]`. Negative numbers count from the last.
+    /// The match at an index among all: `list(re.finditer(…))[index]`. Negative indices count from the end.
     ///
     /// ```
     /// use lmeval_pycompat::re::{Flags, Nth, Regex};
@@ -222,7 +224,7 @@ impl Regex {
             }
             return Ok(Nth::OutOfRange { matches });
         }
-        // Groups are asked for once it is known which match counts.
+        // Groups are only computed once it is known which match is needed.
         let mut latest = VecDeque::new();
         while let Some(located) = scanner.locate()? {
             if latest.len() as u64 == index.unsigned_abs() {
@@ -241,8 +243,8 @@ impl Regex {
 
     /// All matches as values: `re.findall`.
     ///
-    /// Strings where there is at most one group, tuples of strings otherwise; a group without part in the match is
-    /// an empty string.
+    /// Strings if there is at most one group, otherwise tuples of strings; a group that did not participate is an empty
+    /// string.
     pub fn findall(&self, text: &str) -> Result<Vec<Value>, Error> {
         let mut values = Vec::new();
         self.for_each(text, 0, |found| {
@@ -255,9 +257,9 @@ impl Regex {
         Ok(values)
     }
 
-    /// Splits the text at the first `maxsplit` matches, or at all for 0: `re.split`.
+    /// Splits the string at the first `maxsplit` matches, or at all of them if it is 0: `re.split`.
     ///
-    /// What groups matched stands between the parts, `None` for groups without part in the match.
+    /// The matches of groups appear between the parts, `None` for groups that did not participate.
     pub fn split(&self, text: &str, maxsplit: usize) -> Result<Vec<Option<String>>, Error> {
         let mut parts = Vec::new();
         let mut last = 0;
@@ -270,7 +272,7 @@ impl Regex {
         Ok(parts)
     }
 
-    /// Calls a function with the first `limit` matches, or with all for 0.
+    /// Calls a function with the first `limit` matches, or with all of them if it is 0.
     pub(super) fn for_each<'t>(
         &self,
         text: &'t str,

@@ -1,11 +1,10 @@
-//! Everything that can be wrong with a pattern or a replacement template, in one list.
+//! All errors in patterns and replacement templates, in one list.
 //!
-//! Each problem knows its words and its [`ErrorKind`]; the place comes from the [cursor](super::cursor). The words are
-//! ours: programs depend on the kind and the place ("Exceptions" in the `re` documentation), not on the sentence.
+//! Each problem has a message and an [`ErrorKind`]; the position comes from the [cursor](super::cursor). The wording is
+//! ours: programs depend on kind and position ("Exceptions" in the `re` documentation), not on the message.
 
 use super::error::{Error, ErrorKind, shortened};
 
-/// What is wrong.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     // Repeats.
@@ -19,11 +18,11 @@ pub(super) enum Problem {
     CountTooLarge,
     #[error("no repeats are allowed under the flag `t`")]
     RepeatUnderTemplate,
-    #[error("a possessive repeat with groups inside alternatives, repeats or look-around")]
+    #[error("a possessive repeat with groups inside alternatives, repeats or lookaround")]
     PossessiveGroups,
 
     // Sets and escapes.
-    #[error("the range `{0}` runs backwards or does not run between two characters")]
+    #[error("the range `{0}` is reversed or does not connect two characters")]
     BadRange(String),
     #[error("the escape `{0}` has no meaning here")]
     UnknownEscape(String),
@@ -38,7 +37,7 @@ pub(super) enum Problem {
     #[error("characters cannot be given by name; write `\\uXXXX` instead")]
     CharacterName,
 
-    // Groups and what refers to them.
+    // Groups and references to them.
     #[error("the {0} is never closed")]
     Unclosed(&'static str),
     #[error("the parenthesis was never opened")]
@@ -61,35 +60,35 @@ pub(super) enum Problem {
     UnknownName(String),
     #[error("there is no group `{0}`")]
     NoSuchGroup(String),
-    #[error("a conditional cannot ask for group 0")]
+    #[error("a conditional cannot refer to group 0")]
     GroupZero,
     #[error("the group referred to is not closed yet")]
     OpenGroup,
-    #[error("a look-behind cannot refer to a group of its own")]
+    #[error("a lookbehind cannot refer to a group inside it")]
     GroupOfLookBehind,
-    #[error("a conditional inside the group it asks for")]
+    #[error("a conditional inside the group it refers to")]
     ConditionInside,
     #[error("a conditional has at most two alternatives")]
     ThirdAlternative,
-    #[error("a look-behind must match a fixed number of characters")]
+    #[error("a lookbehind must match a fixed number of characters")]
     VariableLookBehind,
-    #[error("the look-behind reaches too far back")]
+    #[error("the lookbehind reaches too far back")]
     FarLookBehind,
     #[error("`\\g` takes a group in angle brackets")]
     NoAngleBracket,
 
     // Flags.
-    #[error("flags for the whole pattern must stand at its start; for a part, write `(?flags:…)`")]
+    #[error("flags for the entire pattern must be at its start; for a part, write `(?flags:…)`")]
     LateFlags,
     #[error("flags are written `(?flags)`, `(?flags:…)` or `(?flags-flags:…)`")]
     BadFlags,
-    #[error("the flag `L` is for patterns of bytes")]
+    #[error("the flag `L` is for byte patterns")]
     LocaleFlag,
     #[error("`a` and `u` exclude each other")]
     TwoAlphabets,
     #[error("`a`, `L`, `t` and `u` cannot be switched off")]
     AlwaysOn,
-    #[error("`t` can only be set for the whole pattern")]
+    #[error("`t` can only be set for the entire pattern")]
     GlobalOnly,
     #[error("a flag cannot be switched on and off at once")]
     OnAndOff,
@@ -110,13 +109,13 @@ impl Problem {
         }
     }
 
-    /// The error about this problem at a place in a text.
+    /// Converts the problem into an error at a position in a pattern or template.
     pub(super) fn into_error(self, position: Option<usize>, text: &str) -> Error {
         Error::new(self.kind(), self.to_string(), position, text)
     }
 }
 
-/// A part of a pattern as messages quote it, without the end of a very long one.
+/// Quotes part of a pattern in a message, truncated if it is very long.
 pub(super) fn quoted(part: &str) -> String {
     shortened(part, 60).into_owned()
 }

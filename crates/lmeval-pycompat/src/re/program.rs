@@ -7,33 +7,33 @@ use super::flags::Flags;
 use super::grammar::Parsed;
 use super::problem::Problem;
 
-/// A place to test, with the flags worked in.
+/// A zero-width assertion, with the flags applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// The start of the text.
+pub(super) enum Assertion {
+    /// The start of the string.
     TextStart,
     /// The start of a line.
     LineStart,
-    /// The end of the text.
+    /// The end of the string.
     TextEnd,
-    /// The end of the text, or before a final line feed.
+    /// The end of the string, or before a final line feed.
     FinalLineEnd,
     /// The end of a line.
     LineEnd,
-    /// Between a word character and another one; words are ASCII or Unicode.
+    /// Between a word character and a non-word character.
     Boundary {
-        /// Whether only ASCII makes words.
+        /// Whether words are ASCII only.
         ascii: bool,
     },
-    /// Anywhere in a text that is not empty but at a boundary.
+    /// Anywhere in a non-empty string except at a boundary.
     NotBoundary {
-        /// Whether only ASCII makes words.
+        /// Whether words are ASCII only.
         ascii: bool,
     },
 }
 
-impl Place {
-    /// The place that an anchor means under the flags.
+impl Assertion {
+    /// The assertion of an anchor under the flags.
     pub(super) fn from_anchor(anchor: Anchor, flags: Flags) -> Self {
         let lines = flags.contains(Flags::MULTILINE);
         let ascii = !flags.contains(Flags::UNICODE);
@@ -49,142 +49,115 @@ impl Place {
     }
 }
 
-/// One instruction. A register holds two numbers; what they mean depends on the instruction.
+/// One instruction. A register holds two numbers, whose meaning depends on the instruction.
 #[derive(Clone, Debug)]
 pub(super) enum Instruction {
-    /// Takes this text.
+    /// Matches a literal string.
     Text(Box<str>),
-    /// Takes one character.
+    /// Matches one character.
     One(Matcher),
-    /// Takes a run of characters.
-    Run {
-        /// Which characters.
-        matcher: Matcher,
-        /// Fewest.
-        min: u32,
-        /// Most.
-        max: u32,
-        /// How the run gives characters back.
-        greed: Greed,
-    },
-    /// Tests the place.
-    At(Place),
-    /// Stores the position.
+    /// Matches a run of characters.
+    Run { matcher: Matcher, min: u32, max: u32, greed: Greed },
+    /// Tests an assertion.
+    Assert(Assertion),
+    /// Stores the position in a slot.
     Save(usize),
-    /// Goes on with the next instruction; on failure at the other one.
+    /// Continues with the next instruction; on failure with the given one.
     Split(usize),
-    /// Goes to another instruction.
+    /// Continues at another instruction.
     Jump(usize),
-    /// Starts a loop: register = (rounds, place of the last round).
+    /// Starts a loop: register = (rounds, position of the last round).
     LoopStart(usize),
-    /// The end of a greedy or lazy loop, which decides about another round.
+    /// The end of a greedy or lazy loop, which decides whether to do another round.
     Loop {
-        /// The register.
         register: usize,
-        /// Fewest rounds.
         min: u32,
-        /// Most rounds.
         max: u32,
-        /// Whether fewer rounds are better.
+        /// Whether fewer rounds are preferred.
         lazy: bool,
         /// The first instruction of the loop.
         body: usize,
     },
     /// Another round of the lazy loop that ends just before.
     LazyRound {
-        /// The register.
         register: usize,
         /// The first instruction of the loop.
         body: usize,
     },
-    /// The head of a possessive loop; a second register holds the height of the stack.
+    /// The head of a possessive loop; a second register holds the stack height.
     PossessiveLoop {
-        /// The register.
         register: usize,
-        /// Fewest rounds.
         min: u32,
-        /// Most rounds.
         max: u32,
-        /// Where to go on after the loop.
+        /// The first instruction after the loop.
         exit: usize,
     },
     /// The end of a round of a possessive loop.
     PossessiveRound {
-        /// The register.
         register: usize,
         /// The head of the loop.
         head: usize,
     },
-    /// Takes what a group took.
+    /// Matches the string that a group matched.
     Reference {
-        /// The group.
         group: usize,
         /// How characters are compared.
         fold: Fold,
     },
-    /// Goes on with the next instruction if a group has matched, else at the other one.
-    Conditional {
-        /// The group.
-        group: usize,
-        /// The other instruction.
-        otherwise: usize,
-    },
-    /// Starts an atomic group: register = (height of the stack, unused).
+    /// Continues with the next instruction if a group has matched, otherwise at the given one.
+    Conditional { group: usize, otherwise: usize },
+    /// Starts an atomic group: register = (stack height, unused).
     AtomicStart(usize),
-    /// Ends an atomic group: forgets its alternatives.
+    /// Ends an atomic group, and drops its alternatives.
     AtomicEnd(usize),
-    /// Tests whether this text stands just before, or does not.
-    Behind {
-        /// The text.
+    /// Tests whether a literal precedes the position.
+    LiteralBehind {
         text: Box<str>,
-        /// Whether it must not stand there.
+        /// Whether it must not precede the position.
         negated: bool,
     },
-    /// Starts a look-around: register = (height of the stack, place).
+    /// Starts a lookaround: register = (stack height, position).
     LookStart {
-        /// The register.
         register: usize,
-        /// How many characters to go back.
+        /// The number of characters to step back.
         back: usize,
     },
-    /// Ends a look-around that matched.
+    /// Ends a lookaround that matched.
     LookEnd(usize),
-    /// Starts a negative look-around.
+    /// Starts a negative lookaround.
     NotLookStart {
-        /// The register.
         register: usize,
-        /// How many characters to go back.
+        /// The number of characters to step back.
         back: usize,
-        /// Where to go on if the contents do not match.
+        /// Where to continue if the contents do not match.
         after: usize,
     },
-    /// Ends the contents of a negative look-around: they matched, so it fails.
+    /// Ends the contents of a negative lookaround: they matched, so it fails.
     NotLookEnd(usize),
     /// Never matches.
     Fail,
-    /// The end.
+    /// The end of the pattern.
     Match,
 }
 
 /// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// The instructions.
     pub(super) instructions: Vec<Instruction>,
-    /// How many registers the loops and groups need.
+    /// The number of registers that loops and groups need.
     pub(super) registers: usize,
-    /// How many positions the groups need, without group 0.
+    /// The number of group positions, without group 0.
     pub(super) slots: usize,
-    /// What a match can start with, where that is known.
+    /// The characters that a match can start with, if known.
     pub(super) start: Option<StartSet>,
 }
 
-/// What a match can start with.
+/// The characters that a match can start with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartSet {
     /// ASCII characters, one bit each.
     pub(super) ascii: u128,
-    /// Whether it can be a character outside ASCII.
+    /// Whether a character outside ASCII is possible.
     pub(super) beyond_ascii: bool,
 }
 
@@ -219,7 +192,7 @@ impl Compiler<'_> {
         self.registers - 1
     }
 
-    /// Leaves room for an instruction whose target is not known yet.
+    /// Reserves an instruction whose target is not known yet.
     fn reserve(&mut self) -> usize {
         self.instructions.push(Instruction::Fail);
         self.here() - 1
@@ -263,7 +236,7 @@ impl Compiler<'_> {
         match node {
             Node::Character(_) | Node::Dot | Node::Set(_) => {}
             Node::Anchor(anchor) => {
-                self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags)));
+                self.instructions.push(Instruction::Assert(Assertion::from_anchor(*anchor, flags)));
             }
             Node::Alternatives(branches) => self.branches(branches, flags)?,
             Node::Group(group) => {
@@ -328,7 +301,7 @@ impl Compiler<'_> {
             return Ok(());
         }
         if greed == Greed::Possessive && body.captures && !body.is_straight {
-            // Reference: what groups hold then is wrong in CPython 3.11, or the match ends with a SystemError.
+            // Reference: in CPython 3.11 the groups are then wrong, or the match fails with a SystemError.
             return Err(self.error(Problem::PossessiveGroups));
         }
         let register = self.register();
@@ -365,7 +338,7 @@ impl Compiler<'_> {
             }
             back = body.width.least as usize;
             if let Some(text) = plain_text(body, flags) {
-                self.instructions.push(Instruction::Behind { text, negated });
+                self.instructions.push(Instruction::LiteralBehind { text, negated });
                 return Ok(());
             }
         }
@@ -383,7 +356,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The text that a sequence of plain characters stands for.
+/// The literal string that a sequence of characters matches.
 fn plain_text(sequence: &Sequence, flags: Flags) -> Option<Box<str>> {
     let mut text = String::new();
     for node in &sequence.nodes {
@@ -395,7 +368,7 @@ fn plain_text(sequence: &Sequence, flags: Flags) -> Option<Box<str>> {
     Some(text.into_boxed_str())
 }
 
-/// The matcher of a sequence that is one character.
+/// The matcher of a single-character sequence.
 pub(super) fn single_matcher(sequence: &Sequence, flags: Flags) -> Option<Matcher> {
     if !sequence.is_single_character() {
         return None;
@@ -406,7 +379,7 @@ pub(super) fn single_matcher(sequence: &Sequence, flags: Flags) -> Option<Matche
     }
 }
 
-/// Collects what a sequence can start with; `false` if it can match without taking a character.
+/// Collects the characters that a sequence can start with; `false` if it can match an empty string.
 fn start_of_sequence(sequence: &Sequence, flags: Flags, set: &mut StartSet) -> bool {
     sequence.nodes.iter().any(|node| start_of_node(node, flags, set))
 }

@@ -1,7 +1,7 @@
 //! Repeats: `*`, `+`, `?` and `{m,n}`, each greedy, lazy with a `?` after it, or possessive with a `+`.
 //!
-//! A brace that does not open a complete pair of bounds is an ordinary character. See the entries from `*` to
-//! `{m,n}+` in "Regular Expression Syntax" of the `re` documentation.
+//! A brace that does not open a complete pair of bounds is an ordinary character. See the entries from `*` to `{m,n}+`
+//! in "Regular Expression Syntax" of the `re` documentation.
 
 use super::ast::{Greed, Node, Repeat, Role, Sequence, UNBOUNDED};
 use super::error::Error;
@@ -9,14 +9,14 @@ use super::grammar::Parser;
 use super::problem::Problem;
 
 impl Parser<'_> {
-    /// An item with the quantifier that follows it, if one does.
+    /// Applies the quantifier that follows an item, if there is one.
     pub(super) fn quantified(&mut self, node: Node) -> Result<Node, Error> {
         self.skip_trivia()?;
         let position = self.cursor.index();
         let Some((min, max)) = self.rounds()? else { return Ok(node) };
         let body = match node {
             Node::Anchor(_) => return Err(self.error(position, Problem::NothingToRepeat)),
-            // Parentheses that only hold a part together have done their work.
+            // Parentheses that only group are no longer needed.
             Node::Group(group)
                 if group.role == Role::Plain && group.added.is_empty() && group.removed.is_empty() =>
             {
@@ -33,7 +33,7 @@ impl Parser<'_> {
         Ok(Node::Repeat(Box::new(Repeat { min, max, greed, body })))
     }
 
-    /// The fewest and the most rounds of the quantifier here, if there is one.
+    /// The minimum and maximum rounds of the quantifier at the cursor, if there is one.
     pub(super) fn rounds(&mut self) -> Result<Option<(u32, u32)>, Error> {
         let rounds = match self.cursor.peek() {
             Some('*') => (0, UNBOUNDED),
@@ -57,7 +57,7 @@ impl Parser<'_> {
         greed
     }
 
-    /// The rounds in braces; nothing, and the cursor where it was, if the brace is an ordinary character.
+    /// The bounds in braces; `None`, without moving the cursor, if the brace is an ordinary character.
     fn bounds(&mut self) -> Result<Option<(u32, u32)>, Error> {
         let start = self.cursor;
         self.cursor.step();
@@ -87,7 +87,7 @@ impl Parser<'_> {
         }
         match digits.parse() {
             Ok(bound) if bound < UNBOUNDED => Ok(bound),
-            _ => Err(Problem::CountTooLarge.into_error(None, self.cursor.whole())),
+            _ => Err(Problem::CountTooLarge.into_error(None, self.cursor.source())),
         }
     }
 }

@@ -9,12 +9,12 @@ use super::pattern::Regex;
 use super::replacement::{Piece, pieces};
 
 impl Regex {
-    /// Replaces the first `count` matches, or all for 0, by a template: `re.sub`.
+    /// Replaces the first `count` matches, or all of them if it is 0, with a template: `re.sub`.
     pub fn sub(&self, template: &str, text: &str, count: usize) -> Result<String, Error> {
         Ok(self.sub_cow(template, text, count)?.into_owned())
     }
 
-    /// Like [`Regex::sub`], without a copy where what is left is a part of the text.
+    /// Like [`Regex::sub`], without a copy if the result is a substring of the input.
     ///
     /// ```
     /// use std::borrow::Cow;
@@ -58,7 +58,7 @@ impl Regex {
         Ok(replaced.finish())
     }
 
-    /// Removes all matches, without a copy where what is left is a part of the text: `re.sub` by nothing.
+    /// Removes all matches, without a copy if the result is a substring of the input: `re.sub` with an empty template.
     pub fn remove_all<'t>(&self, text: Cow<'t, str>) -> Result<Cow<'t, str>, Error> {
         let text = match text {
             Cow::Borrowed(text) => return self.sub_cow("", text, 0),
@@ -71,7 +71,7 @@ impl Regex {
         Ok(Cow::Owned(left.unwrap_or(text)))
     }
 
-    /// Replaces the first `count` matches, or all for 0, by what a function makes of them.
+    /// Replaces the first `count` matches, or all of them if it is 0, with the results of a function.
     pub fn sub_with(
         &self,
         text: &str,
@@ -87,12 +87,12 @@ impl Regex {
     }
 }
 
-/// A text in which matches are replaced one after the other.
+/// A string whose matches are replaced one after the other.
 struct Replaced<'t> {
     text: &'t str,
-    /// What is finished: a part of the text as long as that will do.
+    /// The finished part; borrowed from the input as long as possible.
     out: Cow<'t, str>,
-    /// Where the rest begins.
+    /// Where the rest starts.
     rest: usize,
 }
 
@@ -101,7 +101,7 @@ impl<'t> Replaced<'t> {
         Self { text, out: Cow::Borrowed(""), rest: 0 }
     }
 
-    /// Keeps what stands before a match, and leaves the match out.
+    /// Appends the part before a match, and skips the match.
     fn pass(&mut self, found: Range<usize>) {
         self.keep(self.text.get(self.rest..found.start).unwrap_or_default());
         self.rest = found.end;
@@ -115,7 +115,7 @@ impl<'t> Replaced<'t> {
         }
     }
 
-    /// Adds a text.
+    /// Appends a string.
     fn push(&mut self, addition: &str) {
         if addition.is_empty() {
             return;

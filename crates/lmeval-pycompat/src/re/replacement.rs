@@ -1,7 +1,7 @@
-//! Replacement templates of `sub`: text with `\1`, `\g<name>` and a few escapes.
+//! Replacement templates of `sub`: strings with `\1`, `\g<name>` and a few escapes.
 //!
-//! Escapes that name characters are fewer than in patterns, an unknown escape of an ASCII letter is an error, and any
-//! other escaped character keeps its backslash. See the description of `sub` in the `re` documentation.
+//! There are fewer character escapes than in patterns, an unknown escape of an ASCII letter is an error, and any other
+//! escaped character keeps its backslash. See the description of `sub` in the `re` documentation.
 
 use super::backslash::{Digits, control, digits, unknown};
 use super::cursor::Cursor;
@@ -13,13 +13,13 @@ use super::problem::{Problem, quoted};
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// This text.
+    /// A literal string.
     Text(String),
-    /// What this group matched.
+    /// The match of this group.
     Group(usize),
 }
 
-/// The parts of a template for a pattern with so many groups and these names.
+/// Parses a template for a pattern with this number of groups and these names.
 pub(super) fn pieces(template: &str, groups: usize, names: &Names) -> Result<Vec<Piece>, Error> {
     let mut reader =
         Reader { cursor: Cursor::new(template), groups, names, pieces: Vec::new(), text: String::new() };
@@ -91,7 +91,7 @@ impl Reader<'_> {
                 Some(&group) => self.group(group as u64, position, || quoted(name)),
                 None => {
                     let problem = Problem::UnknownName(quoted(name)).to_string();
-                    Err(Error::new(ErrorKind::UnknownGroup, problem, None, self.cursor.whole()))
+                    Err(Error::new(ErrorKind::UnknownGroup, problem, None, self.cursor.source()))
                 }
             },
         }

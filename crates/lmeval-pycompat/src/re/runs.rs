@@ -9,7 +9,7 @@ use super::program::Instruction;
 use super::text::{character_at, position_before};
 
 impl Machine<'_> {
-    /// Shortens a greedy run, passing over places where the text that must follow does not start.
+    /// Shortens a greedy run, skipping positions where the literal that must follow does not occur.
     pub(super) fn give_back(
         &mut self,
         instruction: usize,
@@ -40,7 +40,7 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    /// Lengthens a lazy run, passing over places where the text that must follow does not start.
+    /// Extends a lazy run, skipping positions where the literal that must follow does not occur.
     pub(super) fn take_more(
         &mut self,
         instruction: usize,
@@ -75,7 +75,7 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    /// Takes a run of characters: the end of the fewest allowed and of the whole run.
+    /// Takes a run of characters; returns the end of the minimum and of the entire run.
     fn run_ends(
         &mut self,
         matcher: &Matcher,
@@ -122,7 +122,7 @@ impl Machine<'_> {
         Ok(Some((least, end)))
     }
 
-    /// Starts a run: the end of what it takes first.
+    /// Starts a run; returns the end of its first attempt.
     pub(super) fn run(&mut self, instruction: usize, position: usize) -> Result<Option<usize>, Exhausted> {
         let program = self.program;
         let Some(Instruction::Run { matcher, min, max, greed }) = program.instructions.get(instruction)

@@ -1,8 +1,8 @@
 //! Character sets in brackets.
 //!
-//! A set lists characters, ranges and categories; a `]` right after the opening is a member, and so is a `-` that
-//! stands at either end. There are no operators between sets. See the entry `[]` in "Regular Expression Syntax" of the
-//! `re` documentation.
+//! A set lists characters, ranges and categories; a `]` directly after the opening is a member, and so is a `-` at
+//! either end. There are no operators between sets. See the entry `[]` in "Regular Expression Syntax" of the `re`
+//! documentation.
 
 use super::ast::{Member, Node, Set};
 use super::cursor::Cursor;
@@ -11,7 +11,7 @@ use super::grammar::{Parser, set_node};
 use super::problem::{Problem, quoted};
 
 impl Parser<'_> {
-    /// A set; the cursor is at its opening bracket.
+    /// Parses a set; the cursor is at its opening bracket.
     pub(super) fn set(&mut self) -> Result<Node, Error> {
         let opening = self.cursor.index();
         self.cursor.step();
@@ -40,7 +40,7 @@ impl Parser<'_> {
                     members.push(Member::Range(first, last));
                 }
                 _ => {
-                    // Reference: the place is found by counting back from the end of the range.
+                    // Reference: the position is found by counting back from the end of the range.
                     let length = first_length + 1 + length_counted(self.cursor, dash);
                     let range = quoted(self.cursor.since(start));
                     return Err(self.error(self.cursor.index() - length, Problem::BadRange(range)));
@@ -49,7 +49,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A member, or one end of a range.
+    /// Parses a member, or one end of a range.
     fn member(&mut self, opening: usize) -> Result<Member, Error> {
         match self.cursor.peek() {
             None => Err(self.error(opening, Problem::Unclosed("set"))),
@@ -62,7 +62,7 @@ impl Parser<'_> {
     }
 }
 
-/// The length of one end of a range as errors count it: any escape has two characters, so that the error about
+/// The length of one end of a range for error positions: any escape counts as two characters, so the error for
 /// `[\x41-!]` is at position 3.
 fn length_counted(end: Cursor<'_>, start: Cursor<'_>) -> usize {
     (end.index() - start.index()).min(2)

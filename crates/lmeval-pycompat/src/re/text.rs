@@ -1,6 +1,6 @@
-//! Steps through UTF-8 text by byte position.
+//! Steps through UTF-8 by byte offset.
 
-use super::program::Place;
+use super::program::Assertion;
 use super::unicode::{is_ascii_word, is_word};
 
 /// The character at a position and the position after it, or `None` at the end.
@@ -31,25 +31,25 @@ pub(super) fn position_before(text: &str, position: usize) -> Option<usize> {
     Some(start)
 }
 
-/// Goes back some characters, or `None` if there are not as many.
-pub(super) fn go_back(text: &str, position: usize, count: usize) -> Option<usize> {
+/// Steps back some characters; `None` if there are too few.
+pub(super) fn step_back(text: &str, position: usize, count: usize) -> Option<usize> {
     (0..count).try_fold(position, |position, _| position_before(text, position))
 }
 
-/// Whether the position is at the place.
-pub(super) fn is_at(text: &str, position: usize, place: Place) -> bool {
+/// Whether an assertion holds at a position.
+pub(super) fn holds_at(text: &str, position: usize, assertion: Assertion) -> bool {
     let bytes = text.as_bytes();
-    match place {
-        Place::TextStart => position == 0,
-        Place::LineStart => position == 0 || bytes.get(position - 1) == Some(&b'\n'),
-        Place::TextEnd => position == bytes.len(),
-        Place::FinalLineEnd => {
+    match assertion {
+        Assertion::TextStart => position == 0,
+        Assertion::LineStart => position == 0 || bytes.get(position - 1) == Some(&b'\n'),
+        Assertion::TextEnd => position == bytes.len(),
+        Assertion::FinalLineEnd => {
             position == bytes.len() || (position + 1 == bytes.len() && bytes.get(position) == Some(&b'\n'))
         }
-        Place::LineEnd => position == bytes.len() || bytes.get(position) == Some(&b'\n'),
-        Place::Boundary { ascii } => !text.is_empty() && is_boundary(text, position, ascii),
-        // Reference: in an empty text there is neither a boundary nor its opposite.
-        Place::NotBoundary { ascii } => !text.is_empty() && !is_boundary(text, position, ascii),
+        Assertion::LineEnd => position == bytes.len() || bytes.get(position) == Some(&b'\n'),
+        Assertion::Boundary { ascii } => !text.is_empty() && is_boundary(text, position, ascii),
+        // Reference: an empty string has neither boundaries nor non-boundaries.
+        Assertion::NotBoundary { ascii } => !text.is_empty() && !is_boundary(text, position, ascii),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Character properties as CPython 3.11 knows them.
+//! Character properties in CPython 3.11.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,7 @@ pub(super) fn is_ascii_word(code: u32) -> bool {
     u8::try_from(code).is_ok_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// A category of characters that an escape such as `\d` stands for.
+/// A category of characters that an escape such as `\d` matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
     /// `\d`.
@@ -46,7 +46,7 @@ impl Category {
             return false;
         }
         match self {
-            // Without Unicode the information separators are no white space.
+            // With the ASCII flag, the information separators are not whitespace.
             Self::Space if ascii => matches!(code, 0x09..=0x0d | 0x20),
             Self::Word => is_word(code),
             Self::Digit | Self::Space => in_table(self.ranges(), code),
@@ -79,12 +79,12 @@ pub(super) fn lower(code: u32) -> u32 {
     }
 }
 
-/// The lower-case form of an ASCII letter; anything else stays.
+/// The lower-case form of an ASCII letter; other characters stay the same.
 pub(super) fn lower_ascii(code: u32) -> u32 {
     if (0x41..=0x5a).contains(&code) { code + 32 } else { code }
 }
 
-/// The simple upper-case form of a character, for those of several characters the first of them.
+/// The simple upper-case form of a character, or the first character of a longer one.
 pub(super) fn upper(code: u32) -> u32 {
     char::from_u32(code).and_then(|character| character.to_uppercase().next()).map_or(code, u32::from)
 }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_letters_numbers_and_the_underscore() {
+    fn words_are_letters_digits_and_underscores() {
         for character in "aZ9_é字²½Ⅷ٣ªʰ".chars() {
             assert!(is_word(character.into()), "{character}");
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_count_the_information_separators_unless_ascii() {
+    fn information_separators_are_whitespace_unless_ascii() {
         assert!(Category::Space.contains(0x1c, false));
         assert!(!Category::Space.contains(0x1c, true));
         assert!(Category::Space.contains(0x3000, false));

@@ -7,7 +7,7 @@ pub(super) fn contains(flips: &[u32], character: char) -> bool {
     flips.partition_point(|&flip| flip <= u32::from(character)) % 2 == 1
 }
 
-/// `str.isspace` for one character: what `strip` and `split` treat as whitespace.
+/// `str.isspace` for one character: whether `strip` and `split` treat it as whitespace.
 ///
 /// Unlike [`char::is_whitespace`] it includes the separators U+001C to U+001F.
 pub fn is_space(character: char) -> bool {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::vectors::{get, items, python, text};
 
 #[test]
-fn texts_are_read_as_in_python() {
+fn parses_as_in_python() {
     let vectors = python("loads");
     let mut wordings = HashMap::new();
     for case in items(get(&vectors, "loads")) {
@@ -20,10 +20,11 @@ fn texts_are_read_as_in_python() {
         match loads(text(source)) {
             Ok(value) => assert_eq!(Some(repr(&value).as_str()), shown.as_str(), "{source:?}"),
             Err(error) => {
-                let place = format!("line {} column {} (char {})", error.line, error.column, error.position);
+                let position =
+                    format!("line {} column {} (char {})", error.line, error.column, error.position);
                 let (theirs, wanted) = text(message).rsplit_once(": ").unwrap();
-                assert_eq!(place, wanted, "{source:?}");
-                // The words are ours, but each of Python's messages has one of them.
+                assert_eq!(position, wanted, "{source:?}");
+                // The wording is ours, but each of Python's messages corresponds to one of ours.
                 let ours = *wordings.entry(theirs).or_insert(error.message);
                 assert_eq!(error.message, ours, "{source:?}: {theirs}");
             }
@@ -33,7 +34,7 @@ fn texts_are_read_as_in_python() {
 }
 
 #[test]
-fn values_are_written_as_in_python() {
+fn writes_as_in_python() {
     let vectors = python("dumps");
     for case in items(get(&vectors, "dumps")) {
         let [source, expected] = items(case) else { panic!() };
@@ -57,7 +58,7 @@ fn values_are_written_as_in_python() {
 }
 
 #[test]
-fn a_hook_replaces_what_json_does_not_know() {
+fn hook_replaces_unsupported_values() {
     let value = Value::list([Value::set([Value::Int(1)]), Value::Bytes(b"x"[..].into())]);
     assert_eq!(dumps(&value, &Options::default()), Err(EncodeError::Type("set")));
     let default = |value: &Value| match value {
@@ -67,14 +68,14 @@ fn a_hook_replaces_what_json_does_not_know() {
     let options = Options { default: Some(&default), ..Options::default() };
     assert_eq!(dumps(&value, &options), Err(EncodeError::Type("bytes")));
     assert_eq!(dumps(&items(&value)[0], &options).unwrap(), "[1]");
-    // A hook that never gets anywhere ends in an error.
+    // A hook that returns an unsupported value forever ends in an error.
     let same = |value: &Value| Some(value.clone());
     let options = Options { default: Some(&same), ..Options::default() };
     assert_eq!(dumps(&value, &options), Err(EncodeError::Depth));
 }
 
 #[test]
-fn depth_is_limited() {
+fn nesting_is_limited() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     let deepest = loads(&nested(MAX_DEPTH)).unwrap();
     assert_eq!(dumps(&deepest, &Options::default()).unwrap(), nested(MAX_DEPTH));
@@ -87,7 +88,7 @@ fn depth_is_limited() {
 }
 
 #[test]
-fn a_decoder_shares_keys() {
+fn decoder_shares_keys() {
     let mut decoder = Decoder::new();
     let keys: Vec<String> = (0..500).map(|index| format!("key {index}")).collect();
     for _ in 0..2 {
@@ -100,20 +101,22 @@ fn a_decoder_shares_keys() {
 }
 
 #[test]
-fn long_integers_are_refused_as_in_python() {
+fn long_integers_are_rejected_as_in_python() {
     assert!(loads(&"9".repeat(4300)).is_ok());
     assert!(loads(&"9".repeat(4301)).is_err());
     assert!(loads(&format!("-{}", "9".repeat(4301))).is_err());
 }
 
-/// Values that survive a round trip: what JSON knows, and no NaN, which does not equal itself.
+/// Values that survive a round trip: the types of JSON, without NaN, which does not equal itself.
 pub(crate) fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::None),
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::Int),
         any::<i128>().prop_map(|number| Value::from_bigint(BigInt::from(number))),
-        any::<f64>().prop_filter("not a number", |number| !number.is_nan()).prop_map(Value::Float),
+        any::<f64>()
+            .prop_filter("NaN does not equal itself", |number| !number.is_nan())
+            .prop_map(Value::Float),
         any::<String>().prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 40, 6, |inner| {
@@ -126,7 +129,7 @@ pub(crate) fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Values of the same type all the way down; `==` alone takes 1 for 1.0.
+/// Equality including types; `==` alone treats 1 and 1.0 as equal.
 fn same(left: &Value, right: &Value) -> bool {
     repr(left) == repr(right)
 }
@@ -141,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn another_reader_agrees(value in values()) {
+    fn serde_json_reads_the_same_value(value in values()) {
         let options = Options { allow_nan: false, ..Options::default() };
         if let Ok(written) = dumps(&value, &options) {
             prop_assert!(serde_json::from_str::<serde_json::Value>(&written).is_ok());
@@ -149,12 +152,12 @@ proptest! {
     }
 
     #[test]
-    fn reading_never_panics(text in "[\\[\\]{}\",:0-9eE+\\-. \\\\u\nd8añN\u{1}\u{1f600}truefalsn]{0,40}") {
+    fn parsing_never_panics(text in "[\\[\\]{}\",:0-9eE+\\-. \\\\u\nd8añN\u{1}\u{1f600}truefalsn]{0,40}") {
         let _ = loads(&text);
     }
 
     #[test]
-    fn reading_anything_never_panics(text in any::<String>()) {
+    fn parsing_any_string_never_panics(text in any::<String>()) {
         let _ = loads(&text);
     }
 }

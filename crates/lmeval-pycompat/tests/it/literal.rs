@@ -9,7 +9,7 @@ use crate::json::values;
 use crate::vectors::{get, items, python, text};
 
 #[test]
-fn literals_are_read_as_in_python() {
+fn parses_as_in_python() {
     let vectors = python("literals");
     for case in items(get(&vectors, "literals")) {
         let [source, shown] = items(case) else { panic!() };
@@ -19,7 +19,7 @@ fn literals_are_read_as_in_python() {
 }
 
 #[test]
-fn what_has_no_value_is_refused() {
+fn unsupported_expressions_are_rejected() {
     for source in ["1j", "1+2j", "...", r"'\N{DIGIT ONE}'", "f''", "1 + 1", "x", "f(1)", "{*[1]}"] {
         assert!(literal_eval(source).is_err(), "{source}");
     }
@@ -31,21 +31,21 @@ fn surrogates_are_replaced() {
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_have_positions() {
     let error = literal_eval("{'a': 1,\n 'é': x}").unwrap_err();
     assert_eq!((error.line, error.column), (2, 7));
     assert_eq!(error.to_string(), "Not a literal: `x`: line 2 column 7");
 }
 
 #[test]
-fn nesting_without_end_is_an_error() {
+fn unbounded_nesting_is_an_error() {
     for opening in ["[", "(", "{1:", "{", "-(", "(1,["] {
         assert!(literal_eval(&opening.repeat(100_000)).is_err());
     }
     assert!(literal_eval(&"-".repeat(100_000)).is_err());
 }
 
-/// Everything that a literal can hold, keys of all types included.
+/// Everything that a literal can contain, keys of all types included.
 fn literals() -> impl Strategy<Value = Value> {
     let key = prop_oneof![
         any::<i64>().prop_map(Value::Int),
@@ -73,12 +73,12 @@ proptest! {
     }
 
     #[test]
-    fn reading_never_panics(text in "[\\[\\](){}'\",:0-9eEjxob_+\\-. \\\\uUNrbf\n\r\t#añTrueNonest\u{1f600}]{0,40}") {
+    fn parsing_never_panics(text in "[\\[\\](){}'\",:0-9eEjxob_+\\-. \\\\uUNrbf\n\r\t#añTrueNonest\u{1f600}]{0,40}") {
         let _ = literal_eval(&text);
     }
 
     #[test]
-    fn reading_anything_never_panics(text in any::<String>()) {
+    fn parsing_any_string_never_panics(text in any::<String>()) {
         let _ = literal_eval(&text);
     }
 }

@@ -1,4 +1,4 @@
-//! Behaviour against recordings from CPython.
+//! Compares behaviour with recordings from CPython.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -15,11 +15,11 @@ fn integer(value: &Value) -> i64 {
 }
 
 #[test]
-fn draws_equal_the_recorded_ones() {
+fn draws_match_recordings() {
     let golden = load("golden/units/python_random.json");
     assert!(!items(&golden).is_empty());
     for case in items(&golden) {
-        // One generator goes through the fields in their order.
+        // One generator draws all fields in order.
         let mut random = Random::from_seed_value(get(case, "seed")).unwrap();
         for (field, recorded) in case.as_dict().unwrap().iter() {
             let mut repeat = |draw: fn(&mut Random) -> Value| {
@@ -51,7 +51,7 @@ fn draws_equal_the_recorded_ones() {
 }
 
 #[test]
-fn one_generator_goes_through_everything() {
+fn sequential_draws_match_recordings() {
     let vectors = python("random");
     for case in items(get(&vectors, "random")) {
         let mut random = Random::from_seed_value(get(case, "seed")).unwrap();
@@ -87,7 +87,7 @@ fn one_generator_goes_through_everything() {
 
 proptest! {
     #[test]
-    fn both_ways_to_draw_bits_agree(seed in any::<i64>(), bits in 0_u32..=64) {
+    fn both_getrandbits_agree(seed in any::<i64>(), bits in 0_u32..=64) {
         let small = Random::from_seed(seed).getrandbits(bits);
         let big = Random::from_seed(seed).getrandbits_big(bits as usize);
         prop_assert_eq!(big, Value::from_bigint(small.into()));
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_hold_what_they_say(seed in any::<i64>(), start: i64, stop: i64, step: i64) {
+    fn randrange_stays_in_range(seed in any::<i64>(), start: i64, stop: i64, step: i64) {
         if let Ok(drawn) = Random::from_seed(seed).randrange(start, stop, step) {
             let (low, high) = if step > 0 { (start, stop - 1) } else { (stop + 1, start) };
             prop_assert!((low..=high).contains(&drawn));

@@ -14,7 +14,7 @@ fn from_hex(bits: &str) -> f64 {
 }
 
 #[test]
-fn floats_show_as_in_python() {
+fn prints_floats_as_in_python() {
     let vectors = python("floats");
     for case in items(get(&vectors, "floats")) {
         let [bits, shown] = items(case) else { panic!() };
@@ -23,7 +23,7 @@ fn floats_show_as_in_python() {
 }
 
 #[test]
-fn floats_are_read_as_in_python() {
+fn parses_floats_as_in_python() {
     let vectors = python("float");
     for case in items(get(&vectors, "float")) {
         let [source, bits] = items(case) else { panic!() };
@@ -38,7 +38,7 @@ fn floats_are_read_as_in_python() {
 }
 
 #[test]
-fn integers_are_read_as_in_python() {
+fn parses_integers_as_in_python() {
     let vectors = python("int");
     for case in items(get(&vectors, "int")) {
         let [source, base, hexadecimal] = items(case) else { panic!() };
@@ -52,7 +52,7 @@ fn integers_are_read_as_in_python() {
 }
 
 #[test]
-fn sums_are_those_of_python() {
+fn adds_as_in_python() {
     let vectors = python("sums");
     for case in items(get(&vectors, "sums")) {
         let [numbers, plain, exact] = items(case) else { panic!() };
@@ -68,7 +68,7 @@ fn sums_are_those_of_python() {
 }
 
 #[test]
-fn containers_and_constants() {
+fn prints_containers_and_constants() {
     let one = || Value::Int(1);
     for (value, expected) in [
         (Value::None, "None"),
@@ -91,7 +91,7 @@ fn containers_and_constants() {
 }
 
 #[test]
-fn dates() {
+fn prints_dates() {
     let date = Date::new(2020, 1, 31).unwrap();
     assert_eq!(repr(&Value::Date(date)), "datetime.date(2020, 1, 31)");
     assert_eq!(str(&Value::Date(date)), "2020-01-31");
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_never_panic(text in "[0-9_.eExob+\\- nif१\u{a0}é]{0,12}", base in 0_u32..40) {
+    fn parsing_numbers_never_panics(text in "[0-9_.eExob+\\- nif१\u{a0}é]{0,12}", base in 0_u32..40) {
         parse_float(&text);
         parse_int(&text, base);
     }

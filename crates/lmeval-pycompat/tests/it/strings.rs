@@ -21,7 +21,7 @@ const QUICK: [&str; 8] =
     ["space", "printable", "alpha", "decimal", "digit", "numeric", "alnum", "punctuation"];
 
 #[test]
-fn classes_hold_for_all_code_points() {
+fn classes_match_python_for_all_code_points() {
     let vectors = load("vectors/unicode.json");
     let single = |test: fn(&str) -> bool| move |character: char| test(character.encode_utf8(&mut [0; 4]));
     let classes: Vec<(&str, Class)> = vec![
@@ -43,7 +43,7 @@ fn classes_hold_for_all_code_points() {
         let mut flips = items(get(get(&vectors, "flips"), name)).iter().map(size);
         let mut next = flips.next();
         let mut expected = false;
-        // The methods of whole strings take longer, and nothing is assigned in the planes from 4 to 13.
+        // The methods of entire strings take longer, and nothing is assigned in planes 4 to 13.
         let quick = QUICK.contains(&name);
         for character in characters().filter(|&c| quick || !('\u{40000}'..'\u{e0000}').contains(&c)) {
             if next == Some(character as usize) {
@@ -57,7 +57,7 @@ fn classes_hold_for_all_code_points() {
 }
 
 #[test]
-fn digits_have_values() {
+fn digit_values_match_python() {
     let vectors = load("vectors/unicode.json");
     let mut digits: HashMap<u32, u32> = HashMap::new();
     for zero in items(get(&vectors, "zeros")) {
@@ -80,7 +80,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn cases_hold_for_all_code_points() {
+fn case_mappings_match_python_for_all_code_points() {
     let vectors = load("vectors/unicode.json");
     let mappings: [(&str, Mapping); 5] = [
         ("upper", strings::upper),
@@ -91,7 +91,7 @@ fn cases_hold_for_all_code_points() {
     ];
     for (name, mapping) in mappings {
         let mut changed: HashMap<u32, String> = HashMap::new();
-        // The recording has no blocks beyond, and neither has the standard library.
+        // Neither the recording nor the standard library has mappings beyond.
         for character in '\0'..'\u{20000}' {
             let source = character.to_string();
             let mapped = mapping(&source);
@@ -122,7 +122,7 @@ fn position(found: Option<usize>) -> Value {
 }
 
 #[test]
-fn methods_do_as_in_python() {
+fn methods_match_python() {
     let vectors = python("strings");
     for case in items(get(&vectors, "strings")) {
         let (source, other) = (text(get(case, "text")), text(get(case, "other")));
@@ -211,7 +211,7 @@ fn methods_do_as_in_python() {
 }
 
 #[test]
-fn empty_separators_are_refused() {
+fn empty_separators_are_rejected() {
     assert_eq!(strings::split("a", "", None), None);
     assert_eq!(strings::rsplit("a", "", None), None);
     assert_eq!(strings::partition("a", ""), None);

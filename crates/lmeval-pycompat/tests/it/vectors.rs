@@ -1,10 +1,10 @@
-//! Reading of recordings.
+//! Access to recordings.
 
 use std::path::Path;
 
 use lmeval_pycompat::{Value, json};
 
-/// A file below the folder `tests` of the repository.
+/// Loads a file below the folder `tests` of the repository.
 pub(crate) fn load(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name);
     let text = String::from_utf8(read(&path)).unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn python(name: &str) -> Value {
     load(&format!("vectors/python_{name}.json"))
 }
 
-/// The entry of a dictionary.
+/// The value of a key.
 pub(crate) fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
     value.as_dict().and_then(|dict| dict.get_str(key)).unwrap_or_else(|| panic!("no `{key}`"))
 }
@@ -31,12 +31,12 @@ pub(crate) fn items(value: &Value) -> &[Value] {
     value.as_list().unwrap()
 }
 
-/// The text of a string.
+/// The content of a string.
 pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap()
 }
 
-/// A number that is a size.
+/// A non-negative integer.
 pub(crate) fn size(value: &Value) -> usize {
     usize::try_from(value.as_i64().unwrap()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! YAML: recordings from PyYAML, places, errors, limits, and properties.
+//! YAML: recordings from PyYAML, locations, errors, limits, and properties.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::yaml::{self, ErrorKind, Loader, Mark, Segment};
@@ -22,7 +22,7 @@ fn error(text: &str) -> yaml::Error {
     yaml::load(text).map(|loaded| typed(&loaded.value)).expect_err(text)
 }
 
-/// Whether a value is what a recording says: `__map__` holds pairs, `__float__` and `__date__` hold text.
+/// Whether a value matches a recording: `__map__` has pairs, `__float__` and `__date__` have strings.
 fn is_recorded(value: &Value, recorded: &Json) -> bool {
     match (value, recorded) {
         (Value::None, Json::Null) => true,
@@ -41,8 +41,8 @@ fn is_recorded(value: &Value, recorded: &Json) -> bool {
                     .all(|((key, value), pair)| is_recorded(key, &pair[0]) && is_recorded(value, &pair[1]))
         }),
         (Value::Float(number), Json::Object(object)) => {
-            let text = object["__float__"].as_str().expect("a float is recorded as text");
-            let expected: f64 = text.parse().expect("the text is a float");
+            let text = object["__float__"].as_str().expect("a float is recorded as a string");
+            let expected: f64 = text.parse().expect("the string is a float");
             number.to_bits() == expected.to_bits() || (number.is_nan() && expected.is_nan())
         }
         (Value::Date(date), Json::Object(object)) => object["__date__"] == date.to_string(),
@@ -52,7 +52,7 @@ fn is_recorded(value: &Value, recorded: &Json) -> bool {
 }
 
 #[test]
-fn golden() {
+fn matches_recordings() {
     let cases: Vec<Json> = serde_json::from_str(GOLDEN).unwrap();
     assert!(!cases.is_empty());
     for case in cases {
@@ -77,7 +77,7 @@ fn random_documents_load_as_in_pyyaml() {
 }
 
 #[test]
-fn tags_and_merges() {
+fn constructs_tags_and_merges() {
     for (text, expected) in [
         ("", "null"),
         ("---\n...\n", "null"),
@@ -101,7 +101,7 @@ fn tags_and_merges() {
 }
 
 #[test]
-fn an_alias_to_a_value_key_has_a_value_on_later_levels_only() {
+fn alias_of_a_value_key_is_valid_on_later_levels_only() {
     assert_eq!(form("x: {y: {&a =: 1}}\nz: *a"), None);
     assert_eq!(form("&a =: 1\nz: *a").as_deref(), Some(r#"{"dict":[["=",1],["z","="]]}"#));
     assert_eq!(
@@ -111,7 +111,7 @@ fn an_alias_to_a_value_key_has_a_value_on_later_levels_only() {
 }
 
 #[test]
-fn oddities_of_the_reference() {
+fn reproduces_quirks_of_the_reference() {
     for (text, expected) in [
         // After a `?` without a key the next indicator is lost, even a bracket.
         ("[? ]]", Some(r#"[{"dict":[[null,null]]}]"#)),
@@ -123,17 +123,17 @@ fn oddities_of_the_reference() {
         ("{a: [? ]], \"b\": \"c\"}", None),
         ("- [? ]\n]", Some(r#"[[{"dict":[[null,null]]}]]"#)),
         ("a:\n  - [? ]\n]", None),
-        // `!` without content is text.
+        // `!` without content is an empty string.
         ("!", Some("\"\"")),
         ("! \"\"", Some("null")),
         // A block scalar may share its parent's column.
         ("a:\n|\n b\n", Some(r#"{"dict":[["a","b\n"]]}"#)),
-        // Longer empty lines before the text count as its indentation.
+        // Longer empty lines before the content count as its indentation.
         ("a: |\n    \n  b", None),
-        // A comment needs no space after a quote, but plain text does.
+        // A comment needs no space after a quote, but does after a plain scalar.
         ("\"a\"#b", Some("\"a\"")),
         ("a#b", Some("\"a#b\"")),
-        // A byte order mark may begin any line, but takes a column.
+        // A byte order mark may start any line, but takes a column.
         ("[\n\u{feff}a]", Some("[\"a\"]")),
         ("a: b\n\u{feff}c: d", None),
         ("--- a: b", None),
@@ -145,7 +145,7 @@ fn oddities_of_the_reference() {
 }
 
 #[test]
-fn keys_end_on_their_line_within_1024_characters() {
+fn keys_are_limited_to_one_line_and_1024_characters() {
     for (length, loads) in [(1024, true), (1025, false)] {
         for key in ["a".repeat(length), "é".repeat(length), format!("\"{}\"", "a".repeat(length - 2))] {
             for text in
@@ -163,7 +163,7 @@ fn keys_end_on_their_line_within_1024_characters() {
 }
 
 #[test]
-fn functions_remember_their_directory() {
+fn functions_record_their_directory() {
     let text = "process_docs: !function utils.process_docs";
     let loaded = with_functions().load(text).unwrap();
     let Some(Value::Function(function)) = loaded.value.as_dict().unwrap().get_str("process_docs") else {
@@ -178,7 +178,7 @@ fn functions_remember_their_directory() {
 }
 
 #[test]
-fn encodings() {
+fn decodes_utf_8_and_utf_16() {
     let text = "a: \u{e9}\u{1f600}\n";
     let expected = yaml::load(text).unwrap().value;
     let utf16 = |to_bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
@@ -197,7 +197,7 @@ fn encodings() {
 }
 
 #[test]
-fn keys_of_every_scalar_type_have_a_place() {
+fn keys_of_every_scalar_type_have_a_location() {
     let loaded = yaml::load("a: 1\n3: x\nnull: y\n'3': z\n").unwrap();
     let line = |key: &str| loaded.marks.find(&[key.into()]).unwrap().key.unwrap().start.line;
     assert_eq!([line("a"), line("None"), line("3")], [0, 2, 3]);
@@ -206,7 +206,7 @@ fn keys_of_every_scalar_type_have_a_place() {
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_have_positions() {
     for (text, kind, message) in [
         ("a: \u{7}", ErrorKind::Reader, "line 1, column 4: character that YAML does not allow: U+0007"),
         ("a:\n\tb: 1\n", ErrorKind::Scanner, "line 2, column 1: a tab cannot indent"),
@@ -254,7 +254,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn marks_point_into_the_text() {
+fn marks_locate_values_in_the_source() {
     let text = "base: &b\n  x: one  # comment\n  list: [1, {k: \u{e9}}]\nmerged:\n  <<: *b\n  x: |\n    two\n\nlast: *b\n";
     let marks = yaml::load(text).unwrap().marks;
     let find = |path: &[Segment<'_>]| marks.find(path);
@@ -277,7 +277,7 @@ fn marks_point_into_the_text() {
 }
 
 #[test]
-fn limits_end_in_errors() {
+fn exceeding_a_limit_is_an_error() {
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(yaml::load(&deep(256)).is_ok());
     let numbered = |count: usize, line: fn(usize, usize) -> String| {
@@ -309,7 +309,7 @@ fn limits_end_in_errors() {
     assert!(small.load(&"-\n".repeat(100_000)).is_err());
 }
 
-/// Pieces that YAML's rules are about.
+/// Fragments that are significant in YAML's syntax.
 fn fragment() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "a",
@@ -396,14 +396,14 @@ proptest! {
     }
 
     #[test]
-    fn quoted_text_comes_back(text in "[ -~\u{e9}\u{1f600}]{0,40}") {
+    fn quoted_strings_round_trip(text in "[ -~\u{e9}\u{1f600}]{0,40}") {
         let quoted = format!("'{}'", text.replace('\'', "''"));
         prop_assert_eq!(yaml::load(&quoted).unwrap().value, Value::str(text));
     }
 
     #[test]
-    fn a_plain_scalar_means_the_same_alone(text in "[0-9a-fx_.:+-]{1,12}") {
-        // What is a scalar by itself must be one in a document, unless it has structure.
+    fn plain_scalar_alone_equals_one_in_a_document(text in "[0-9a-fx_.:+-]{1,12}") {
+        // A scalar alone must be the same in a document, unless it has structure.
         prop_assume!(!text.ends_with(':') && text != "---" && text != "..." && text != "-");
         match (yaml::plain_scalar(&text), yaml::load(&text)) {
             (Ok(alone), Ok(loaded)) => prop_assert_eq!(typed(&alone), typed(&loaded.value)),
@@ -413,7 +413,7 @@ proptest! {
     }
 }
 
-/// Values that YAML can hold, nested.
+/// Nested values that YAML can represent.
 fn values() -> impl Strategy<Value = Value> {
     use proptest::prelude::*;
     let text = prop_oneof![
@@ -444,7 +444,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest::proptest! {
     #[test]
-    fn what_is_written_loads_as_the_same_value(value in values()) {
+    fn emitted_values_round_trip(value in values()) {
         let text = yaml::emit(&value);
         let again = yaml::load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         proptest::prop_assert_eq!(&again.value, &value, "{}", text);

@@ -1,5 +1,5 @@
-//! Documents made to exhaust the reader: each ends in a value or in an error with its place, in linear time and on a
-//! small stack.
+//! Documents designed to exhaust the reader: each results in a value or in an error with a position, in linear time and
+//! on a small stack.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use lmeval_pycompat::yaml::{self, ErrorKind, Loader};
 
 const MEGABYTE: usize = 1 << 20;
 
-/// A kind of text that can be made in any size.
+/// Generates a document of roughly a given size.
 type Make = fn(usize) -> String;
 
 fn repeated(piece: &str, size: usize) -> String {
     piece.repeat(size / piece.len())
 }
 
-/// Lines that a function of their number writes, up to a size.
+/// Lines written by a function of their index, up to a size.
 fn numbered(size: usize, line: fn(usize, &mut String)) -> String {
     let mut text = String::with_capacity(size + 100);
     for index in 0.. {
@@ -28,10 +28,10 @@ fn numbered(size: usize, line: fn(usize, &mut String)) -> String {
     text
 }
 
-/// The name of each text, how to make it, and how it ends: `None` is a value.
+/// The name of each document, how to generate it, and the expected error; `None` is a value.
 type Case = (&'static str, Make, Option<ErrorKind>);
 
-/// Texts that are loaded in a size of ten megabytes too.
+/// Documents that are also loaded at a size of ten megabytes.
 fn large_cases() -> Vec<Case> {
     vec![
         ("[", |size| repeated("[", size), Some(Limit)),
@@ -67,7 +67,7 @@ fn cases() -> Vec<Case> {
         ("a long tag", |size| format!("!{}!a", repeated("a", size)), Some(Parser)),
         ("a plain word", |size| repeated("a", size), None),
         ("a plain line", |size| repeated("a ", size), None),
-        ("plain blanks", |size| format!("a{}b", repeated(" ", size)), None),
+        ("plain spaces", |size| format!("a{}b", repeated(" ", size)), None),
         ("plain empty lines", |size| format!("a{}b", repeated("\n", size)), None),
         ("plain colons", |size| repeated("a:", size) + "a", None),
         ("plain in brackets", |size| format!("[{}]", repeated("a :b #\n", size)), Some(Parser)),
@@ -163,13 +163,13 @@ fn check(name: &str, text: &str, expected: Option<ErrorKind>) {
     }
 }
 
-/// Runs on the stack that threads have by default, whatever the thread of the test has.
+/// Runs on a stack of the default thread size, whatever the test's thread has.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(2 * MEGABYTE).spawn(work).unwrap().join().unwrap();
 }
 
 #[test]
-fn ten_megabytes_end_in_a_value_or_an_error() {
+fn ten_megabytes_load_or_fail_cleanly() {
     on_a_small_stack(|| {
         for (name, make, expected) in large_cases() {
             check(name, &make(10 * MEGABYTE), expected);
@@ -178,7 +178,7 @@ fn ten_megabytes_end_in_a_value_or_an_error() {
 }
 
 #[test]
-fn time_grows_with_the_text() {
+fn time_is_linear_in_the_size() {
     fn time(text: &str) -> Duration {
         let start = Instant::now();
         let _ = std::hint::black_box(yaml::load(text));
@@ -187,14 +187,14 @@ fn time_grows_with_the_text() {
     for (name, make, expected) in large_cases().into_iter().chain(cases()) {
         let (small, large) = (make(MEGABYTE / 16), make(MEGABYTE / 2));
         check(name, &large, expected);
-        // Eight times the text; quadratic time would be 64 times as much, on a busy machine too.
+        // Eight times the size; quadratic time would take 64 times as long, even on a busy machine.
         let is_linear = |_| time(&large) < time(&small) * 20 + Duration::from_millis(2);
         assert!((0..10).any(is_linear), "{name}");
     }
 }
 
 #[test]
-fn the_deepest_documents_fit_a_small_stack() {
+fn deepest_documents_fit_a_small_stack() {
     on_a_small_stack(|| {
         let depth = Loader::default().max_depth;
         let nested =

@@ -1,6 +1,6 @@
-//! Every YAML file of the released task library, against PyYAML.
+//! Compares every YAML file of the released task library with PyYAML.
 //!
-//! Slow on purpose: PyYAML needs seconds for fourteen thousand files, and there is no other witness.
+//! Slow, because PyYAML needs seconds for fourteen thousand files, and there is nothing else to compare with.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use lmeval_pycompat::yaml::Loader;
 use crate::yaml_typed::{typed, write_string};
 
 #[test]
-fn every_file_gives_the_values_of_pyyaml() {
+fn every_file_loads_as_in_pyyaml() {
     let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
@@ -37,7 +37,7 @@ fn every_file_gives_the_values_of_pyyaml() {
     assert_eq!(count, files.len());
 }
 
-/// What `tests/record/yaml_dump.py` prints for the files.
+/// The output of `tests/record/yaml_dump.py` for the files.
 fn pyyaml(python: &Path, files: &[PathBuf]) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/yaml_dump.py");
     let mut child =

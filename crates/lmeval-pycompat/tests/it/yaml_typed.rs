@@ -1,6 +1,6 @@
-//! The typed form: a value as one line of JSON that keeps every difference of type.
+//! The typed form: a value as one line of JSON that preserves its exact types.
 //!
-//! `tests/record/yaml_typed.py` writes the same form, byte for byte, and the two can be compared as text.
+//! `tests/record/yaml_typed.py` writes the same form, byte for byte, so the two can be compared as strings.
 //!
 //! | value | form |
 //! |---|---|
@@ -19,7 +19,7 @@ use std::fmt::Write;
 
 use lmeval_pycompat::Value;
 
-/// The typed form of a value.
+/// Formats a value in typed form.
 pub(crate) fn typed(value: &Value) -> String {
     let mut out = String::new();
     write_typed(value, &mut out);
@@ -71,7 +71,7 @@ fn write_typed(value: &Value, out: &mut String) {
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a string takes any text");
+    out.write_fmt(text).expect("writing into a string cannot fail");
 }
 
 fn write_items(forms: impl Iterator<Item = String>, out: &mut String) {

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::generator::{grammatical, loose, mutated, template, text};
 use super::vectors::{as_json, flags_from_bits, fs_read, optional_spans, spans};
-use super::wording::{Said, Wordings};
+use super::wording::{PythonError, Wordings};
 use crate::re::pattern::Engine;
 use crate::re::{Error, ErrorKind, Regex};
 
@@ -141,12 +141,12 @@ fn compare(case: &Case, ours: Result<Json, Error>, wanted: &Json, wordings: &mut
     if wanted.is_null() {
         return Outcome::Skipped;
     }
-    let said = |error: &Json| -> Option<(String, String, Option<u64>)> {
+    let python_error = |error: &Json| -> Option<(String, String, Option<u64>)> {
         Some((error[0].as_str()?.to_owned(), error[1].as_str()?.to_owned(), error[2].as_u64()))
     };
     let mut same = |error: &Error, wanted: &Json| {
-        said(wanted).is_some_and(|(class, message, position)| {
-            wordings.agree(error, &Said { class: Some(&class), message: &message, position })
+        python_error(wanted).is_some_and(|(class, message, position)| {
+            wordings.agree(error, &PythonError { class: Some(&class), message: &message, position })
         })
     };
     match ours {

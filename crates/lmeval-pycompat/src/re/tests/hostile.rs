@@ -1,11 +1,11 @@
-//! Patterns that are made to take all the time, the memory or the stack.
+//! Patterns designed to exhaust time, memory or the stack.
 
 use crate::re::{ErrorKind, Flags, Regex};
 
 /// 10 MB.
 const LENGTH: usize = 10_000_000;
 
-/// What compiling a pattern comes to, in a thread with the stack that Rust gives threads.
+/// Compiles a pattern in a thread with Rust's default stack size.
 fn compiled(pattern: String) -> Result<(), (ErrorKind, Option<usize>)> {
     let thread = std::thread::Builder::new().stack_size(2 << 20);
     let compile = move || match Regex::new(&pattern, Flags::NONE) {
@@ -23,7 +23,7 @@ fn repeated(unit: &str) -> String {
 }
 
 #[test]
-fn megabytes_of_one_construct_end_with_a_place() {
+fn megabytes_of_one_construct_are_errors_with_a_position() {
     use ErrorKind::{NotSupported, Pattern};
     let mut wrong = Vec::new();
     for (unit, kind, position) in [
@@ -56,7 +56,7 @@ fn megabytes_of_one_construct_end_with_a_place() {
 }
 
 #[test]
-fn megabytes_without_meaning_are_read() {
+fn parses_megabytes_of_comments() {
     for unit in ["(?x)#", "(?#)", "(?i)"] {
         compiled(repeated(unit)).expect(unit);
     }
@@ -69,7 +69,7 @@ fn megabytes_without_meaning_are_read() {
 }
 
 #[test]
-fn the_deepest_patterns_fit_a_small_stack() {
+fn deepest_patterns_fit_a_small_stack() {
     for (opening, closing) in [
         ("(", ")"),
         ("(?:", ")*"),
@@ -93,7 +93,7 @@ fn the_deepest_patterns_fit_a_small_stack() {
 }
 
 #[test]
-fn many_names_are_found_at_once() {
+fn looks_up_many_names_quickly() {
     let all = |before: &str, after: &str| {
         let names: Vec<String> = (0..90_000).map(|number| format!("{before}n{number}{after}")).collect();
         names.concat()
@@ -103,14 +103,14 @@ fn many_names_are_found_at_once() {
 }
 
 #[test]
-fn bounds_and_widths_beyond_all_numbers_are_errors() {
+fn huge_bounds_and_widths_are_errors() {
     let wide = "(?:".repeat(100) + "a" + &"){65536}".repeat(100);
     assert_eq!(compiled(format!("(?<={wide})")), Err((ErrorKind::Pattern, None)));
     compiled(wide).expect("it is never run");
 }
 
 #[test]
-fn long_comparisons_take_steps() {
+fn long_comparisons_count_as_steps() {
     let (text, long) = ("a".repeat(8000), "a".repeat(4000));
     for (pattern, text) in [
         ("a{8001}".to_owned(), format!("{text}{}", "b".repeat(8000))),
@@ -128,7 +128,7 @@ fn long_comparisons_take_steps() {
 }
 
 #[test]
-fn a_run_longer_than_the_text_is_not_tried() {
+fn run_longer_than_the_string_is_not_tried() {
     let regex = Regex::new("(?:a{1000000}){1000000}", Flags::NONE).expect("pattern").with_step_limit(1000);
     assert!(regex.search(&"a".repeat(999_999)).expect("few steps").is_none());
 }

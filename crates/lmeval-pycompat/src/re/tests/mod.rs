@@ -1,5 +1,3 @@
-//! Tests of the whole module.
-
 mod differential;
 mod generator;
 mod hostile;

@@ -1,11 +1,11 @@
-//! What holds for every pattern and text.
+//! Properties of all patterns and strings.
 
 use proptest::prelude::*;
 
 use crate::re::pattern::Engine;
 use crate::re::{Flags, Regex, escape};
 
-/// Text in the characters that patterns are made of.
+/// Strings of characters that occur in patterns.
 fn pattern_like() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "a",
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics_on_any_text(pattern in ".{0,12}", text in ".{0,20}") {
+    fn never_panics_on_any_string(pattern in ".{0,12}", text in ".{0,20}") {
         if let Ok(regex) = Regex::new(&pattern, Flags::IGNORECASE | Flags::MULTILINE) {
             let _ = regex.with_step_limit(20_000).findall(&text);
         }
@@ -87,13 +87,13 @@ proptest! {
     }
 
     #[test]
-    fn escaped_text_matches_itself(text in ".{0,20}") {
+    fn escaped_string_matches_itself(text in ".{0,20}") {
         let regex = Regex::new(&escape(&text), Flags::NONE).expect("escaped text is a pattern");
         prop_assert_eq!(regex.fullmatch(&text).expect("no limit").map(|found| found.as_str()), Some(text.as_str()));
     }
 
     #[test]
-    fn parts_and_matches_make_the_text(pattern in pattern_like(), text in pattern_like()) {
+    fn parts_and_matches_add_up_to_the_string(pattern in pattern_like(), text in pattern_like()) {
         if let Ok(regex) = Regex::new(&pattern, Flags::NONE) {
             let kept = regex.sub_with(&text, 0, |found| found.as_str().to_owned());
             if let Ok(kept) = kept {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::wording::{Said, Wordings};
+use super::wording::{PythonError, Wordings};
 use crate::re::pattern::Engine;
 use crate::re::{Error, ErrorKind, Flags, Match, Nth, Regex};
 use crate::{Value, repr::repr};
@@ -33,19 +33,19 @@ pub(super) fn optional_spans(found: Option<Match<'_>>, groups: usize) -> Json {
 /// Whether an error is the recorded one.
 fn is_recorded(error: &Error, recorded: &Json, wordings: &mut Wordings) -> bool {
     let message = recorded[0].as_str().expect("recorded message");
-    wordings.agree(error, &Said { class: None, message, position: recorded[1].as_u64() })
+    wordings.agree(error, &PythonError { class: None, message, position: recorded[1].as_u64() })
 }
 
 pub(super) fn as_json(value: &Value) -> Json {
     match value {
         Value::Str(text) => json!(&**text),
         Value::Tuple(items) => Json::Array(items.iter().map(as_json).collect()),
-        other => panic!("findall gave {}", repr(other)),
+        other => panic!("findall returned {}", repr(other)),
     }
 }
 
-/// Matches by their number are those of the iteration, whichever way they are looked for.
-fn assert_numbered(regex: &Regex, text: &str, iterated: &[Match<'_>]) -> Result<(), Error> {
+/// Matches by index equal those of the iteration, however they are found.
+fn assert_nth_matches(regex: &Regex, text: &str, iterated: &[Match<'_>]) -> Result<(), Error> {
     let count = iterated.len() as i64;
     for index in -count - 1..=count {
         let position = if index < 0 { index + count } else { index };
@@ -65,12 +65,12 @@ fn assert_numbered(regex: &Regex, text: &str, iterated: &[Match<'_>]) -> Result<
     Ok(())
 }
 
-/// The same record that the recording script makes of a text.
+/// The record that the recording script makes of a string.
 fn record(regex: &Regex, wanted: &Json, wordings: &mut Wordings) -> Result<Json, Error> {
     let text = wanted["t"].as_str().expect("recorded text");
     let groups = regex.groups();
     let iterated = regex.find_iter(text)?;
-    assert_numbered(regex, text, &iterated)?;
+    assert_nth_matches(regex, text, &iterated)?;
     let template = wanted["s"][0].as_str().expect("recorded template");
     let count = wanted["s"][1].as_u64().expect("recorded count") as usize;
     let replaced = match regex.sub(template, text, count) {
@@ -91,7 +91,7 @@ fn record(regex: &Regex, wanted: &Json, wordings: &mut Wordings) -> Result<Json,
     }))
 }
 
-/// What differs in one recorded case.
+/// The differences in one recorded case.
 fn differences(case: &Json, engine: Engine, wordings: &mut Wordings) -> Vec<String> {
     let pattern = case["p"].as_str().expect("recorded pattern");
     let flags = flags_from_bits(case["f"].as_u64().expect("recorded flags"));
@@ -112,7 +112,7 @@ fn differences(case: &Json, engine: Engine, wordings: &mut Wordings) -> Vec<Stri
     if json!(regex.groups()) != case["g"] || Json::Array(names) != case["n"] {
         found.push(format!("{pattern:?}: groups differ"));
     }
-    for wanted in case["x"].as_array().expect("recorded texts") {
+    for wanted in case["x"].as_array().expect("recorded strings") {
         match record(&regex, wanted, wordings) {
             Ok(got) if got == *wanted => {}
             Ok(got) => {
@@ -162,13 +162,13 @@ pub(super) fn fs_read(path: &str) -> String {
 }
 
 #[test]
-fn recorded_vectors() {
+fn matches_recorded_vectors() {
     compare(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/re.json"));
 }
 
 /// Compares with another recording, named by an environment variable.
 #[test]
 #[ignore = "needs a recording made by tests/record/re_vectors.py"]
-fn other_vectors() {
+fn matches_other_vectors() {
     compare(&std::env::var("RE_VECTORS").expect("RE_VECTORS names a file"));
 }

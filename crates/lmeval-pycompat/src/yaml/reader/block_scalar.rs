@@ -8,7 +8,7 @@ use super::Reader;
 use super::cursor::is_white;
 use crate::yaml::{Error, ErrorKind};
 
-/// What happens to trailing line breaks (section 9.2.3).
+/// The treatment of trailing line breaks (section 9.2.3).
 enum Chomping {
     Strip,
     Clip,

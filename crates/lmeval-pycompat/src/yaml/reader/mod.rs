@@ -1,7 +1,7 @@
 //! Parses a document into nodes: a recursive-descent reader of YAML 1.1.
 //!
 //! Each construct of the specification is one function: it starts at the cursor, reads exactly that construct and
-//! returns its node. What to read next is decided by the characters at the cursor; no token is queued or put back.
+//! returns its node. The characters at the cursor decide what to read next; no token is queued or put back.
 //!
 //! The only state besides the cursor is two facts about its position. `flow` counts the open brackets: inside them
 //! indentation does not matter and indicators need no whitespace around them. `fresh` means that only indentation and

@@ -19,7 +19,7 @@ const CASES: usize = 200_000;
 const BATCH: usize = 500;
 const MOST_SHOWN: usize = 10;
 
-/// The typed form of a document; `None` where it does not load.
+/// The typed form of a document; `None` if it does not load.
 fn ours(text: &str) -> Option<String> {
     Loader { functions: true, ..Loader::default() }.load(text).ok().map(|loaded| typed(&loaded.value))
 }

@@ -1,8 +1,8 @@
-//! Each thread's own copies of compiled forms.
+//! Thread-local copies of compiled forms.
 //!
-//! A form of the `regex` crate keeps its scratch space in a pool that threads share, and each set of captures counts
-//! references to the form. Threads that use one form at the same time wait for one another at both places, so that two
-//! are no faster than one. A copy for each thread shares nothing that is written.
+//! A form of the `regex` crate has its scratch space in a pool shared by threads, and each set of captures counts
+//! references to the form. Threads that use one form at the same time contend for both, so two run at the speed of
+//! one. A copy per thread shares nothing that is written.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex::{CaptureLocations, Regex};
 
-/// How many copies a thread keeps; those that were not used for the longest time go first.
-const KEPT: usize = 16;
+/// The number of copies per thread; the least recently used ones are dropped.
+const CAPACITY: usize = 16;
 
 thread_local! {
     static COPIES: RefCell<Vec<Copy>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The identity of a compiled form.
+/// Identifies a compiled form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormId(u64);
 
 impl FormId {
-    /// An identity that no other form has.
+    /// Creates a unique id.
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -35,18 +35,18 @@ struct Copy {
     groups: CaptureLocations,
 }
 
-/// A thread's own copy of a form, which goes back to the thread in the end.
-pub(super) struct OwnForm {
+/// A thread's copy of a form, returned to the thread on drop.
+pub(super) struct LocalForm {
     copy: Option<Copy>,
 }
 
-impl OwnForm {
-    /// The copy of this thread.
+impl LocalForm {
+    /// Takes the copy of this thread.
     pub(super) fn of(form: FormId, compiled: &Regex) -> Self {
         let kept = COPIES.try_with(|copies| {
             let mut copies = copies.try_borrow_mut().ok()?;
-            let place = copies.iter().rposition(|copy| copy.form == form)?;
-            Some(copies.remove(place))
+            let index = copies.iter().rposition(|copy| copy.form == form)?;
+            Some(copies.remove(index))
         });
         let copy = kept.ok().flatten().unwrap_or_else(|| {
             let compiled = compiled.clone();
@@ -55,12 +55,12 @@ impl OwnForm {
         Self { copy: Some(copy) }
     }
 
-    /// Where the first match at or after a place lies.
+    /// The byte range of the first match at or after an offset.
     pub(super) fn find(&self, text: &str, from: usize) -> Option<Range<usize>> {
         Some(self.copy.as_ref()?.compiled.find_at(text, from)?.range())
     }
 
-    /// Where the groups of the first match at or after a place lie, group 0 included.
+    /// The byte ranges of the groups of the first match at or after an offset, including group 0.
     pub(super) fn captures(&mut self, text: &str, from: usize) -> Option<Vec<Option<Range<usize>>>> {
         let Copy { compiled, groups, .. } = self.copy.as_mut()?;
         compiled.captures_read_at(groups, text, from)?;
@@ -68,13 +68,13 @@ impl OwnForm {
     }
 }
 
-impl Drop for OwnForm {
+impl Drop for LocalForm {
     fn drop(&mut self) {
         let Some(copy) = self.copy.take() else { return };
-        // While a thread ends there is nowhere to put it.
+        // The thread-local may be gone if the thread is ending.
         let _ = COPIES.try_with(|copies| {
             if let Ok(mut copies) = copies.try_borrow_mut() {
-                if copies.len() >= KEPT {
+                if copies.len() >= CAPACITY {
                     copies.remove(0);
                 }
                 copies.push(copy);

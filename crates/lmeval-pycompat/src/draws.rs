@@ -139,8 +139,8 @@ fn positions_of_both_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOC
 /// The indices computed from the high words alone; `false` if a low word may matter, for about one index in `2²⁷ /
 /// count`.
 ///
-/// With `high · count = q · 2²⁷ + r`, the low word adds less than `count` to `r`. So the index is `q` as long as `r +
-/// count < 2²⁷`: the distance to the next integer is at least `2⁻²⁷`, which survives rounding for counts up to `2²⁶`.
+/// With `high · count = q · 2²⁷ + r`, the low word adds less than `count` to `r`. So the index is `q` as long as
+/// `r + count < 2²⁷`: the distance to the next integer is at least `2⁻²⁷`, which survives rounding for counts up to `2²⁶`.
 fn positions_of_high_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOCK]) -> bool {
     // A full word instead of its upper 27 bits scales all of this by 32.
     let limit = (count * 32).wrapping_neg();

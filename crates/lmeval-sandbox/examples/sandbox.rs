@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 use lmeval_sandbox::{Interpreter, Limits, Program, enter, run};
 
-#[expect(clippy::print_stdout, reason = "what an example is for")]
+#[expect(clippy::print_stdout, reason = "printing is the purpose of the example")]
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [inside, plan] = arguments.as_slice()
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{error}");
         return Err(error.into());
     }
-    let file = arguments.first().ok_or("name a file with a program")?;
+    let file = arguments.first().ok_or("name a file with Python code")?;
     let program = Program {
         text: fs_err::read_to_string(file)?,
         interpreter: Interpreter::ask("python3".as_ref())?,

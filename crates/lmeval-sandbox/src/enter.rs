@@ -1,4 +1,4 @@
-//! The process that limits itself and becomes the interpreter.
+//! The child process, which limits itself and becomes the interpreter.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use crate::linux::{self, Landlocked};
 use crate::plan::Plan;
 use crate::report::Report;
 
-/// Limits this process as the plan says, tells on standard output what is in force, and becomes the interpreter.
+/// Limits this process according to the plan, prints the limits in force to stdout, and executes the interpreter.
 ///
 /// Returns only if that fails.
 pub fn enter(plan: &str) -> Result<Infallible, Error> {
@@ -21,7 +21,7 @@ pub fn enter(plan: &str) -> Result<Infallible, Error> {
     linux::close_inherited().map_err(Error::Start)?;
     let mut report = Report::default();
     resources(&plan, &mut report);
-    let privileges = linux::drop_privileges(plan.surroundings.is_nobody);
+    let privileges = linux::drop_privileges(plan.isolation.is_nobody);
     let files = linux::restrict_files(&plan.read, &plan.folder);
     let calls = linux::deny_system_calls();
     describe(&plan, privileges, &files, &calls, &mut report);
@@ -34,7 +34,7 @@ pub fn enter(plan: &str) -> Result<Infallible, Error> {
     Err(Error::Interpreter { python: plan.executable, source })
 }
 
-/// Sets the limits that belong to a process.
+/// Sets the resource limits of the process.
 fn resources(plan: &Plan, report: &mut Report) {
     let limits = &plan.limits;
     let set = |resource: Resource, value: u64, text: String| {
@@ -43,11 +43,11 @@ fn resources(plan: &Plan, report: &mut Report) {
     };
     let mebibytes = |bytes: u64| format!("{} MiB", bytes >> 20);
     let seconds = limits.time.as_secs_f64();
-    let processor = limits.processor_seconds();
+    let cpu = limits.cpu_seconds();
     report.add(
         "time",
-        Ok(match set(Resource::Cpu, processor, String::new()) {
-            Ok(_) => format!("{seconds} s, and {processor} s of processor time"),
+        Ok(match set(Resource::Cpu, cpu, String::new()) {
+            Ok(_) => format!("{seconds} s, and {cpu} s of CPU time"),
             Err(_) => format!("{seconds} s"),
         }),
     );
@@ -57,26 +57,26 @@ fn resources(plan: &Plan, report: &mut Report) {
     report.add("file size", file_size);
     report.add("open files", set(Resource::Nofile, limits.open_files, limits.open_files.to_string()));
     report.add("core dumps", set(Resource::Core, 0, "none".to_owned()));
-    let disk = if plan.surroundings.has_disk {
+    let disk = if plan.isolation.has_disk {
         Ok(format!("{} in the folder", mebibytes(limits.disk)))
     } else {
-        Err("the folder is on the disk of the system; only the size of each file is limited".to_owned())
+        Err("the folder is on the system's disk; only the size of each file is limited".to_owned())
     };
     report.add("disk", disk);
-    // The kernel counts all threads of a user, so a low limit makes sense only where the user is a new one.
-    let threads = if plan.surroundings.is_nobody {
-        set(Resource::Nproc, limits.threads * 8, format!("{} of all programs", limits.threads * 8))
+    // The kernel counts all threads of a user, so a low limit only makes sense for a new user.
+    let threads = if plan.isolation.is_nobody {
+        set(Resource::Nproc, limits.threads * 8, format!("{} for all programs", limits.threads * 8))
     } else if getuid().is_root() {
-        Err("the kernel does not count those of root; memory limits their number".to_owned())
-    } else if plan.surroundings.has("user") {
+        Err("the kernel does not count threads of root; memory bounds them".to_owned())
+    } else if plan.isolation.has("user") {
         set(Resource::Nproc, limits.threads, limits.threads.to_string())
     } else {
-        Err("those of the user's other processes would count; memory limits their number".to_owned())
+        Err("threads of the user's other processes would count; memory bounds them".to_owned())
     };
     report.add("threads", threads);
 }
 
-/// Says what the parts come to.
+/// Adds the limits that depend on the kernel to the report.
 fn describe(
     plan: &Plan,
     privileges: Result<String, String>,
@@ -84,10 +84,10 @@ fn describe(
     calls: &Result<String, String>,
     report: &mut Report,
 ) {
-    let around = &plan.surroundings;
-    let because = around.shared_because.as_deref().unwrap_or("it is shared");
+    let isolation = &plan.isolation;
+    let because = isolation.shared_because.as_deref().unwrap_or("it is shared");
     let in_namespace = |name: &str| {
-        if around.has(name) { Ok("a namespace".to_owned()) } else { Err(format!("namespace: {because}")) }
+        if isolation.has(name) { Ok("a namespace".to_owned()) } else { Err(format!("namespace: {because}")) }
     };
     let by_calls = || match calls {
         Ok(_) => Ok("seccomp".to_owned()),
@@ -95,7 +95,7 @@ fn describe(
     };
     let by_landlock = |is_known: fn(&Landlocked) -> bool| match files {
         Ok(done) if is_known(done) => Ok("landlock".to_owned()),
-        Ok(done) => Err(format!("landlock: version {} of the kernel has no such rule", done.version)),
+        Ok(done) => Err(format!("landlock: version {} has no such rule", done.version)),
         Err(reason) => Err(format!("landlock: {reason}")),
     };
     report.add("processes", any("none can be started", [by_calls()]));
@@ -112,9 +112,9 @@ fn describe(
     );
     let mut network = any("none", [by_calls(), in_namespace("network")]);
     if files.as_ref().is_ok_and(|done| done.limits_network) {
-        // Its rules are about TCP alone.
+        // The rules only cover TCP.
         network = network.map(|text| format!("{text}, TCP also by landlock"));
-        network = network.map_err(|reason| format!("{reason}; landlock: TCP alone is denied"));
+        network = network.map_err(|reason| format!("{reason}; landlock: only TCP is denied"));
     }
     report.add("network", network);
     let signals = [by_calls(), in_namespace("process"), by_landlock(|done| done.limits_signals)];
@@ -124,7 +124,7 @@ fn describe(
     report.add("environment", Ok("cleared".to_owned()));
 }
 
-/// A limit that is kept if one of several parts keeps it.
+/// A limit that is enforced if one of several mechanisms enforces it.
 fn any<const N: usize>(what: &str, parts: [Result<String, String>; N]) -> Result<String, String> {
     let (kept, missing): (Vec<_>, Vec<_>) = parts.into_iter().partition(Result::is_ok);
     if kept.is_empty() {

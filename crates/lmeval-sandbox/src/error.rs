@@ -1,4 +1,4 @@
-//! What can go wrong before a program runs.
+//! Errors before a program runs.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The interpreter cannot be started.
+    /// The interpreter does not start.
     #[error("Cannot start Python `{}`", python.display())]
     Interpreter {
-        /// The interpreter.
+        /// The path of the interpreter.
         python: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The system cannot limit what a program does.
-    #[error("Programs that a model wrote run on Linux and macOS alone; on Windows, use WSL")]
-    System,
-    /// What was to describe a program or an interpreter does not.
-    #[error("Not understood: {0}")]
+    /// The operating system has no way to limit programs.
+    #[error("Model-generated programs only run on Linux and macOS; on Windows, use WSL")]
+    Unsupported,
+    /// The description of a program or an interpreter is malformed.
+    #[error("Malformed {0}")]
     Malformed(String),
-    /// No folder for the program.
-    #[error("Cannot make a temporary folder for the program")]
+    /// The temporary folder cannot be created.
+    #[error("Cannot create a temporary folder for the sandbox")]
     Folder(#[source] io::Error),
-    /// The process for the program cannot be started.
-    #[error("Cannot start a process for the program")]
+    /// The child process cannot be started.
+    #[error("Cannot start the sandbox process")]
     Start(#[source] io::Error),
-    /// The process ended before the program began.
-    #[error("The process for the program ended before it began: {0}")]
+    /// The child process ended before it ran anything.
+    #[error("The sandbox process ended before it ran anything: {0}")]
     Setup(String),
 }

@@ -1,4 +1,4 @@
-//! The Python that programs are run by.
+//! The Python interpreter that runs programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Tells where an interpreter has its files. It runs without the packages of the current folder.
+/// Prints where an interpreter has its files. Runs without packages of the current folder.
 const QUESTION: &str = "\
 import json, os, sys
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
@@ -16,19 +16,19 @@ executable = os.path.realpath(sys.executable)
 print(json.dumps({'executable': executable, 'read': sorted(prefixes | set(path)), 'path': path}))
 ";
 
-/// A Python and where it has its files.
+/// A Python interpreter and the location of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreter {
-    /// The program.
+    /// The path of the interpreter.
     pub executable: PathBuf,
-    /// What programs may read.
+    /// Paths that programs may read.
     pub read: Vec<PathBuf>,
-    /// Where modules are looked for.
+    /// `sys.path`.
     pub path: Vec<String>,
 }
 
 impl Interpreter {
-    /// Asks an interpreter where it has its files.
+    /// Queries an interpreter for its files.
     pub fn ask(python: &Path) -> Result<Self, Error> {
         let mut command = Command::new(python);
         command.args(["-I", "-c", QUESTION]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -37,12 +37,13 @@ impl Interpreter {
         Self::from_json(&String::from_utf8_lossy(&answer.stdout))
     }
 
-    /// An interpreter from `{"executable": …, "read": […], "path": […]}`.
+    /// Parses `{"executable": …, "read": […], "path": […]}`.
     pub fn from_json(text: &str) -> Result<Self, Error> {
         let value: Value = serde_json::from_str(text)
-            .map_err(|error| Error::Malformed(format!("what tells where Python has its files: {error}")))?;
-        let missing =
-            |name: &str| Error::Malformed(format!("`{name}` of an interpreter is missing or wrong"));
+            .map_err(|error| Error::Malformed(format!("description of an interpreter: {error}")))?;
+        let missing = |name: &str| {
+            Error::Malformed(format!("description of an interpreter: `{name}` is missing or invalid"))
+        };
         let texts = |name: &str| {
             let items = value.get(name).and_then(Value::as_array)?;
             items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()

@@ -1,11 +1,11 @@
-//! Runs programs that a model wrote, under limits of the kernel.
+//! Runs model-generated programs under limits enforced by the kernel.
 //!
-//! A program gets a process of its own that may use little time and memory, can make no other process, reaches no
-//! network, and reads and writes nothing but a temporary folder and the files of its interpreter. What the kernel at hand
-//! can not enforce is not silently left out: every outcome comes with a [`Report`] of what was in force.
+//! Each program runs in its own process with limited time and memory. It cannot start processes or reach the network,
+//! and can only access a temporary folder and the files of its interpreter. If the kernel cannot enforce a limit, that
+//! is reported: every outcome has a [`Report`] of the limits in force.
 //!
-//! The process limits itself before it becomes the interpreter, so the program that uses this crate is started again by
-//! [`run`] and must call [`enter`] when it is.
+//! The process limits itself before it executes the interpreter. [`run`] therefore starts the current executable again,
+//! which must then call [`enter`].
 //!
 //! ```no_run
 //! use lmeval_sandbox::{Interpreter, Limits, Program, run};
@@ -17,7 +17,7 @@
 //! # Ok::<(), lmeval_sandbox::Error>(())
 //! ```
 
-#![cfg_attr(not(unix), allow(dead_code, reason = "nothing can be limited"))]
+#![cfg_attr(not(unix), allow(dead_code, reason = "there are no limits to enforce"))]
 
 #[cfg(unix)]
 mod enter;
@@ -29,25 +29,25 @@ mod lines;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(all(unix, not(target_os = "linux")))]
-#[path = "elsewhere.rs"]
+#[path = "other_unix.rs"]
 mod linux;
-#[cfg(not(unix))]
-mod nowhere;
 #[cfg(unix)]
 mod plan;
 mod program;
 mod report;
 #[cfg(unix)]
 mod supervisor;
+#[cfg(not(unix))]
+mod unsupported;
 
 #[cfg(unix)]
 pub use enter::enter;
 pub use error::Error;
 pub use interpreter::Interpreter;
 pub use limits::Limits;
-#[cfg(not(unix))]
-pub use nowhere::{enter, run};
 pub use program::{Outcome, Program};
 pub use report::{Limit, Report};
 #[cfg(unix)]
 pub use supervisor::run;
+#[cfg(not(unix))]
+pub use unsupported::{enter, run};

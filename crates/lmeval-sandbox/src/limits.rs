@@ -1,21 +1,21 @@
-//! How much a program may take.
+//! Resource limits of a program.
 
 use std::time::Duration;
 
-/// How much a program may take.
+/// Resource limits of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// How long it may run. One second later the process is ended whatever it does.
+    /// The maximum run time. One second later the process is killed.
     pub time: Duration,
-    /// How much address space it may have, in bytes.
+    /// The maximum address space, in bytes.
     pub memory: u64,
-    /// How large each file may become, in bytes.
+    /// The maximum size of each file, in bytes.
     pub file_size: u64,
-    /// How large all its files together may become, in bytes.
+    /// The maximum size of all its files together, in bytes.
     pub disk: u64,
-    /// How many files it may have open.
+    /// The maximum number of open files.
     pub open_files: u64,
-    /// How many threads it may have.
+    /// The maximum number of threads.
     pub threads: u64,
 }
 
@@ -33,14 +33,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// When the process is ended, counted from when the program began.
+    /// When the process is killed, relative to the start of the sandboxed code.
     pub(crate) fn deadline(&self) -> Duration {
         self.time.saturating_add(Duration::from_secs(1))
     }
 
-    /// How many seconds of processor time are allowed: what several threads can use until the deadline is no
-    /// concern, the limit is there in case nobody watches the clock.
-    pub(crate) fn processor_seconds(&self) -> u64 {
+    /// The CPU time limit, generous enough for several threads until the deadline. It is a fallback in case the
+    /// supervisor does not watch the clock.
+    pub(crate) fn cpu_seconds(&self) -> u64 {
         self.deadline().as_secs().saturating_add(2).saturating_mul(4)
     }
 }

@@ -1,4 +1,4 @@
-//! What a process writes, line by line and with a limit for each wait.
+//! Lines of a process's output, with a time limit.
 
 use std::io::Read as _;
 use std::process::ChildStdout;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// How much a process may say: a report, and a result in hexadecimal digits.
-const LONGEST: usize = 1 << 20;
+/// The maximum output: a report, and a result in hexadecimal digits.
+const MAX_BYTES: usize = 1 << 20;
 
-/// The lines that a process writes, up to a limit after which nothing is read any more.
+/// The lines that a process prints; beyond a size limit nothing is read any more.
 ///
-/// It reads in the thread that asks: a process whose children get a namespace of their own can have no other threads.
+/// Reads in the calling thread: a process that unshares namespaces must not have other threads.
 #[derive(Debug)]
 pub(crate) struct Lines {
     output: ChildStdout,
@@ -21,12 +21,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The lines of a pipe.
+    /// Reads lines from a pipe.
     pub(crate) fn new(output: ChildStdout) -> Self {
         Self { output, pending: Vec::new(), taken: 0 }
     }
 
-    /// The next line; `None` if none comes in time or ever.
+    /// The next line; `None` after the time limit or at the end of the output.
     pub(crate) fn next(&mut self, limit: Duration) -> Option<String> {
         let deadline = Instant::now() + limit;
         loop {
@@ -39,7 +39,7 @@ impl Lines {
             let mut part = [0; 8192];
             let count = self.output.read(&mut part).ok().filter(|count| *count > 0)?;
             self.taken += count;
-            if self.taken > LONGEST {
+            if self.taken > MAX_BYTES {
                 return None;
             }
             self.pending.extend_from_slice(&part[..count]);

@@ -1,4 +1,4 @@
-//! What the supervisor tells the process that becomes the interpreter.
+//! The plan that the supervisor passes to the child process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,45 +8,42 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// What the process is to do before it becomes the interpreter, and what the supervisor has done already.
+/// The limits that the child process applies before it executes the interpreter, and those already in force.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// The interpreter.
     pub(crate) executable: PathBuf,
-    /// The arguments of the interpreter.
     pub(crate) arguments: Vec<String>,
-    /// What the program may read.
+    /// Paths that are readable in the sandbox.
     pub(crate) read: Vec<PathBuf>,
-    /// The folder that is the program's own.
+    /// The temporary folder of the sandbox.
     pub(crate) folder: PathBuf,
-    /// How much it may take.
     pub(crate) limits: Limits,
-    /// What the supervisor has done.
-    pub(crate) surroundings: Surroundings,
+    /// The isolation that the supervisor has set up.
+    pub(crate) isolation: Isolation,
 }
 
-/// What is in force around the process.
+/// The isolation around the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Surroundings {
-    /// The kinds of names that the process does not share with others.
+pub(crate) struct Isolation {
+    /// The namespaces that the process does not share with others.
     pub(crate) namespaces: Vec<String>,
-    /// Why it shares the rest.
+    /// Why it shares the other namespaces.
     pub(crate) shared_because: Option<String>,
-    /// Whether the folder has a size of its own.
+    /// Whether the folder has its own size limit.
     pub(crate) has_disk: bool,
-    /// Whether the process belongs to a user without rights.
+    /// Whether the process runs as `nobody`.
     pub(crate) is_nobody: bool,
 }
 
-impl Surroundings {
-    /// Whether the process has a kind of names to itself.
+impl Isolation {
+    /// Whether the process has its own namespace of a kind.
     pub(crate) fn has(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|name| name == namespace)
     }
 }
 
 impl Plan {
-    /// The plan as text for a command line.
+    /// Serialises the plan for a command line.
     pub(crate) fn to_text(&self) -> String {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         json!({
@@ -60,17 +57,17 @@ impl Plan {
             "disk": self.limits.disk,
             "open_files": self.limits.open_files,
             "threads": self.limits.threads,
-            "namespaces": self.surroundings.namespaces,
-            "shared_because": self.surroundings.shared_because,
-            "has_disk": self.surroundings.has_disk,
-            "is_nobody": self.surroundings.is_nobody,
+            "namespaces": self.isolation.namespaces,
+            "shared_because": self.isolation.shared_because,
+            "has_disk": self.isolation.has_disk,
+            "is_nobody": self.isolation.is_nobody,
         })
         .to_string()
     }
 
-    /// The plan that [`Plan::to_text`] wrote.
+    /// Parses the output of [`Plan::to_text`].
     pub(crate) fn from_text(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::Malformed("the plan of a program".to_owned());
+        let wrong = || Error::Malformed("plan".to_owned());
         let value: Value = serde_json::from_str(text).map_err(|_| wrong())?;
         let string = |name: &str| value[name].as_str().map(str::to_owned).ok_or_else(wrong);
         let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
@@ -97,7 +94,7 @@ impl Plan {
                 open_files: number("open_files")?,
                 threads: number("threads")?,
             },
-            surroundings: Surroundings {
+            isolation: Isolation {
                 namespaces: strings("namespaces")?,
                 shared_because: value["shared_because"].as_str().map(str::to_owned),
                 has_disk: flag("has_disk")?,
@@ -112,14 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_comes_back_from_its_text() {
+    fn plan_round_trips() {
         let plan = Plan {
             executable: "/usr/bin/python3".into(),
             arguments: vec!["-c".to_owned(), "a \"b\"\n".to_owned()],
             read: vec!["/usr".into()],
             folder: "/tmp/x".into(),
             limits: Limits { time: Duration::from_millis(1500), ..Limits::default() },
-            surroundings: Surroundings {
+            isolation: Isolation {
                 namespaces: vec!["network".to_owned()],
                 shared_because: Some("no".to_owned()),
                 has_disk: true,

@@ -1,34 +1,34 @@
-//! A program, and how it went.
+//! A program and its outcome.
 
 use crate::interpreter::Interpreter;
 use crate::limits::Limits;
 use crate::report::Report;
 
-/// A program with what it runs under.
+/// A program, its interpreter and its limits.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The program.
+    /// The source code.
     pub text: String,
-    /// What runs it.
+    /// The Python that runs it.
     pub interpreter: Interpreter,
-    /// How much it may take.
+    /// The resources that it may use.
     pub limits: Limits,
 }
 
-/// How a program went.
+/// The outcome of running a program.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// `passed`, `timed out`, or `failed: ` with what the program raised. A process that ended in another way has, by
-    /// the rules of the metric, timed out.
+    /// `passed`, `timed out`, or `failed: ` followed by the exception. By the rules of the metric, a process that ended
+    /// in another way has timed out.
     pub result: String,
-    /// How the process ended.
+    /// How the process ended, for people to read.
     pub ended: String,
     /// The limits that were in force.
     pub report: Report,
 }
 
 impl Outcome {
-    /// The outcome as an object of JSON.
+    /// The outcome as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({"result": self.result, "ended": self.ended, "limits": self.report.to_json()})
     }

@@ -1,8 +1,8 @@
-//! Which limits were in force.
+//! The limits in force.
 
 use serde_json::{Map, Value};
 
-/// The limits that there are, in the order in which they are shown.
+/// All limits, in the order in which they are shown.
 const NAMES: [&str; 14] = [
     "time",
     "memory",
@@ -20,14 +20,14 @@ const NAMES: [&str; 14] = [
     "environment",
 ];
 
-/// One limit.
+/// One limit, in force or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What is limited.
+    /// The resource that is limited.
     pub name: String,
     /// Whether the limit was in force.
     pub in_force: bool,
-    /// What the limit is and what keeps it, or why it was not in force.
+    /// The limit and the mechanism that enforces it, or why it was not in force.
     pub text: String,
 }
 
@@ -38,17 +38,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// The limits, the important ones first.
+    /// The limits, most important first.
     pub fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// The limit of a name.
+    /// The limit with a name.
     pub fn get(&self, name: &str) -> Option<&Limit> {
         self.limits.iter().find(|limit| limit.name == name)
     }
 
-    /// Adds a limit that is in force, or the reason why it is not.
+    /// Adds a limit in force, or the reason why it is not.
     pub(crate) fn add(&mut self, name: &str, state: Result<String, String>) {
         let (in_force, text) = match state {
             Ok(text) => (true, text),
@@ -58,7 +58,7 @@ impl Report {
         self.limits.sort_by_key(|limit| NAMES.iter().position(|name| *name == limit.name));
     }
 
-    /// The report as an object of JSON: `{"memory": {"in_force": true, "limit": "2048 MiB"}, …}`.
+    /// The report as JSON: `{"memory": {"in_force": true, "limit": "2048 MiB"}, …}`.
     pub fn to_json(&self) -> Value {
         let entry = |limit: &Limit| {
             let what = if limit.in_force { "limit" } else { "reason" };
@@ -71,7 +71,7 @@ impl Report {
         Value::Object(self.limits.iter().map(entry).collect())
     }
 
-    /// The report that [`Report::to_json`] wrote.
+    /// Parses the output of [`Report::to_json`].
     pub fn from_json(value: &Value) -> Option<Self> {
         let limits = value.as_object()?.iter().map(|(name, state)| {
             let in_force = state.get("in_force")?.as_bool()?;
@@ -87,9 +87,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_comes_back_from_json_in_order() {
+    fn report_round_trips_through_json_in_order() {
         let mut report = Report::default();
-        report.add("network", Err("nothing keeps it".to_owned()));
+        report.add("network", Err("nothing enforces it".to_owned()));
         report.add("time", Ok("3 s".to_owned()));
         assert_eq!(report.limits()[0].name, "time");
         assert_eq!(Report::from_json(&report.to_json()), Some(report.clone()));

@@ -12,7 +12,7 @@ class TimeIsUp(Exception):
     pass
 
 
-class Nowhere(io.StringIO):
+class NullStream(io.StringIO):
     def read(self, *args):
         raise OSError
 
@@ -30,8 +30,8 @@ def time_is_up(number, frame):
 
 
 def import_all(program):
-    # The metric that this stands in for runs programs in copies of a process that has imported much already. Large
-    # packages cannot be imported once the guard is up.
+    # The original metric forks programs from a process that has already imported much. Large packages cannot be
+    # imported once the guard is up.
     for line in program.splitlines():
         first, _, rest = line.strip().partition(" ")
         if first not in ("import", "from"):
@@ -43,9 +43,9 @@ def import_all(program):
                 pass
 
 
-# What the metric that this stands in for takes away from a program, by what it is for: one that uses any of it fails there,
-# so it fails here. The kernel's limits, not these names, keep the machine safe.
-TAKEN_AWAY = {
+# Functions that the original metric disables: a program that uses one fails there, so it must fail here. The kernel's
+# limits, not these names, keep the machine safe.
+DISABLED = {
     builtins: ["exit", "help", "quit"],
     os: [
         # processes and users
@@ -66,7 +66,7 @@ NOT_IMPORTED = ["ipdb", "joblib", "psutil", "resource", "tkinter"]
 def guard():
     faulthandler.disable()
     os.environ["OMP_NUM_THREADS"] = "1"
-    for module, names in TAKEN_AWAY.items():
+    for module, names in DISABLED.items():
         vars(module).update(dict.fromkeys(names))
     sys.modules.update(dict.fromkeys(NOT_IMPORTED))
 
@@ -94,14 +94,14 @@ def main():
     sys.path[:] = sys.argv[2:]
     given, answer = os.dup(0), os.dup(1)
     program = read_program(given)
-    nowhere = os.open("/dev/null", os.O_RDWR)
+    null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.closerange(max(given, answer, nowhere) + 1, 1 << 16)
+        os.dup2(null, descriptor)
+    os.closerange(max(given, answer, null) + 1, 1 << 16)
     read, write, leave = os.read, os.write, os._exit
     sys.argv[:] = [""]
-    sys.stdin = sys.stdout = sys.stderr = Nowhere()
-    # From here on a crash or a wait is the program's own: its imports run code.
+    sys.stdin = sys.stdout = sys.stderr = NullStream()
+    # From here on a crash or a hang is the fault of the sandboxed code: its imports run code.
     write(answer, b"started\n")
     import_all(program)
     guard()
@@ -118,8 +118,8 @@ def main():
         result = "timed out"
     except BaseException as error:
         result = f"failed: {error}"
-    # The word that makes a result count comes behind the program and is read when that is over: until then it is in no
-    # frame and no object that the program could come upon. One that looks for the descriptor finds it nevertheless.
+    # The secret that authenticates the result follows the code and is only read now: until here no frame and no object
+    # contained it. Code that looks for the descriptor can find it nevertheless.
     secret = read(given, 64).strip()
     write(answer, secret + b" " + result[:60000].encode("utf-8", "backslashreplace").hex().encode() + b"\n")
     leave(0)

@@ -1,4 +1,4 @@
-//! The process that watches over a program.
+//! The supervisor process of a sandboxed program.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -17,27 +17,27 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::linux;
-use crate::plan::{Plan, Surroundings};
+use crate::plan::{Isolation, Plan};
 use crate::program::{Outcome, Program};
 use crate::report::Report;
 
-/// What the interpreter runs: it reads the program, runs it and tells how it went.
+/// Run by the interpreter: reads the sandboxed code, runs it and prints the result.
 const RUNNER: &str = include_str!("runner.py");
 
-/// How long the interpreter may take to start.
+/// The time limit for the interpreter to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the imports of a program may take. They run before its own time begins.
+/// The time limit for a program's imports, which run before its own time starts.
 const IMPORT_LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of the user and the group without rights.
+/// The user and group id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Runs a program under limits, in a process that this one starts itself as, with the given arguments and a last one
-/// that [`enter`](crate::enter) must be called with.
+/// Runs a program under limits, in a child process of this executable started with the given arguments. The child gets
+/// one more argument, with which it must call [`enter`](crate::enter).
 ///
-/// The calling process should have one thread and no other purpose: it gives up the namespaces that it shares with
-/// others, and ends with its parent.
+/// The calling process should be single-threaded and have no other purpose: it leaves the namespaces that it shares
+/// with others, and ends with its parent.
 pub fn run(program: &Program, inside: &[&OsStr]) -> Result<Outcome, Error> {
     linux::end_with_parent();
     linux::adopt_orphans();
@@ -45,29 +45,29 @@ pub fn run(program: &Program, inside: &[&OsStr]) -> Result<Outcome, Error> {
     let secret = secret().map_err(Error::Start)?;
     let given = given(&program.text, &secret).map_err(Error::Folder)?;
     let is_nobody = getuid().is_root() && is_open(program, folder.path());
-    let mut around = linux::separate(is_nobody);
-    let disk = if around.has("mount") {
+    let mut isolation = linux::separate(is_nobody);
+    let disk = if isolation.has("mount") {
         linux::mount_folder(folder.path(), program.limits.disk)
     } else {
         Err(io::ErrorKind::Unsupported.into())
     };
-    around.has_disk = disk.is_ok();
+    isolation.has_disk = disk.is_ok();
     let outcome = (|| {
         if is_nobody {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).map_err(Error::Folder)?;
         }
-        let child = start(program, inside, folder.path(), around.clone(), given)?;
+        let child = start(program, inside, folder.path(), isolation.clone(), given)?;
         watch(child, &secret, &program.limits)
     })();
-    if around.has_disk {
+    if isolation.has_disk {
         linux::unmount_folder(folder.path());
     }
-    // What is left is in the system's folder for temporary files, where leftovers are cleared in time.
+    // Anything left over is in the system's temporary folder, which is cleaned up eventually.
     let _ = folder.close();
     outcome
 }
 
-/// A file without a name that can only be read: the length of the program, the program, and the secret behind it.
+/// An anonymous, read-only file: the length of the code, the code, and the secret.
 fn given(program: &str, secret: &str) -> io::Result<File> {
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(format!("{}\n{program}{secret}", program.len()).as_bytes())?;
@@ -78,10 +78,10 @@ fn start(
     program: &Program,
     inside: &[&OsStr],
     folder: &Path,
-    around: Surroundings,
+    isolation: Isolation,
     given: File,
 ) -> Result<Child, Error> {
-    let is_nobody = around.is_nobody;
+    let is_nobody = isolation.is_nobody;
     let interpreter = &program.interpreter;
     let mut arguments: Vec<String> = ["-S", "-s", "-B", "-X", "utf8", "-c", RUNNER].map(str::to_owned).into();
     arguments.push(program.limits.time.as_secs_f64().to_string());
@@ -92,13 +92,13 @@ fn start(
         read: interpreter.read.clone(),
         folder: folder.to_owned(),
         limits: program.limits.clone(),
-        surroundings: around,
+        isolation,
     };
-    let mut command = Command::new(own_program().map_err(Error::Start)?);
+    let mut command = Command::new(own_executable().map_err(Error::Start)?);
     command.arg0("lm-eval").args(inside).arg(plan.to_text());
     command.env_clear().current_dir(folder);
     command.env("HOME", folder).env("TMPDIR", folder).env("LANG", "C.UTF-8").env("LC_ALL", "C.UTF-8");
-    // Sets are to have the same order in each run.
+    // Makes the order of sets reproducible.
     command.env("PYTHONHASHSEED", "0").env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1");
     if let Some(libraries) = std::env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", libraries);
@@ -110,16 +110,16 @@ fn start(
     command.spawn().map_err(Error::Start)
 }
 
-/// This program, also where its folder is closed to the user that the process will belong to.
-fn own_program() -> io::Result<PathBuf> {
+/// The path of this executable, usable even if its folder is inaccessible to the user that the process will run as.
+fn own_executable() -> io::Result<PathBuf> {
     let own = Path::new("/proc/self/exe");
     if own.exists() { Ok(own.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Waits for what the process says, ends it and all below it, and says how it went.
+/// Waits for the output of the process, ends it and its descendants, and returns the outcome.
 fn watch(mut child: Child, secret: &str, limits: &Limits) -> Result<Outcome, Error> {
     let output = child.stdout.take();
-    let mut lines = output.map(Lines::new).ok_or_else(|| Error::Setup("it has no output".to_owned()))?;
+    let mut lines = output.map(Lines::new).ok_or_else(|| Error::Setup("it has no stdout".to_owned()))?;
     let said = listen(&mut lines, secret, limits);
     let status = end(&mut child);
     linux::end_orphans();
@@ -129,7 +129,7 @@ fn watch(mut child: Child, secret: &str, limits: &Limits) -> Result<Outcome, Err
 }
 
 fn listen(lines: &mut Lines, secret: &str, limits: &Limits) -> Result<(Report, Option<String>), Error> {
-    let first = lines.next(START_LIMIT).ok_or_else(|| Error::Setup("it said nothing".to_owned()))?;
+    let first = lines.next(START_LIMIT).ok_or_else(|| Error::Setup("it printed nothing".to_owned()))?;
     let report = serde_json::from_str(&first).ok().as_ref().and_then(Report::from_json);
     let report = report.ok_or(Error::Setup(first))?;
     let mine = |line: &str| line.strip_prefix(secret).map(|rest| rest.trim().to_owned());
@@ -141,7 +141,7 @@ fn listen(lines: &mut Lines, secret: &str, limits: &Limits) -> Result<(Report, O
     }
     let deadline = Instant::now() + limits.deadline();
     while let Some(line) = lines.next(deadline.saturating_duration_since(Instant::now())) {
-        // Anything else was written by the program.
+        // Other lines were printed by the sandboxed program.
         if let Some(result) = mine(&line).and_then(|digits| decoded(&digits)) {
             return Ok((report, Some(result)));
         }
@@ -149,16 +149,16 @@ fn listen(lines: &mut Lines, secret: &str, limits: &Limits) -> Result<(Report, O
     Ok((report, None))
 }
 
-/// The text of hexadecimal digits.
+/// Decodes hexadecimal digits.
 fn decoded(digits: &str) -> Option<String> {
     let pairs = digits.as_bytes().chunks(2);
     let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
     String::from_utf8(bytes.collect::<Option<_>>()?).ok()
 }
 
-/// Ends the process and its group. It is waited for last, so that its number stays its own.
+/// Ends the process and its group. The process is reaped last, so that its id is not reused.
 fn end(child: &mut Child) -> Option<ExitStatus> {
-    // One that has said its last word ends by itself in a moment.
+    // A process that has printed its result ends by itself shortly.
     let patience = Instant::now() + Duration::from_millis(50);
     let mut status = None;
     while status.is_none() && Instant::now() < patience {
@@ -185,8 +185,8 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-/// A word that makes a result count. It keeps out what a program writes without knowing how it is run; one that is
-/// after it can find it, since both are in one process.
+/// A secret that authenticates the result line. It filters out what a program prints by accident; a program that looks
+/// for the secret can find it, since both are in one process.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -196,7 +196,7 @@ fn secret() -> io::Result<String> {
     }))
 }
 
-/// Whether any user may read what the interpreter needs, so that the program can run as one without rights.
+/// Whether any user may read the interpreter's files, so that the sandbox can run as `nobody`.
 fn is_open(program: &Program, folder: &Path) -> bool {
     let mut needed = vec![program.interpreter.executable.clone()];
     needed.extend(program.interpreter.read.iter().filter(|path| path.exists()).cloned());

@@ -1,4 +1,4 @@
-//! Access to files, by landlock.
+//! Access to files, restricted by landlock.
 
 use std::path::{Path, PathBuf};
 
@@ -7,34 +7,34 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// The newest rules that are asked for; of an older kernel those that it has.
+/// The newest rules to request; an older kernel applies those that it has.
 const WANTED: ABI = ABI::V6;
 
-/// Where systems have the libraries that interpreters are linked with.
+/// Where systems install the libraries that interpreters are linked with.
 const LIBRARIES: [&str; 6] = ["/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
-/// Files that the linker and the library of C read, and devices without a past.
+/// Files that the linker and libc read, and stateless devices.
 const FILES: [&str; 6] =
     ["/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/dev/urandom", "/dev/random", "/dev/zero"];
 
-/// What restricts access to files.
+/// A landlock restriction in force.
 #[derive(Debug)]
 pub(crate) struct Landlocked {
     /// The version of the rules.
     pub(crate) version: i32,
-    /// Whether the rules are also about TCP ports.
+    /// Whether the rules also cover TCP ports.
     pub(crate) limits_network: bool,
-    /// Whether the rules are also about signals and abstract sockets.
+    /// Whether the rules also cover signals and abstract sockets.
     pub(crate) limits_signals: bool,
 }
 
-/// Denies access to all files but those of the folder, and reading of all but the given ones.
+/// Denies writing outside the folder, and reading outside the folder and the given paths.
 pub(crate) fn restrict_files(read: &[PathBuf], folder: &Path) -> Result<Landlocked, String> {
     let status = restrict(read, folder).map_err(|error| error.to_string())?;
     let version = match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi.min(WANTED),
         LandlockStatus::NotEnabled => return Err("it is not enabled in the kernel".to_owned()),
-        LandlockStatus::NotImplemented => return Err("the kernel does not have it".to_owned()),
+        LandlockStatus::NotImplemented => return Err("the kernel does not support it".to_owned()),
     };
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err("the kernel does not enforce it".to_owned());

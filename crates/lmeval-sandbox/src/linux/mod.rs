@@ -1,4 +1,4 @@
-//! What Linux offers to limit a process.
+//! Linux mechanisms that limit a process.
 
 mod descriptors;
 mod files;

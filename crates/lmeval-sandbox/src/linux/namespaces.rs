@@ -1,4 +1,4 @@
-//! Names that a process does not share with others.
+//! Namespaces.
 
 use std::io;
 use std::path::Path;
@@ -7,9 +7,9 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, moun
 use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
-use crate::plan::Surroundings;
+use crate::plan::Isolation;
 
-/// What is separated, with what the reports call it.
+/// The namespaces to unshare, with their names in reports.
 const KINDS: [(UnshareFlags, &str); 5] = [
     (UnshareFlags::NEWNET, "network"),
     (UnshareFlags::NEWPID, "process"),
@@ -18,45 +18,45 @@ const KINDS: [(UnshareFlags, &str); 5] = [
     (UnshareFlags::NEWNS, "mount"),
 ];
 
-/// Gives the processes that this one starts from now on names of their own, as far as the kernel allows it.
+/// Gives the children of this process their own namespaces, as far as the kernel allows it.
 ///
-/// With the right to do so nothing else is needed; without, a user of their own comes first.
-pub(crate) fn separate(is_nobody: bool) -> Surroundings {
-    let mut around = Surroundings { is_nobody, ..Surroundings::default() };
+/// A privileged process needs nothing else; an unprivileged one creates a user namespace first.
+pub(crate) fn separate(is_nobody: bool) -> Isolation {
+    let mut isolation = Isolation { is_nobody, ..Isolation::default() };
     if !is_nobody {
         let (user, group) = (getuid().as_raw(), getgid().as_raw());
         match unshare(UnshareFlags::NEWUSER).and_then(|()| map_user(user, group)) {
-            Ok(()) => around.namespaces.push("user".to_owned()),
-            Err(error) => around.shared_because = Some(error.to_string()),
+            Ok(()) => isolation.namespaces.push("user".to_owned()),
+            Err(error) => isolation.shared_because = Some(error.to_string()),
         }
     }
     for (flag, name) in KINDS {
         match unshare(flag) {
-            Ok(()) => around.namespaces.push(name.to_owned()),
+            Ok(()) => isolation.namespaces.push(name.to_owned()),
             Err(error) => {
-                around.shared_because.get_or_insert_with(|| error.to_string());
+                isolation.shared_because.get_or_insert_with(|| error.to_string());
             }
         }
     }
-    around
+    isolation
 }
 
 #[expect(unsafe_code, reason = "limits of processes: the crate has no other function for it")]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
-    // SAFETY: the one danger of this call are tables of files that threads no longer share; `FILES` is never among
-    // the flags.
+    // SAFETY: the only danger of this call is a file table that threads no longer share; `FILES` is never among the
+    // flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Makes the user the same one inside: without this it is nobody at all.
+/// Maps the user to itself inside the namespace, where it would otherwise be `nobody`.
 fn map_user(user: u32, group: u32) -> io::Result<()> {
-    // Kernels demand this before groups can be mapped; older ones do not have the file.
+    // Kernels require this before groups can be mapped; older ones do not have the file.
     let _ = fs_err::write("/proc/self/setgroups", "deny");
     fs_err::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs_err::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Puts a file system of a limited size, in memory, over a folder. Others do not see it.
+/// Mounts a size-limited tmpfs over a folder, invisible to other processes.
 pub(crate) fn mount_folder(folder: &Path, size: u64) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let options = format!("size={size},nr_inodes=4096,mode=0700");
@@ -65,8 +65,8 @@ pub(crate) fn mount_folder(folder: &Path, size: u64) -> io::Result<()> {
     Ok(mount("lm-eval", folder, "tmpfs", flags, Some(options.as_c_str()))?)
 }
 
-/// Takes it away again, with all that is in it.
+/// Unmounts it and discards its contents.
 pub(crate) fn unmount_folder(folder: &Path) {
-    // Where this fails it goes with the last process that sees it.
+    // If this fails, the mount ends with the last process that sees it.
     let _ = unmount(folder, UnmountFlags::DETACH);
 }

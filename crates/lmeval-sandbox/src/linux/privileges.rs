@@ -1,4 +1,4 @@
-//! Rights that a process has beyond those of its user.
+//! Privileges beyond those of the user.
 
 use rustix::io::Errno;
 use rustix::process::getuid;
@@ -6,7 +6,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up every right beyond those of the user, for good.
+/// Permanently drops every privilege beyond those of the user.
 pub(crate) fn drop_privileges(is_nobody: bool) -> Result<String, String> {
     set_no_new_privs(true).map_err(|error| error.to_string())?;
     if is_nobody {
@@ -15,10 +15,10 @@ pub(crate) fn drop_privileges(is_nobody: bool) -> Result<String, String> {
     if !getuid().is_root() {
         return Ok("those of the user, and none can be gained".to_owned());
     }
-    // Without this the interpreter would get them all back.
-    for number in 0..64 {
-        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The first number that the kernel does not know.
+    // Otherwise the interpreter would regain them all.
+    for capability in 0..64 {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << capability)) {
+            // The first capability that the kernel does not know.
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error.to_string()),
             Ok(()) => {}

@@ -1,4 +1,4 @@
-//! Which processes end with which.
+//! Process lifetimes.
 
 use fs_err as fs;
 use rustix::process::{
@@ -6,24 +6,24 @@ use rustix::process::{
     wait,
 };
 
-/// Ends this process, whatever it is doing or has become, when the one that started it ends.
+/// Makes the kernel kill this process when its parent ends, whatever it is doing or has become.
 pub(crate) fn end_with_parent() {
     let parent = getppid();
-    // A kernel that cannot do this leaves it to the supervisor.
+    // On kernels without this, the supervisor takes care of it.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     if getppid() != parent {
-        // It has ended in between.
+        // The parent ended in the meantime.
         std::process::abort();
     }
 }
 
-/// Makes this process the parent of all processes below it whose own parent ends.
+/// Makes this process the parent of all descendants that lose their own.
 pub(crate) fn adopt_orphans() {
-    // A process without this finds no orphans, and the report says what kept others from being made.
+    // Without this there are no orphans to find; the report says what prevented new processes.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Ends all processes below this one, of which all are orphans or will be.
+/// Ends all descendants, all of which are orphans or will be.
 pub(crate) fn end_orphans() {
     for _ in 0..1000 {
         let children = children();
@@ -42,6 +42,6 @@ fn children() -> Vec<Pid> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists =
         threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let numbers = lists.collect::<Vec<_>>().join(" ");
-    numbers.split_whitespace().filter_map(|number| number.parse().ok().and_then(Pid::from_raw)).collect()
+    let ids = lists.collect::<Vec<_>>().join(" ");
+    ids.split_whitespace().filter_map(|id| id.parse().ok().and_then(Pid::from_raw)).collect()
 }

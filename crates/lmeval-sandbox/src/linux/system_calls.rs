@@ -1,4 +1,4 @@
-//! System calls, by seccomp.
+//! System calls, restricted by seccomp.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
-/// Calls that reach beyond the process and that no program of a model has a use for.
+/// Calls that reach beyond the process and that a model-generated program has no use for.
 const DENIED: &[i64] = &[
-    // Network. Pairs of connected stream sockets remain: event loops need them.
+    // Network. Connected stream socket pairs remain: event loops need them.
     libc::SYS_socket,
     libc::SYS_connect,
     libc::SYS_bind,
@@ -49,7 +49,7 @@ const DENIED: &[i64] = &[
     libc::SYS_mount_setattr,
     libc::SYS_pivot_root,
     libc::SYS_chroot,
-    // What landlock does not restrict on files.
+    // File operations that landlock does not restrict.
     libc::SYS_truncate,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -68,7 +68,7 @@ const DENIED: &[i64] = &[
     libc::SYS_fanotify_mark,
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
-    // Memory that no limit of a process counts.
+    // Memory that no process limit covers.
     libc::SYS_memfd_create,
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -76,7 +76,7 @@ const DENIED: &[i64] = &[
     libc::SYS_semget,
     libc::SYS_mq_open,
     libc::SYS_userfaultfd,
-    // Large parts of the kernel.
+    // Large attack surfaces of the kernel.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -106,7 +106,7 @@ const DENIED: &[i64] = &[
     libc::SYS_clock_settime,
     libc::SYS_clock_adjtime,
     libc::SYS_adjtimex,
-    // Rights.
+    // Privileges.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -119,7 +119,7 @@ const DENIED: &[i64] = &[
     libc::SYS_capset,
 ];
 
-/// Calls that are too new for every library of C to know them. Their numbers are the same for all processors.
+/// Calls that are too new for some versions of libc. Their numbers are the same on all architectures.
 const DENIED_NEW: &[i64] = &[
     447, // memfd_secret
     452, // fchmodat2
@@ -129,7 +129,7 @@ const DENIED_NEW: &[i64] = &[
     469, // file_setattr
 ];
 
-/// Older forms, which newer processors do not have.
+/// Older variants, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const DENIED_OLD: &[i64] = &[
     libc::SYS_fork,
@@ -149,7 +149,7 @@ const DENIED_OLD: &[i64] = &[
     libc::SYS_uselib,
     libc::SYS_ustat,
     libc::SYS_setrlimit,
-    // The forms of a second interface with pointers of half the size: ptrace, execve, process_vm_readv and others.
+    // The x32 variants, with 32-bit pointers: ptrace, execve, process_vm_readv and others.
     X32 + 520,
     X32 + 521,
     X32 + 528,
@@ -162,16 +162,16 @@ const DENIED_OLD: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_OLD: &[i64] = &[];
 
-/// Marks the calls of that interface.
+/// The bit that marks x32 calls.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// The one kind of socket pair that is allowed, and the bits of the argument that name a type; the rest are flags.
+/// The only kind of socket pair that is allowed, and the bits of the argument that name a type; the rest are flags.
 const AF_UNIX: u64 = libc::AF_UNIX as u64;
 const SOCK_STREAM: u64 = libc::SOCK_STREAM as u64;
 const SOCKET_TYPES: u64 = 0xf;
 
-/// Denies system calls that reach beyond this process, to it and to what it becomes.
+/// Denies system calls that reach beyond this process, to it and to what it executes.
 pub(crate) fn deny_system_calls() -> Result<String, String> {
     let apply = || -> Result<(), seccompiler::Error> {
         for filter in filters()? {
@@ -183,7 +183,7 @@ pub(crate) fn deny_system_calls() -> Result<String, String> {
     Ok(format!("{} denied (seccomp)", DENIED.len() + DENIED_NEW.len() + DENIED_OLD.len() + 7))
 }
 
-/// Two filters: a call that is refused gives one error each.
+/// Two filters, since a filter can return only one error number.
 fn filters() -> Result<[BpfProgram; 2], BackendError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     let filter = |rules, error: i32| {
@@ -201,16 +201,16 @@ fn filters() -> Result<[BpfProgram; 2], BackendError> {
     // Threads are allowed, processes are not.
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
     rules.insert(libc::SYS_clone, vec![when(0, Width::Qword, Is::MaskedEq(thread), 0)?]);
-    // The process itself may be ended: by `abort`, for example.
+    // The process may kill itself, for example by `abort`.
     rules.insert(libc::SYS_kill, vec![when(0, Width::Dword, Is::Ne, own)?]);
     rules.insert(libc::SYS_tgkill, vec![when(0, Width::Dword, Is::Ne, own)?]);
-    // Limits may be read and not set.
+    // Limits may be read, but not set.
     rules.insert(libc::SYS_prlimit64, vec![when(2, Width::Qword, Is::Ne, 0)?]);
-    // The signal that ends the process together with its supervisor stays.
+    // The signal that ends the process together with its supervisor must stay set.
     let death = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
     rules.insert(libc::SYS_prctl, vec![when(0, Width::Dword, Is::Eq, death)?]);
-    // Both ends of a stream pair stay connected to each other. Every other type takes an address with each message
-    // and so reaches any socket that has a name.
+    // Both ends of a stream pair stay connected to each other. Every other type takes an address with each message, and
+    // so reaches any socket with a name.
     let mut pairs = vec![when(0, Width::Dword, Is::Ne, AF_UNIX)?];
     for kind in (0..=SOCKET_TYPES).filter(|kind| *kind != SOCK_STREAM) {
         pairs.push(when(1, Width::Dword, Is::MaskedEq(SOCKET_TYPES), kind)?);
@@ -220,8 +220,8 @@ fn filters() -> Result<[BpfProgram; 2], BackendError> {
     for (call, conditions) in rules.clone() {
         rules.entry(call | X32).or_insert(conditions);
     }
-    // What the new form of `clone` asks for is behind a pointer, where no filter looks. Libraries that are told that it
-    // does not exist use the old one.
+    // A pointer leads to the flags of `clone3`, which a filter cannot follow. Libraries that are told that it does
+    // not exist use `clone`.
     let newer = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     Ok([filter(rules, libc::EPERM)?, filter(newer, libc::ENOSYS)?])
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_filters_compile() {
+    fn filters_compile() {
         assert!(filters().unwrap().iter().all(|filter| !filter.is_empty()));
     }
 }

@@ -1,13 +1,13 @@
-//! Systems other than Linux: limits of processes are all there is.
+//! Systems other than Linux, which only have resource limits.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::plan::Surroundings;
+use crate::plan::Isolation;
 
 const REASON: &str = "needs Linux";
 
-/// What restricts access to files.
+/// Mirrors the Linux type; never created.
 #[derive(Debug)]
 pub(crate) struct Landlocked {
     pub(crate) version: i32,
@@ -15,39 +15,39 @@ pub(crate) struct Landlocked {
     pub(crate) limits_signals: bool,
 }
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn end_with_parent() {}
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn adopt_orphans() {}
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn end_orphans() {}
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn drop_privileges(_is_nobody: bool) -> Result<String, String> {
     Err(REASON.to_owned())
 }
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn restrict_files(_read: &[PathBuf], _folder: &Path) -> Result<Landlocked, String> {
     Err(REASON.to_owned())
 }
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn deny_system_calls() -> Result<String, String> {
     Err(REASON.to_owned())
 }
 
-/// Nothing.
-pub(crate) fn separate(_is_nobody: bool) -> Surroundings {
-    Surroundings { shared_because: Some(REASON.to_owned()), ..Surroundings::default() }
+/// No equivalent here.
+pub(crate) fn separate(_is_nobody: bool) -> Isolation {
+    Isolation { shared_because: Some(REASON.to_owned()), ..Isolation::default() }
 }
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn mount_folder(_folder: &Path, _size: u64) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Nothing.
+/// No equivalent here.
 pub(crate) fn unmount_folder(_folder: &Path) {}

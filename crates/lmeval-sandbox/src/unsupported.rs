@@ -1,4 +1,4 @@
-//! Systems without the limits of processes that Linux and macOS have: nothing is run.
+//! Systems without resource limits, where nothing runs.
 
 use std::convert::Infallible;
 use std::ffi::OsStr;
@@ -6,12 +6,12 @@ use std::ffi::OsStr;
 use crate::error::Error;
 use crate::program::{Outcome, Program};
 
-/// Refuses.
+/// Always fails with [`Error::Unsupported`].
 pub fn run(_: &Program, _: &[&OsStr]) -> Result<Outcome, Error> {
-    Err(Error::System)
+    Err(Error::Unsupported)
 }
 
-/// Refuses.
+/// Always fails with [`Error::Unsupported`].
 pub fn enter(_: &str) -> Result<Infallible, Error> {
-    Err(Error::System)
+    Err(Error::Unsupported)
 }

@@ -1,4 +1,4 @@
-//! Any bytes are rows of Arrow or an error.
+//! Any bytes parse as Arrow rows or are an error.
 #![no_main]
 
 mod data;

@@ -1,4 +1,4 @@
-//! Any bytes are rows of CSV or an error.
+//! Any bytes parse as CSV rows or are an error.
 #![no_main]
 
 mod data;

@@ -1,4 +1,4 @@
-//! Any bytes are frames of a worker or errors.
+//! Any bytes parse as worker frames or are errors.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| lmeval_host::fuzz_frames(bytes));

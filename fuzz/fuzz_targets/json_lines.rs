@@ -1,4 +1,4 @@
-//! Any bytes are rows of JSON or an error.
+//! Any bytes parse as JSON rows or are an error.
 #![no_main]
 
 mod data;

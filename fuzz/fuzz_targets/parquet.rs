@@ -1,4 +1,4 @@
-//! Any bytes are rows of Parquet or an error.
+//! Any bytes parse as Parquet rows or are an error.
 #![no_main]
 
 mod data;

@@ -1,4 +1,4 @@
-//! The first line is a pattern, the rest a text: compiling and searching never panic and never run away.
+//! The first line is a pattern, the rest a string to search: compiling and matching neither panic nor run away.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

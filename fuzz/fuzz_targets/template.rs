@@ -1,4 +1,4 @@
-//! Any text is a template or an error, and a template renders or fails.
+//! Any string compiles as a template or is an error, and a template renders or fails.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes are weights in GGUF or an error.
+//! Any bytes load as GGUF weights or are an error.
 #![no_main]
 
 mod weights;

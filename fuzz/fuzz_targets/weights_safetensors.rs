@@ -1,4 +1,4 @@
-//! Any bytes are weights in safetensors or an error.
+//! Any bytes load as safetensors weights or are an error.
 #![no_main]
 
 mod weights;

@@ -1,4 +1,4 @@
-//! Any bytes are weights of torch or an error.
+//! Any bytes load as torch weights or are an error.
 #![no_main]
 
 mod weights;

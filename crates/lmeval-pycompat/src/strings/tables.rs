@@ -591,7 +591,7 @@ pub(super) static IDENTIFIER_START: [u32; 62] = [
     0x10140, 0x10175, 0x10341, 0x10342, 0x1034A, 0x1034B, 0x103D1, 0x103D6, 0x12400, 0x1246F,
 ];
 
-/// Characters that continue an identifier but are not `str.isalnum`.
+/// Code points that continue an identifier but are not `str.isalnum`.
 #[rustfmt::skip]
 pub(super) static IDENTIFIER_PART: [u32; 624] = [
     0x005F, 0x0060, 0x00B7, 0x00B8, 0x0300, 0x0370, 0x0387, 0x0388, 0x0483, 0x0488, 0x0591, 0x05BE, 0x05BF,
@@ -647,7 +647,7 @@ pub(super) static IDENTIFIER_PART: [u32; 624] = [
     0x1E137, 0x1E2AE, 0x1E2AF, 0x1E2EC, 0x1E2F0, 0x1E8D0, 0x1E8D7, 0x1E944, 0x1E94B, 0xE0100, 0xE01F0,
 ];
 
-/// Characters that are `str.isalnum` but cannot continue an identifier.
+/// Code points that are `str.isalnum` but cannot continue an identifier.
 #[rustfmt::skip]
 pub(super) static NOT_IDENTIFIER_PART: [u32; 164] = [
     0x00B2, 0x00B4, 0x00B9, 0x00BA, 0x00BC, 0x00BF, 0x037A, 0x037B, 0x09F4, 0x09FA, 0x0B72, 0x0B78, 0x0BF0,

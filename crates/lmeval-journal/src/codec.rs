@@ -1,6 +1,6 @@
-//! Numbers and texts in records.
+//! Encoding of integers and strings in records.
 
-/// Appends a number, seven bits to a byte, lowest first.
+/// Appends an integer as little-endian base 128 (LEB128).
 pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -9,13 +9,13 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a text behind its length.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+/// Appends a length-prefixed string.
+pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
     put_number(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of a record. Every method gives `None` where it does not hold what is asked for.
+/// The unread rest of a record. Every method returns `None` if the rest does not start with such a value.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -59,19 +59,19 @@ impl<'a> Reader<'a> {
         self.number()?.try_into().ok()
     }
 
-    /// The exact bits, whatever number they are.
+    /// Bit-exact, NaN payloads included.
     pub(crate) fn float(&mut self) -> Option<f64> {
         self.array().map(|bytes| f64::from_bits(u64::from_le_bytes(bytes)))
     }
 
-    pub(crate) fn text(&mut self) -> Option<&'a str> {
+    pub(crate) fn string(&mut self) -> Option<&'a str> {
         let length = self.size()?;
         let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         str::from_utf8(text).ok()
     }
 
-    /// `value`, if nothing is left.
+    /// Returns `value` if the record has been read to its end.
     pub(crate) fn finish<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn integers_round_trip() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
@@ -95,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_noticed() {
+    fn rejects_length_past_end() {
         let mut bytes = Vec::new();
         put_number(&mut bytes, u64::MAX);
         bytes.push(b'a');
-        assert_eq!(Reader(&bytes).text(), None);
+        assert_eq!(Reader(&bytes).string(), None);
     }
 }

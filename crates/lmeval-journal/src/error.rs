@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lmeval_core::Diagnose;
 
-/// What went wrong with a journal. Cheap to clone, because one failed write fails everyone who waits for it.
+/// An error of a journal. Cheap to clone, because one failed write fails every caller waiting for it.
 #[derive(Clone, Debug)]
 pub struct Error(Arc<ErrorKind>);
 
@@ -15,108 +15,107 @@ pub struct Error(Arc<ErrorKind>);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file or folder could not be used.
+    /// A file or folder could not be opened, read or created.
     #[error("Cannot {action} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The verb phrase after "Cannot", such as `read`.
         action: &'static str,
-        /// The file or folder.
+        /// The file or folder that was accessed.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// Somebody else writes to the journal.
+    /// Another process holds the journal's lock.
     #[error("`{}` is in use by {holder}", path.display())]
     Locked {
-        /// The journal.
+        /// The journal file.
         path: PathBuf,
-        /// Process, host and time.
+        /// Process id, host and start time of the lock's holder.
         holder: String,
     },
-    /// The file is something else.
-    #[error("`{}` is {what}, not a journal of answers", path.display())]
+    /// The file is not a journal.
+    #[error("`{}` is {what}, not an answer journal", path.display())]
     Foreign {
-        /// The file.
+        /// The journal file.
         path: PathBuf,
-        /// What it looks like.
+        /// The detected kind of file, such as `a JSON file`.
         what: &'static str,
     },
-    /// The file was written by a later version.
+    /// The file was written by a newer version of lm-eval.
     #[error(
         "`{}` has format version {found}; this version of lm-eval reads versions up to {known}",
         path.display()
     )]
     Newer {
-        /// The file.
+        /// The journal file.
         path: PathBuf,
-        /// Its version.
+        /// The format version of the file.
         found: u32,
-        /// The version of this code.
+        /// The newest format version that this build reads.
         known: u32,
     },
-    /// The first bytes of the file do not fit their checksum.
+    /// The checksum of the header is wrong.
     #[error("The header of the journal `{}` is damaged", path.display())]
     Header {
-        /// The file.
+        /// The journal file.
         path: PathBuf,
     },
-    /// A record could not be written; nothing of it is left in the file.
+    /// A record could not be written. The file ends with the last complete record.
     #[error("Cannot write to the journal `{}`", path.display())]
     Write {
-        /// The journal.
+        /// The journal file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// What was written may not have reached the disk. No more is written then: the journal has to be opened again.
+    /// Written records may not have reached the disk. The journal accepts no more records until it is reopened.
     #[error("Cannot save the journal `{}` to disk", path.display())]
     Sync {
-        /// The journal.
+        /// The journal file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// An answer that does not fit into a record.
+    /// An answer exceeds the size limit of a record.
     #[error("An answer of {bytes} bytes is too long for the journal: the limit is {limit}")]
     TooLarge {
-        /// Its size.
+        /// The size of the encoded record.
         bytes: usize,
-        /// The limit.
+        /// The largest size allowed.
         limit: usize,
     },
-    /// The writer has ended.
+    /// The journal was closed, or its writer thread panicked.
     #[error("The journal `{}` has been closed", path.display())]
     Closed {
-        /// The journal.
+        /// The journal file.
         path: PathBuf,
     },
 }
 
 impl Error {
-    /// What went wrong.
+    /// The specific failure.
     pub fn kind(&self) -> &ErrorKind {
         &self.0
     }
 
-    /// What to try.
     fn advice(&self) -> Option<&'static str> {
         use io::ErrorKind::{
             FileTooLarge, NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
         let source = match self.kind() {
             ErrorKind::Locked { .. } => {
-                return Some("Wait until it has ended, or use another --output_path or --use_cache");
+                return Some("Wait for it to finish, or use another --output_path or --use_cache");
             }
             ErrorKind::Foreign { what, .. } if *what == crate::header::SQLITE => {
-                return Some("Give --use_cache a new path; old response caches are imported, not written to");
+                return Some("Pass --use_cache a new path; old response caches are imported, never written");
             }
             ErrorKind::Foreign { .. } => return Some("Use another path"),
             ErrorKind::Newer { .. } => return Some("Update lm-eval, or use another path"),
             ErrorKind::Header { .. } => {
-                return Some("Restore the file from a copy, or start over with another path");
+                return Some("Restore the file from a backup, or start over with another path");
             }
             ErrorKind::Io { source, .. }
             | ErrorKind::Write { source, .. }
@@ -125,10 +124,10 @@ impl Error {
         };
         match source.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => {
-                Some("Make room and run again: everything that has been answered is kept")
+                Some("Free some space and run again; all answers so far are saved")
             }
             PermissionDenied | ReadOnlyFilesystem | NotADirectory => {
-                Some("Use a folder that can be written to: another --output_path or --use_cache")
+                Some("Use a writable folder: set another --output_path or --use_cache")
             }
             _ => None,
         }

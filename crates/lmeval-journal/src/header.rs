@@ -1,28 +1,28 @@
-//! The first bytes of a journal: what the file is, and in which version.
+//! The file header: magic bytes, format version, checksum.
 
 use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
 
-/// The number of bytes of a header.
+/// The size of the header in bytes.
 pub(crate) const SIZE: usize = 16;
 
-/// The version that is written.
+/// The format version that new journals get.
 const VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"LMEVJRNL";
 
-/// What an old response cache is called in messages.
+/// How messages describe an old response cache.
 pub(crate) const SQLITE: &str = "an SQLite database";
 
-/// What stands at the beginning of a file.
+/// The state of a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
-    /// A whole header of a version that is known.
+    /// A valid header of a supported version.
     Complete,
-    /// Nothing, or a header that was being written when its process ended.
+    /// An empty file, or a header cut off by a killed process.
     Unfinished,
-    /// Something else, with sound records behind it.
+    /// An invalid header followed by valid records.
     Damaged,
 }
 
@@ -40,7 +40,7 @@ fn encode_version(version: u32) -> [u8; SIZE] {
     header
 }
 
-/// Judges the first bytes of a file: [`SIZE`] of them, or all where there are fewer.
+/// Classifies a file by its first [`SIZE`] bytes, or by all of its bytes if it is shorter.
 pub(crate) fn check(start: &[u8], path: &Path) -> Result<Header, Error> {
     let path = || path.to_owned();
     if start.len() < SIZE && encode().starts_with(start) {
@@ -63,7 +63,7 @@ pub(crate) fn check(start: &[u8], path: &Path) -> Result<Header, Error> {
     Ok(Header::Complete)
 }
 
-/// Whether a file that begins so is a journal, of whatever version and state.
+/// Whether the magic bytes match, whatever the version and state.
 pub(crate) fn is_journal(start: &[u8]) -> bool {
     start.starts_with(MAGIC)
 }
@@ -74,7 +74,7 @@ fn describe(start: &[u8]) -> &'static str {
         [0x1f, 0x8b, ..] => "a gzip file",
         [b'{' | b'[', ..] => "a JSON file",
         _ if start.iter().all(|byte| *byte == 0) => "a file of zeros",
-        _ => "a file of another kind",
+        _ => "an unknown kind of file",
     }
 }
 
@@ -82,40 +82,40 @@ fn describe(start: &[u8]) -> &'static str {
 mod tests {
     use super::*;
 
-    fn judge(start: &[u8]) -> Result<Header, String> {
+    fn classify(start: &[u8]) -> Result<Header, String> {
         check(start, Path::new("a.journal")).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_header_is_whole_or_a_beginning_of_one() {
+    fn accepts_complete_and_truncated_headers() {
         let header = encode();
-        assert_eq!(judge(&header), Ok(Header::Complete));
+        assert_eq!(classify(&header), Ok(Header::Complete));
         for length in 0..SIZE {
-            assert_eq!(judge(&header[..length]), Ok(Header::Unfinished), "{length}");
+            assert_eq!(classify(&header[..length]), Ok(Header::Unfinished), "{length}");
         }
     }
 
     #[test]
-    fn other_files_are_named() {
-        let text = |what| Err(format!("`a.journal` is {what}, not a journal of answers"));
-        assert_eq!(judge(b"SQLite format 3\0"), text("an SQLite database"));
-        assert_eq!(judge(b"{\"a\": 1}"), text("a JSON file"));
-        assert_eq!(judge(b"short"), text("a file of another kind"));
-        assert_eq!(judge(&[0; 16]), text("a file of zeros"));
+    fn names_other_kinds_of_files() {
+        let text = |what| Err(format!("`a.journal` is {what}, not an answer journal"));
+        assert_eq!(classify(b"SQLite format 3\0"), text("an SQLite database"));
+        assert_eq!(classify(b"{\"a\": 1}"), text("a JSON file"));
+        assert_eq!(classify(b"short"), text("an unknown kind of file"));
+        assert_eq!(classify(&[0; 16]), text("a file of zeros"));
     }
 
     #[test]
-    fn a_later_version_is_named() {
+    fn names_newer_version() {
         let message = "`a.journal` has format version 7; this version of lm-eval reads versions up to 1";
-        assert_eq!(judge(&encode_version(7)), Err(message.to_owned()));
+        assert_eq!(classify(&encode_version(7)), Err(message.to_owned()));
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn detects_every_flipped_bit() {
         for bit in 0..SIZE * 8 {
             let mut header = encode();
             header[bit / 8] ^= 1 << (bit % 8);
-            judge(&header).unwrap_err();
+            classify(&header).unwrap_err();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Import of the response caches that the reference writes.
+//! Import of response caches written by the reference harness.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,21 @@ use crate::journal::Journal;
 use crate::key::{Fingerprint, Key};
 use crate::record::{Outcome, StoredEntry};
 
-/// How many answers are appended at once.
+/// How many answers one append carries.
 const BATCH: usize = 1024;
 
-/// What an import did.
+/// The counts of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Answers that were taken over.
+    /// Imported answers.
     pub answers: usize,
-    /// Answers that the journal had already; its own stay.
+    /// Answers that the journal already had; they were not replaced.
     pub known: usize,
-    /// Rows that are not answers: other keys, other values.
+    /// Rows with an unknown key or an unreadable value.
     pub skipped: usize,
 }
 
-/// The response caches that the reference would use for `--use_cache <prefix>`: `<prefix>_rank<number>.db`, by number.
+/// The reference's response caches for `--use_cache <prefix>`: files named `<prefix>_rank<N>.db`, sorted by rank.
 pub fn old_caches(prefix: &Path) -> Vec<PathBuf> {
     let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -39,11 +39,11 @@ pub fn old_caches(prefix: &Path) -> Vec<PathBuf> {
 }
 
 impl Journal {
-    /// Takes over the answers of a response cache that the reference has written, as those of a model. Each row is the hash
-    /// of a request and its answer, or `None` where it is not an answer.
+    /// Imports a response cache written by the reference, as answers of `model`. Each row is a request hash and
+    /// its answer, or `None` for a row that is not an answer.
     ///
-    /// Such a cache does not tell which model it is of: that is for the caller to know. It tells neither tasks nor kinds of
-    /// requests; [`Journal::get`] gives an answer as what is asked for, where it can be that.
+    /// The cache does not record its model, so the caller must supply it. Tasks and request types are not recorded
+    /// either; [`Journal::get`] converts an imported answer to the requested type where possible.
     pub fn import<E: From<Error>>(
         &self,
         rows: impl IntoIterator<Item = Result<Option<([u8; 32], Response)>, E>>,
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_are_found_by_their_prefix() {
+    fn finds_caches_by_prefix() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["c_rank10.db", "c_rank2.db", "c_rank.db", "c_rankx.db", "cc_rank0.db", "c_rank0.db-wal"]
         {

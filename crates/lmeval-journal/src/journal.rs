@@ -1,4 +1,4 @@
-//! The journal.
+//! Opening, reading and appending to a journal.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -19,37 +19,37 @@ use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
 use crate::writer::{Pending, Subject, Waiter, Writer};
 
-/// An open journal: the only one that writes to its file.
+/// An open journal, the only writer of its file.
 ///
-/// Answers are read from the file when they are asked for; only their places are held in memory.
+/// Only the index is held in memory; answers are read from the file on demand.
 pub struct Journal {
     path: PathBuf,
     writer: Writer,
-    // Behind the writer: released when everything has been written.
+    // Declared after the writer, so that the lock is released only after the last write.
     _lock: Option<Lock>,
 }
 
-/// What opening a journal found.
+/// The state of a journal when it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Requests with an answer.
+    /// The number of answered requests.
     pub answers: usize,
-    /// Requests that failed and were not answered later.
+    /// The number of requests that failed and were never answered.
     pub failures: usize,
-    /// The size of the file in bytes.
+    /// The file size in bytes.
     pub bytes: u64,
-    /// Bytes of an unfinished record that were cut off the end, where there were some.
+    /// The size in bytes of an incomplete record truncated from the end, if any.
     pub repaired_bytes: Option<u64>,
-    /// Damaged parts with sound records behind them. They stay in the file until it is compacted.
+    /// Damaged regions that are followed by valid records. They stay in the file until it is compacted.
     pub damage: Vec<Damage>,
-    /// Whether nobody else can write: not on a file system without locks.
+    /// Whether the lock excludes other writers; false on file systems without locks.
     pub is_exclusive: bool,
 }
 
 impl Journal {
-    /// Opens a journal, and creates it with its folders where it is not there.
+    /// Opens a journal; creates the file and its folders if they do not exist.
     ///
-    /// An unfinished record at the end is cut off. Nothing else is changed: what is damaged is left out and reported.
+    /// An incomplete record at the end is truncated. Other damage is skipped and reported, but not removed.
     pub fn open(path: &Path) -> Result<(Self, Opened), Error> {
         let path = &resolve(path)?;
         let (lock, file) = open_locked(path)?;
@@ -73,9 +73,9 @@ impl Journal {
         Self::start(path, lock, file, survey)
     }
 
-    /// Opens a journal without what it held before.
+    /// Opens a journal and discards its content.
     ///
-    /// A file that is not a journal is left as it is, and an error.
+    /// Fails without touching the file if it is not a journal.
     pub fn open_fresh(path: &Path) -> Result<(Self, Opened), Error> {
         let path = &resolve(path)?;
         let (lock, file) = open_locked(path)?;
@@ -113,28 +113,28 @@ impl Journal {
         Ok(Self { path: path.to_owned(), writer, _lock: lock })
     }
 
-    /// The file.
+    /// The canonical path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many requests have an answer, and how many only failures.
+    /// The numbers of answered requests and of requests with failures only.
     pub fn counts(&self) -> (usize, usize) {
         self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
-    /// How many requests to a model have an answer.
+    /// The number of answered requests of a model.
     pub fn answers_of(&self, model: Fingerprint) -> usize {
         self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner).answers_of(model)
     }
 
-    /// Writes down which model is used, unless it is the one that was used last, and gives what its keys are made with.
+    /// Records the model in use, unless it was also the last one used, and returns its fingerprint.
     pub fn register_model(&self, identity: &ModelIdentity) -> Result<Fingerprint, Error> {
         self.register(StoredModel::from(identity))
     }
 
-    /// Registers the model that was used last among those that differ from an identity at most by having one fact more, and
-    /// gives that fact as well. `None` where there is no such model.
+    /// Registers the most recently used model that equals `identity`, ignoring `fact`, and returns its fingerprint
+    /// and the value of `fact`. Returns `None` if there is no such model.
     pub fn register_last(
         &self,
         identity: &ModelIdentity,
@@ -160,21 +160,21 @@ impl Journal {
         Ok(fingerprint)
     }
 
-    /// Whether there is an answer, without reading it.
+    /// Whether the request has an answer. Does not read it.
     pub fn is_answered(&self, key: &Key) -> bool {
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
-        index.get(key).is_some_and(|slot| slot.is_answered)
+        index.get(key).is_some_and(|location| location.is_answered)
     }
 
-    /// The answer to a request of the kind, if there is one.
+    /// Reads the answer to a request of the given type.
     ///
-    /// A record that has been damaged since the journal was opened is as good as none.
+    /// Returns `None` if the record was damaged after the journal was opened.
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
         let shared = self.writer.shared();
         let found = shared.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
-        let Some(slot) = found.filter(|slot| slot.is_answered) else { return Ok(None) };
-        let mut bytes = vec![0; slot.size as usize];
-        let read = read_up_to(shared.medium.as_ref(), &mut bytes, slot.offset);
+        let Some(location) = found.filter(|location| location.is_answered) else { return Ok(None) };
+        let mut bytes = vec![0; location.size as usize];
+        let read = read_up_to(shared.medium.as_ref(), &mut bytes, location.offset);
         let read = read.map_err(|source| Error::io("read", &self.path, source))?;
         if read == bytes.len()
             && record::is_sound(&bytes)
@@ -183,28 +183,27 @@ impl Journal {
         {
             return Ok(entry.into_answer(kind));
         }
-        shared.index.write().unwrap_or_else(PoisonError::into_inner).remove(key, slot);
+        shared.index.write().unwrap_or_else(PoisonError::into_inner).remove(key, location);
         Ok(None)
     }
 
-    /// Appends an entry; done when it has been written to the file.
+    /// Appends an entry. Resolves once the entry has been written to the file.
     ///
-    /// What is appended at the same time goes into one write. A future that is dropped before it is done may or may not
-    /// have appended its entry.
+    /// Concurrent appends share one write. If the future is dropped early, the entry may or may not be written.
     pub async fn append(&self, entry: Entry) -> Result<(), Error> {
         let (sender, receiver) = oneshot::channel();
         self.send(&entry.into(), Waiter::Task(sender))?;
         receiver.await.unwrap_or_else(|_| Err(self.closed()))
     }
 
-    /// Appends an entry and waits until it has been written to the file.
+    /// Appends an entry and blocks until it has been written to the file.
     pub fn append_blocking(&self, entry: Entry) -> Result<(), Error> {
         let (sender, receiver) = mpsc::channel();
         self.send(&entry.into(), Waiter::Thread(sender))?;
         receiver.recv().unwrap_or_else(|_| Err(self.closed()))
     }
 
-    /// Appends entries that go into as few writes as possible.
+    /// Appends many entries in as few writes as possible.
     pub(crate) fn append_all(&self, entries: &[StoredEntry]) -> Result<(), Error> {
         let (sender, receiver) = mpsc::channel();
         for entry in entries {
@@ -226,14 +225,14 @@ impl Journal {
         receiver.recv().unwrap_or_else(|_| Err(self.closed()))
     }
 
-    /// Waits until everything that has been appended is on the disk. This happens every second by itself.
+    /// Blocks until all appended entries are on disk. Happens every second by itself.
     pub fn sync(&self) -> Result<(), Error> {
         self.writer.sync()
     }
 
-    /// Brings everything to the disk and lets go of the file.
+    /// Flushes everything to disk and releases the file.
     ///
-    /// Dropping the journal does the same, but cannot say whether it worked.
+    /// Dropping the journal does the same but cannot report failures.
     pub fn close(mut self) -> Result<(), Error> {
         self.writer.close()
     }
@@ -249,7 +248,7 @@ impl fmt::Debug for Journal {
     }
 }
 
-/// The one name of a journal, whichever way leads to it, with its folder created.
+/// The canonical path of a journal, so that links share one lock. Creates its folder.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     if let Ok(path) = fs_err::canonicalize(path) {
         return Ok(path);
@@ -266,13 +265,13 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
 
 fn open_locked(path: &Path) -> Result<(Lock, File), Error> {
     let lock = Lock::acquire(path)?;
-    // What a killed `compact` has left. Nobody writes it while this lock is held.
+    // Left over from a killed `compact`. Nobody else writes it while the lock is held.
     let _ = fs_err::remove_file(beside(path, ".compact"));
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     Ok((lock, file.map_err(|source| Error::io("write to", path, source))?))
 }
 
-/// Makes a file an empty journal.
+/// Truncates a file to an empty journal.
 fn write_header(file: &File, path: &Path) -> Result<(), Error> {
     let cannot = |source| ErrorKind::Write { path: path.to_owned(), source };
     file.set_len(0).map_err(cannot)?;
@@ -283,7 +282,7 @@ fn write_header(file: &File, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Brings the name of a file to the disk, where the system can do that.
+/// Flushes a folder entry to disk, on systems that support it.
 pub(crate) fn sync_folder(path: &Path) {
     if let Some(folder) = path.parent()
         && let Ok(folder) = File::open(folder)

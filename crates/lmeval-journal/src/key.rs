@@ -1,4 +1,4 @@
-//! What answers are found by.
+//! Model fingerprints and request keys.
 
 use std::fmt;
 
@@ -7,12 +7,13 @@ use lmeval_pycompat::Value;
 use lmeval_pycompat::json::{self, EncodeError};
 use sha2::{Digest, Sha256};
 
-/// The identity of a model as a hash.
+/// The hash of a model's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub(crate) [u8; 16]);
 
 impl Fingerprint {
-    /// The fingerprint of an identity. Every part is hashed with its length, so that facts cannot run together.
+    /// Hashes an identity. Every part is prefixed with its length, so that different facts cannot hash alike by
+    /// concatenation.
     pub fn of(identity: &ModelIdentity) -> Self {
         let facts = identity.facts.iter().map(|(name, fact)| (*name, fact.as_str()));
         Self::of_parts(&identity.backend, facts)
@@ -23,11 +24,11 @@ impl Fingerprint {
         facts: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
     ) -> Self {
         let mut hash = Parts::new("lm-eval model 1");
-        hash.text(backend);
-        hash.number(facts.len() as u64);
+        hash.string(backend);
+        hash.integer(facts.len() as u64);
         for (name, fact) in facts {
-            hash.text(name);
-            hash.text(fact);
+            hash.string(name);
+            hash.string(fact);
         }
         Self(hash.finish())
     }
@@ -39,7 +40,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// The hash of a request as the reference's response cache has it: SHA-256 of `json.dumps([method, *args])`.
+/// The hash of a request in the reference's response cache: SHA-256 of `json.dumps([method, *args])`.
 ///
 /// ```
 /// use lmeval_journal::request_hash;
@@ -54,9 +55,9 @@ pub fn request_hash(method: &str, args: &[Value]) -> Result<[u8; 32], EncodeErro
     Ok(Sha256::digest(text.as_bytes()).into())
 }
 
-/// What an answer is found by: the model, the request and the repeat.
+/// The key of an answer: model, request and repeat.
 ///
-/// Shown as the hexadecimal digits of the hash over all of them.
+/// Displayed as the hexadecimal digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub(crate) digest: [u8; 16],
@@ -64,10 +65,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of an answer: that of `model` to a request, the `repeat`th time, from 0. The task and number of the
-    /// document belong to it for models whose answers depend on them.
+    /// The key of the `repeat`th answer (from 0) of `model` to a request. `document` (task and index) is part of
+    /// the key for models whose answers depend on the document.
     ///
-    /// The answers of an imported cache have the repeat 0 and no document.
+    /// Imported answers have repeat 0 and no document.
     pub fn new(
         model: Fingerprint,
         request_hash: &[u8; 32],
@@ -77,16 +78,16 @@ impl Key {
         let mut hash = Parts::new("lm-eval answer 1");
         hash.bytes(&model.0);
         hash.bytes(request_hash);
-        hash.number(repeat as u64);
-        hash.number(u64::from(document.is_some()));
+        hash.integer(repeat as u64);
+        hash.integer(u64::from(document.is_some()));
         if let Some((task, doc_id)) = document {
-            hash.text(task);
-            hash.number(doc_id as u64);
+            hash.string(task);
+            hash.integer(doc_id as u64);
         }
         Self { digest: hash.finish(), model }
     }
 
-    /// The model that the answer is of.
+    /// The model that gave the answer.
     pub fn model(&self) -> Fingerprint {
         self.model
     }
@@ -102,26 +103,26 @@ fn write_hexadecimal(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// A hash over parts that cannot run together.
+/// A hash over length-prefixed parts.
 struct Parts(Sha256);
 
 impl Parts {
     fn new(domain: &str) -> Self {
         let mut parts = Self(Sha256::new());
-        parts.text(domain);
+        parts.string(domain);
         parts
     }
 
-    fn number(&mut self, number: u64) {
+    fn integer(&mut self, number: u64) {
         self.0.update(number.to_le_bytes());
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
+        self.integer(bytes.len() as u64);
         self.0.update(bytes);
     }
 
-    fn text(&mut self, text: &str) {
+    fn string(&mut self, text: &str) {
         self.bytes(text.as_bytes());
     }
 
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn request_hashes_are_those_of_the_reference() {
+    fn request_hashes_match_reference() {
         let prompt = Value::str("Q: What is 0+0?\nA:");
         let mut kwargs = Dict::new();
         kwargs.insert("until", Value::list([Value::str("\n")]));
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_does_not_know_is_an_error() {
+    fn rejects_values_json_cannot_hold() {
         request_hash("generate_until", &[Value::Bytes([1_u8].as_slice().into())]).unwrap_err();
     }
 
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_do_not_run_together() {
+    fn facts_are_delimited() {
         let fingerprints = [
             identity("hf", &[]),
             identity("hf", &[("model", "a")]),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_key_counts() {
+    fn key_depends_on_every_part() {
         let (one, other) = (identity("one", &[]), identity("other", &[]));
         let (question, answer) = ([1; 32], [2; 32]);
         let keys = [

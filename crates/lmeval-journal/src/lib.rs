@@ -1,8 +1,8 @@
 //! Append-only log of answers: response cache, resume state and source of exports in one file.
 //!
-//! Every finished request is one checksummed record. Its key is made of the model's identity, the request with its
-//! settings, and the repeat, so that no answer of one model is ever given for another. A record counts once it has
-//! been written; a process that is killed leaves at most a torn record at the end, which is cut off on the next open.
+//! Every finished request is one checksummed record. Its key combines the model's identity, the request with its
+//! settings, and the repeat, so that an answer is never returned for another model. A killed process leaves at
+//! most one incomplete record at the end, which the next open truncates.
 //!
 //! ```
 //! use lmeval_core::{Answer, ModelIdentity, RequestType, Response};

@@ -1,4 +1,4 @@
-//! One writer at a time, and who it is.
+//! The lock file: one writer at a time, and its name.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind as IoErrorKind, Read, Write};
@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorKind};
 
-/// The right to write to a journal, held until it is dropped or the process ends, however it ends.
+/// The exclusive right to write to a journal, released on drop or when the process ends.
 ///
-/// The lock is on a file beside the journal, because compacting puts another file in the journal's place.
+/// The lock is on a separate file, because compacting replaces the journal file.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
@@ -17,7 +17,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of a journal, or says who has it.
+    /// Acquires the lock of a journal, or fails with the name of its holder.
     pub(crate) fn acquire(journal: &Path) -> Result<Self, Error> {
         let path = beside(journal, ".lock");
         let mut file = OpenOptions::new()
@@ -33,16 +33,16 @@ impl Lock {
                 let holder = read_holder(&mut file);
                 return Err(ErrorKind::Locked { path: journal.to_owned(), holder }.into());
             }
-            // Some network file systems have no locks; the run is then on its own.
+            // Some network file systems do not support locks; the run continues without one.
             Err(TryLockError::Error(error)) if error.kind() == IoErrorKind::Unsupported => false,
             Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path, source)),
         };
-        // Only tells others who it is: on a full disk they get a shorter message.
+        // Best effort: without the holder's name the message of others is shorter.
         let _ = file.set_len(0).and_then(|()| file.write_all(describe_this_process().as_bytes()));
         Ok(Self { file, is_exclusive })
     }
 
-    /// Whether the file system knows locks, so that nobody else can write.
+    /// Whether the file system supports locks.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.is_exclusive
     }
@@ -50,14 +50,14 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // What the file says is only read while it is held. Closing it would release the lock too, but not as long as a
-        // process that is just being started has a copy of it.
+        // The content is only read while the lock is held. Closing the file would release the lock too, but not
+        // while a process being forked still holds a copy of the handle.
         let _ = self.file.set_len(0);
         let _ = self.file.unlock();
     }
 }
 
-/// A path with something behind its name.
+/// Appends a suffix to a file name.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -66,7 +66,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
-    // Where locks are mandatory, what is locked cannot be read.
+    // Where locks are mandatory, a locked file cannot be read.
     let read = file.take(1024).read_to_string(&mut text);
     let text = text.trim();
     if read.is_err() || text.is_empty() { "another process".to_owned() } else { text.to_owned() }
@@ -85,10 +85,10 @@ fn host_name() -> String {
     if name.is_empty() { "an unknown host".to_owned() } else { name.to_owned() }
 }
 
-/// Date and time of seconds since 1970.
+/// Formats seconds since the Unix epoch.
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that the leap day is the last of its year.
+    // Years start in March here, so that the leap day is the last day of its year.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right() {
+    fn formats_dates() {
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lock_says_who_holds_it() {
+    fn names_lock_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.journal");
         let lock = Lock::acquire(&path).unwrap();

@@ -1,20 +1,20 @@
-//! What records are written to: a file, or in tests something that fails.
+//! Storage for records: a file, or a failing one in tests.
 
 use std::fs::File;
 use std::io;
 
-/// Bytes that are read and written by position, from any thread.
+/// Random-access storage that many threads share.
 pub(crate) trait Medium: Send + Sync {
-    /// Reads some bytes; none at the end.
+    /// Reads up to `buffer.len()` bytes; 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes some bytes.
+    /// Writes a prefix of `bytes` and returns its length.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Cuts everything off behind a length.
+    /// Truncates to a length.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
-    /// Waits until everything is on the disk.
+    /// Blocks until all writes are on disk.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -48,7 +48,7 @@ impl Medium for File {
     }
 }
 
-/// Reads until the buffer is full or the bytes end, and says how many there were.
+/// Reads until the buffer is full or the end is reached. Returns the number of bytes read.
 pub(crate) fn read_up_to(
     medium: &(impl Medium + ?Sized),
     buffer: &mut [u8],
@@ -66,7 +66,7 @@ pub(crate) fn read_up_to(
     Ok(done)
 }
 
-/// Writes as much as can be written, and says how much that was and what stopped it.
+/// Writes as much as possible. Returns the number of bytes written and the error that stopped it.
 pub(crate) fn write_up_to(medium: &dyn Medium, bytes: &[u8], offset: u64) -> (usize, io::Result<()>) {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,62 +1,62 @@
-//! Records: what is stored, and how it is framed.
+//! Records: content and framing.
 //!
-//! A record is a marker, the length of its payload, a checksum over length, kind and payload, the kind, and the
-//! payload. The marker holds bytes that never occur in UTF-8, so that behind a damaged record the next one is found and no
-//! text of a model can pass for a record.
+//! A record is a marker, the payload length, a checksum over length, kind and payload, the kind, and the payload.
+//! The marker contains bytes that never occur in UTF-8, so that the next record after a damaged one can be found
+//! and no model output can be mistaken for a record.
 
 use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{Answer, ModelIdentity, RequestType, Response, Usage};
 
-use crate::codec::{Reader, put_number, put_text};
+use crate::codec::{Reader, put_number, put_string};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Fingerprint, Key};
 
-/// What every record begins with.
+/// The first bytes of every record.
 pub(crate) const MARKER: [u8; 4] = [0xf5, b'J', 0xff, 0xfa];
 
 /// The number of bytes before the payload.
 pub(crate) const HEAD: usize = 13;
 
-/// The longest payload. A damaged length must not make a reader take memory without end.
+/// The largest payload in bytes. Bounds the memory that a damaged length can make a reader allocate.
 const MAX_PAYLOAD: usize = 256 << 20;
 
 const KIND_MODEL: u8 = 1;
 const KIND_ENTRY: u8 = 2;
 
-/// What is stored of one finished request.
+/// One finished request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What the answer is found by.
+    /// Identifies the request across runs.
     pub key: Key,
-    /// The name of the task.
+    /// The task whose document sent the request first.
     pub task: Arc<str>,
-    /// The document.
+    /// The document's index in its split.
     pub doc_id: usize,
-    /// The place among the requests of the document.
+    /// The index of the request within its document.
     pub idx: usize,
-    /// Which time the request was sent, from 0.
+    /// The index of the repeat.
     pub repeat: usize,
-    /// What was asked.
+    /// The type of the request.
     pub kind: RequestType,
-    /// What came of it.
+    /// Its answer or its failure.
     pub outcome: Outcome,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// An answer.
+    /// The model answered.
     Answered(Answer),
-    /// None; the request may be sent again.
+    /// The model failed to answer; a later run may send the request again.
     Failed {
-        /// Why.
+        /// The error message.
         message: String,
     },
 }
 
-/// Where a request came from, which old caches do not tell.
+/// The origin of a request; old caches do not record it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Origin {
     pub(crate) task: Arc<str>,
@@ -66,7 +66,7 @@ pub(crate) struct Origin {
     pub(crate) kind: RequestType,
 }
 
-/// An entry as it stands in the file.
+/// An entry as stored in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredEntry {
     pub(crate) key: Key,
@@ -74,14 +74,13 @@ pub(crate) struct StoredEntry {
     pub(crate) outcome: Outcome,
 }
 
-/// A model as it stands in the file.
+/// A model as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredModel {
     backend: String,
     facts: Vec<(String, String)>,
 }
 
-/// What a record can be.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
     Model(StoredModel),
@@ -100,13 +99,13 @@ impl StoredEntry {
         matches!(self.outcome, Outcome::Answered(_))
     }
 
-    /// The answer, if it is one to a request of the kind.
+    /// The answer, converted to the type `asked`, or `None` if it is a failure or of another type.
     pub(crate) fn into_answer(self, asked: RequestType) -> Option<Answer> {
         let Outcome::Answered(answer) = self.outcome else { return None };
         match self.origin {
             Some(origin) => (origin.kind == asked).then_some(answer),
             None => {
-                // An old cache stores the same pair for a continuation and for a whole text.
+                // Old caches store the same pair for log-likelihoods and rolling log-likelihoods.
                 let response = match (answer.response, asked) {
                     (response @ Response::Loglikelihood { .. }, RequestType::Loglikelihood)
                     | (response @ Response::Rolling { .. }, RequestType::LoglikelihoodRolling)
@@ -121,7 +120,7 @@ impl StoredEntry {
         }
     }
 
-    /// The whole record.
+    /// The record, head included.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         frame(KIND_ENTRY, |out| {
             out.extend_from_slice(&self.key.digest);
@@ -134,7 +133,7 @@ impl StoredEntry {
                         RequestType::LoglikelihoodRolling => 2,
                         RequestType::GenerateUntil => 3,
                     });
-                    put_text(out, task);
+                    put_string(out, task);
                     for number in [doc_id, idx, repeat] {
                         put_number(out, *number as u64);
                     }
@@ -143,7 +142,7 @@ impl StoredEntry {
             match &self.outcome {
                 Outcome::Failed { message } => {
                     out.push(0);
-                    put_text(out, message);
+                    put_string(out, message);
                 }
                 Outcome::Answered(Answer { response, truncated, usage }) => {
                     match response {
@@ -158,7 +157,7 @@ impl StoredEntry {
                         }
                         Response::Text(text) => {
                             out.push(3);
-                            put_text(out, text);
+                            put_string(out, text);
                         }
                     }
                     out.push(u8::from(*truncated));
@@ -183,7 +182,7 @@ impl StoredEntry {
         let origin = match kind {
             None => None,
             Some(kind) => Some(Origin {
-                task: reader.text()?.into(),
+                task: reader.string()?.into(),
                 doc_id: reader.size()?,
                 idx: reader.size()?,
                 repeat: reader.size()?,
@@ -192,12 +191,12 @@ impl StoredEntry {
         };
         let response = match reader.byte()? {
             0 => {
-                let outcome = Outcome::Failed { message: reader.text()?.to_owned() };
+                let outcome = Outcome::Failed { message: reader.string()?.to_owned() };
                 return reader.finish(Self { key: Key { digest, model }, origin, outcome });
             }
             1 => Response::Loglikelihood { logprob: reader.float()?, is_greedy: reader.flag()? },
             2 => Response::Rolling { logprob: reader.float()? },
-            3 => Response::Text(reader.text()?.into()),
+            3 => Response::Text(reader.string()?.into()),
             _ => return None,
         };
         let truncated = reader.flag()?;
@@ -215,14 +214,13 @@ impl From<&ModelIdentity> for StoredModel {
 }
 
 impl StoredModel {
-    /// Whether it differs from an identity at most by having a fact more.
-    pub(crate) fn is_but_for(&self, identity: &ModelIdentity, fact: &str) -> bool {
+    /// Whether the stored model equals `identity`, ignoring `fact`.
+    pub(crate) fn equals_ignoring(&self, identity: &ModelIdentity, fact: &str) -> bool {
         let own = self.facts.iter().filter(|(name, _)| name != fact);
         let own = own.map(|(name, value)| (name.as_str(), value));
         self.backend == identity.backend && own.eq(identity.facts.iter().map(|(name, value)| (*name, value)))
     }
 
-    /// A fact by its name.
     pub(crate) fn fact(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -232,24 +230,24 @@ impl StoredModel {
         Fingerprint::of_parts(&self.backend, facts)
     }
 
-    /// The whole record.
+    /// The record, head included.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         frame(KIND_MODEL, |out| {
-            put_text(out, &self.backend);
+            put_string(out, &self.backend);
             put_number(out, self.facts.len() as u64);
             for (name, fact) in &self.facts {
-                put_text(out, name);
-                put_text(out, fact);
+                put_string(out, name);
+                put_string(out, fact);
             }
         })
     }
 
     fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
-        let backend = reader.text()?.to_owned();
+        let backend = reader.string()?.to_owned();
         let mut facts = Vec::new();
         for _ in 0..reader.number()? {
-            facts.push((reader.text()?.to_owned(), reader.text()?.to_owned()));
+            facts.push((reader.string()?.to_owned(), reader.string()?.to_owned()));
         }
         reader.finish(Self { backend, facts })
     }
@@ -263,7 +261,7 @@ impl fmt::Display for StoredModel {
 }
 
 impl Record {
-    /// What the bytes of a whole record hold, if that can be told.
+    /// Decodes a complete record; `None` if its kind or payload is unknown.
     pub(crate) fn decode(record: &[u8]) -> Option<Self> {
         let payload = record.get(HEAD..)?;
         match record[HEAD - 1] {
@@ -274,7 +272,7 @@ impl Record {
     }
 }
 
-/// A payload between its head and its end.
+/// Frames a payload as a record.
 fn frame(kind: u8, write: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, Error> {
     let mut record = vec![0; HEAD];
     write(&mut record);
@@ -290,14 +288,14 @@ fn frame(kind: u8, write: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, Error> {
     Ok(record)
 }
 
-/// The size of the record that begins so, if one does: at least [`HEAD`] bytes have to be given.
+/// The size of the record that starts here; `None` if none does. `start` must have at least [`HEAD`] bytes.
 pub(crate) fn size(start: &[u8]) -> Option<usize> {
     let [m0, m1, m2, m3, l0, l1, l2, l3, ..] = *start else { return None };
     let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
     (start.len() >= HEAD && [m0, m1, m2, m3] == MARKER && length <= MAX_PAYLOAD).then_some(HEAD + length)
 }
 
-/// Whether the bytes are one whole record whose checksum is right.
+/// Whether `record` is exactly one record with a valid checksum.
 pub(crate) fn is_sound(record: &[u8]) -> bool {
     size(record) == Some(record.len()) && record[8..12] == checksum(record).to_le_bytes()
 }
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back() {
+    fn entries_round_trip() {
         let text = Response::Text("line\nline\u{0}\u{10ffff}".into());
         let entries = [
             answered(text, Some(origin(RequestType::GenerateUntil))),
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_keep_their_bits() {
+    fn floats_are_bit_exact() {
         let bits =
             [0x7ff8_0000_0000_0001, 0xfff4_dead_beef_0000, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
         for bits in bits {
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn models_come_back() {
+    fn models_round_trip() {
         let identity =
             ModelIdentity { backend: "hf".into(), facts: vec![("model", "a".into()), ("b", String::new())] };
         let model = StoredModel::from(&identity);
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_of_the_kind_that_was_asked_for() {
+    fn converts_answer_to_requested_type() {
         use RequestType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling};
         let pair = Response::Loglikelihood { logprob: -1.0, is_greedy: true };
         let rolling = Response::Rolling { logprob: -1.0 };
@@ -392,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_noticed() {
+    fn detects_every_cut_and_flipped_bit() {
         let record = answered(Response::Text("answer".into()), None).encode().unwrap();
         for length in 0..record.len() {
             assert!(!is_sound(&record[..length]), "{length}");

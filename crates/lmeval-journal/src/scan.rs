@@ -1,36 +1,37 @@
-//! Goes through the records of a file, damaged parts included.
+//! Iterates over the records of a file, skipping damage.
 
 use std::io::{self, Read};
 
 use crate::header;
 use crate::record::{self, HEAD, MARKER};
 
-/// How much is read at once.
+/// The size of one read in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// A part of a file that holds no record.
+/// A region of a file without valid records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins.
+    /// Its first byte in the file.
     pub offset: u64,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// What a scan found beside records.
+/// Everything found besides records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
-    /// Damaged parts with sound records behind them.
+    /// Damaged regions that are followed by valid records.
     pub(crate) damage: Vec<Damage>,
-    /// Where the last sound record ends.
+    /// The end of the last valid record.
     pub(crate) end: u64,
-    /// What stands behind it: a record that was being written when its process ended.
+    /// The number of bytes after `end`: an incomplete record.
     pub(crate) tail: u64,
 }
 
-/// Calls `visit` with the offset and the bytes of every sound record.
+/// Calls `visit` with the offset and the bytes of every valid record.
 ///
-/// `reader` stands behind the header. What does not begin a sound record is skipped up to the next marker that does.
+/// `reader` must be positioned after the header. Bytes that do not start a valid record are skipped up to the next
+/// marker that does.
 pub(crate) fn scan<R: Read>(reader: R, mut visit: impl FnMut(u64, &[u8])) -> io::Result<Scanned> {
     let start = header::SIZE as u64;
     let mut window = Window { reader, buffer: Vec::new(), consumed: 0, offset: start, at_end: false };
@@ -53,7 +54,7 @@ pub(crate) fn scan<R: Read>(reader: R, mut visit: impl FnMut(u64, &[u8])) -> io:
             scanned.end = window.offset;
             continue;
         }
-        // The first byte of a marker occurs in it once, so that the search may go on right behind it.
+        // The first byte of a marker occurs only once in it, so the search may resume right after it.
         let available = window.fill(HEAD)?;
         let skipped = available.iter().skip(1).position(|byte| *byte == MARKER[0]);
         let skipped = skipped.map_or(available.len(), |position| position + 1);
@@ -61,19 +62,19 @@ pub(crate) fn scan<R: Read>(reader: R, mut visit: impl FnMut(u64, &[u8])) -> io:
     }
 }
 
-/// A part of a file in memory.
+/// A part of the file, buffered.
 struct Window<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// How much of the buffer has been left behind.
+    /// The number of bytes at the front of the buffer that were processed.
     consumed: usize,
-    /// Where in the file the rest of the buffer begins.
+    /// The file offset of the first unprocessed byte.
     offset: u64,
     at_end: bool,
 }
 
 impl<R: Read> Window<R> {
-    /// What is in memory from here on: `wanted` bytes or more, fewer only at the end of the file.
+    /// The buffered bytes from the current position: at least `wanted`, fewer only at the end of the file.
     fn fill(&mut self, wanted: usize) -> io::Result<&[u8]> {
         let available = self.buffer.len() - self.consumed;
         if available < wanted && !self.at_end {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn records_behind_damage_are_found() {
+    fn finds_records_after_damage() {
         let (one, two, three) = (record(1, "one"), record(2, "two, longer"), record(3, ""));
         let bytes = [one.clone(), two.clone(), three.clone()].concat();
         let starts = [16, 16 + one.len() as u64, 16 + (one.len() + two.len()) as u64];
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn records_larger_than_a_chunk_are_read() {
+    fn reads_records_larger_than_a_chunk() {
         let long = "long ".repeat(CHUNK);
         let bytes = [record(1, &long), record(2, "short"), record(3, &long)].concat();
         let (offsets, scanned) = found(&bytes);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_only_look_like_records_are_skipped() {
+    fn skips_bytes_resembling_records() {
         let mut bytes = MARKER.repeat(3);
         bytes.extend(record(1, "a"));
         bytes.extend([0xf5; 5]);

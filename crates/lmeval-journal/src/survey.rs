@@ -1,4 +1,4 @@
-//! What a whole file holds.
+//! A scan of a complete file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,29 +6,28 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
 use crate::header::{self, Header};
-use crate::index::{Index, Slot};
+use crate::index::{Index, RecordLocation};
 use crate::medium::read_up_to;
 use crate::record::Record;
 use crate::scan::{Damage, Scanned, scan};
 
-/// How much of a file with an unknown beginning is searched for records, in bytes.
+/// How many bytes of a file with an invalid header are searched for records.
 const SEARCHED: u64 = 64 << 20;
 
-/// What a file holds.
+/// The content of a journal file.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) index: Index,
     pub(crate) scanned: Scanned,
-    /// Sound records whose content makes no sense.
+    /// Records with a valid checksum that cannot be decoded.
     pub(crate) unreadable: Vec<Damage>,
-    /// Sound records.
+    /// The number of valid records.
     pub(crate) records: usize,
-    /// Whether the header is damaged.
     pub(crate) is_header_damaged: bool,
 }
 
 impl Survey {
-    /// Surveys the records behind a header.
+    /// Scans the records after the header.
     pub(crate) fn of(reader: impl Read) -> io::Result<Self> {
         let mut survey = Self::default();
         let Self { index, unreadable, records, .. } = &mut survey;
@@ -37,8 +36,9 @@ impl Survey {
             match Record::decode(bytes) {
                 Some(Record::Model(model)) => index.insert_model(model, offset),
                 Some(Record::Entry(entry)) => {
-                    let slot = Slot { offset, size: bytes.len() as u32, is_answered: entry.is_answered() };
-                    index.insert(&entry.key, slot);
+                    let location =
+                        RecordLocation { offset, size: bytes.len() as u32, is_answered: entry.is_answered() };
+                    index.insert(&entry.key, location);
                 }
                 None => unreadable.push(Damage { offset, bytes: bytes.len() as u64 }),
             }
@@ -47,7 +47,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// All parts that hold nothing that can be read, in the order of the file, but for the tail.
+    /// All unreadable regions except the tail, in file order.
     pub(crate) fn damage(&self) -> Vec<Damage> {
         let mut damage = [self.scanned.damage.as_slice(), &self.unreadable].concat();
         if self.is_header_damaged {
@@ -58,7 +58,7 @@ impl Survey {
     }
 }
 
-/// A journal that is only read: its file behind the header, or `None` where nothing has been written to it yet.
+/// Opens a journal read-only, positioned after the header; `None` if nothing has been written to it yet.
 pub(crate) fn open_for_reading(path: &Path) -> Result<Option<File>, Error> {
     let file = File::open(path).map_err(|source| Error::io("read", path, source))?;
     Ok(match read_header(&file, path)? {
@@ -67,7 +67,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Option<File>, Error> {
     })
 }
 
-/// Judges the header of a file. Records are found without it, so where it is damaged they show what the file is.
+/// Classifies the header. Where it is damaged, valid records show that the file is a journal.
 pub(crate) fn read_header(file: &File, path: &Path) -> Result<Header, Error> {
     let error = match header::check(&first_bytes(file, path)?, path) {
         Err(error) if matches!(error.kind(), ErrorKind::Header { .. } | ErrorKind::Foreign { .. }) => error,
@@ -79,7 +79,7 @@ pub(crate) fn read_header(file: &File, path: &Path) -> Result<Header, Error> {
     if is_journal { Ok(Header::Damaged) } else { Err(error) }
 }
 
-/// The bytes where the header should be.
+/// The bytes at the position of the header.
 pub(crate) fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>, Error> {
     let mut start = vec![0; header::SIZE];
     let read = read_up_to(file, &mut start, 0).map_err(|source| Error::io("read", path, source))?;
@@ -87,7 +87,7 @@ pub(crate) fn first_bytes(file: &File, path: &Path) -> Result<Vec<u8>, Error> {
     Ok(start)
 }
 
-/// Surveys an open file from behind its header.
+/// Scans an open file from the end of its header.
 pub(crate) fn survey(file: &File, path: &Path) -> Result<Survey, Error> {
     let survey = Survey::of(records(file, path)?);
     let mut survey = survey.map_err(|source| Error::io("read", path, source))?;
@@ -95,7 +95,7 @@ pub(crate) fn survey(file: &File, path: &Path) -> Result<Survey, Error> {
     Ok(survey)
 }
 
-/// The records of an open file.
+/// Positions an open file at its first record.
 pub(crate) fn records<'a>(mut file: &'a File, path: &Path) -> Result<&'a File, Error> {
     let start = SeekFrom::Start(header::SIZE as u64);
     file.seek(start).map_err(|source| Error::io("read", path, source))?;

@@ -1,7 +1,6 @@
-//! The one writer: everything that is pending goes to the file in one write.
+//! The writer thread: all pending records go to the file in one write.
 //!
-//! Whoever appends waits for the write alone. A second thread sees to it that what is written reaches the disk, by time
-//! and by count, and nobody waits for that.
+//! Callers wait for the write only. A second thread flushes written records to disk, by time and by count.
 
 use std::io;
 use std::mem;
@@ -13,42 +12,42 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind};
-use crate::index::{Index, Slot};
+use crate::index::{Index, RecordLocation};
 use crate::key::Key;
 use crate::medium::{Medium, write_up_to};
 use crate::record::StoredModel;
 
-/// How long written records may wait for the disk.
+/// How long a written record may stay unflushed.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many written records may wait for the disk.
+/// How many written records may stay unflushed.
 const SYNC_RECORDS: usize = 1 << 16;
 
-/// How many records of one write mean that more are on their way.
+/// A batch of this size means that more records are about to arrive.
 const BUSY: usize = 4;
 
-/// How long the writer waits for them: a write of many costs little more than a write of one.
+/// How long the writer then waits for them: a write of many costs little more than a write of one.
 const GATHERING: Duration = Duration::from_micros(200);
 
-/// The capacity that the buffer of a write keeps.
+/// The buffer capacity retained between writes.
 const KEPT_BUFFER: usize = 1 << 20;
 
-/// What a record is entered into the index as.
+/// The index entry of a record.
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Model(StoredModel),
     Entry { key: Key, is_answered: bool },
 }
 
-/// Who is told that a record has been written, or why not.
+/// The caller waiting for a record to be written.
 pub(crate) enum Waiter {
     Task(oneshot::Sender<Result<(), Error>>),
     Thread(mpsc::Sender<Result<(), Error>>),
 }
 
 impl Waiter {
-    fn tell(self, result: Result<(), Error>) {
-        // Nobody waits any more for a task that has been cancelled.
+    fn notify(self, result: Result<(), Error>) {
+        // A cancelled task has dropped its receiver.
         match self {
             Self::Task(sender) => drop(sender.send(result)),
             Self::Thread(sender) => drop(sender.send(result)),
@@ -56,7 +55,7 @@ impl Waiter {
     }
 }
 
-/// A record that is to be written.
+/// A record queued for writing.
 pub(crate) struct Pending {
     pub(crate) record: Vec<u8>,
     pub(crate) subject: Subject,
@@ -76,7 +75,7 @@ struct SyncState {
     failure: Option<Error>,
 }
 
-/// What both threads and everyone who reads share.
+/// The state shared by both threads and all readers.
 pub(crate) struct Shared {
     pub(crate) path: PathBuf,
     pub(crate) medium: Arc<dyn Medium>,
@@ -87,14 +86,14 @@ pub(crate) struct Shared {
     unsynced_changed: Condvar,
 }
 
-/// The writer of a journal and its threads.
+/// The writer of a journal with its two threads.
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     threads: Option<[JoinHandle<()>; 2]>,
 }
 
 impl Writer {
-    /// Starts a writer that appends at `end`.
+    /// Starts a writer that appends at offset `end`.
     pub(crate) fn start(path: &Path, medium: Arc<dyn Medium>, index: Index, end: u64) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
@@ -126,61 +125,61 @@ impl Writer {
         &self.shared
     }
 
-    /// Hands over a record.
+    /// Queues a record.
     pub(crate) fn send(&self, pending: Pending) {
-        let mut queue = hold(&self.shared.queue);
+        let mut queue = lock(&self.shared.queue);
         if queue.is_closing {
-            // Without its waiter, whoever waits learns that there is no writer.
+            // Dropping the waiter tells the caller that the journal is closed.
             return;
         }
         queue.pending.push(pending);
-        // The writer takes everything at once: only the first one has to wake it.
+        // The writer takes the whole queue, so only the first record has to wake it.
         if queue.pending.len() == 1 {
             self.shared.queue_changed.notify_one();
         }
     }
 
-    /// Waits until everything that was written is on the disk.
+    /// Blocks until all written records are on disk.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.shared.sync_now();
-        hold(&self.shared.unsynced).failure.clone().map_or(Ok(()), Err)
+        lock(&self.shared.unsynced).failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes what is pending, brings it to the disk, and ends the threads.
+    /// Writes the pending records, flushes them to disk and joins the threads.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some([appends, syncs]) = self.threads.take() else { return Ok(()) };
         self.shared.close_queue();
         let written = appends.join();
-        hold(&self.shared.unsynced).is_closing = true;
+        lock(&self.shared.unsynced).is_closing = true;
         self.shared.unsynced_changed.notify_all();
         let synced = syncs.join();
         if written.is_err() || synced.is_err() {
             return Err(ErrorKind::Closed { path: self.shared.path.clone() }.into());
         }
-        hold(&self.shared.unsynced).failure.clone().map_or(Ok(()), Err)
+        lock(&self.shared.unsynced).failure.clone().map_or(Ok(()), Err)
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Whoever wants to know calls `close`.
+        // Callers that need the result call `close`.
         let _ = self.close();
     }
 }
 
 impl Shared {
     fn close_queue(&self) {
-        hold(&self.queue).is_closing = true;
+        lock(&self.queue).is_closing = true;
         self.queue_changed.notify_all();
     }
 
-    /// The thread that writes.
+    /// The body of the writer thread.
     fn append_all(&self, end: u64) {
         let _closing = CloseOnEnd(self);
         let mut tail = Tail { end, is_clean: true };
         let mut buffer = Vec::new();
         loop {
-            let mut queue = hold(&self.queue);
+            let mut queue = lock(&self.queue);
             while queue.pending.is_empty() && !queue.is_closing {
                 queue = self.queue_changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
@@ -190,9 +189,11 @@ impl Shared {
                 return;
             }
             let is_busy = batch.len() >= BUSY;
-            let failure = hold(&self.unsynced).failure.clone();
+            let failure = lock(&self.unsynced).failure.clone();
             match failure {
-                Some(error) => batch.into_iter().for_each(|pending| pending.waiter.tell(Err(error.clone()))),
+                Some(error) => {
+                    batch.into_iter().for_each(|pending| pending.waiter.notify(Err(error.clone())))
+                }
                 None => self.append_batch(batch, &mut tail, &mut buffer),
             }
             buffer.clear();
@@ -217,7 +218,7 @@ impl Shared {
             match &pending.subject {
                 Subject::Model(model) => index.insert_model(model.clone(), offset),
                 Subject::Entry { key, is_answered } => {
-                    index.insert(key, Slot { offset, size, is_answered: *is_answered });
+                    index.insert(key, RecordLocation { offset, size, is_answered: *is_answered });
                 }
             }
             offset += u64::from(size);
@@ -231,12 +232,12 @@ impl Shared {
                 Some(error) if position >= complete => Err(error.clone()),
                 _ => Ok(()),
             };
-            pending.waiter.tell(result);
+            pending.waiter.notify(result);
         }
     }
 
     fn count_unsynced(&self, records: usize) {
-        let mut unsynced = hold(&self.unsynced);
+        let mut unsynced = lock(&self.unsynced);
         let before = unsynced.records;
         unsynced.records += records;
         let is_first = before == 0 && records > 0;
@@ -245,9 +246,9 @@ impl Shared {
         }
     }
 
-    /// The thread that brings what is written to the disk.
+    /// The body of the sync thread.
     fn sync_all(&self) {
-        let mut unsynced = hold(&self.unsynced);
+        let mut unsynced = lock(&self.unsynced);
         loop {
             while unsynced.records == 0 && !unsynced.is_closing {
                 unsynced = self.unsynced_changed.wait(unsynced).unwrap_or_else(PoisonError::into_inner);
@@ -269,40 +270,41 @@ impl Shared {
             if is_last {
                 return;
             }
-            unsynced = hold(&self.unsynced);
+            unsynced = lock(&self.unsynced);
         }
     }
 
     fn sync_now(&self) {
-        hold(&self.unsynced).records = 0;
+        lock(&self.unsynced).records = 0;
         if let Err(source) = self.medium.sync() {
-            // After a failure the system may have dropped what was written, and a second attempt would not notice.
+            // After a failed sync the system may have dropped dirty pages, and a retry would succeed without
+            // writing them.
             let error = ErrorKind::Sync { path: self.path.clone(), source }.into();
-            hold(&self.unsynced).failure.get_or_insert(error);
+            lock(&self.unsynced).failure.get_or_insert(error);
         }
     }
 }
 
-/// Lets nobody wait for a writer that has ended, however it did.
+/// Closes the queue when the writer thread ends, even by a panic, so that no caller waits forever.
 struct CloseOnEnd<'a>(&'a Shared);
 
 impl Drop for CloseOnEnd<'_> {
     fn drop(&mut self) {
-        let mut queue = hold(&self.0.queue);
+        let mut queue = lock(&self.0.queue);
         queue.is_closing = true;
         queue.pending.clear();
     }
 }
 
-/// Where the next record goes.
+/// The position of the next record.
 struct Tail {
     end: u64,
-    /// Whether nothing stands behind the end.
+    /// Whether the file ends at `end`.
     is_clean: bool,
 }
 
 impl Tail {
-    /// Appends records, and says how many of them are in the file as a whole. What stands behind those is cut off.
+    /// Appends records. Returns how many of them are complete in the file; an incomplete one is truncated.
     fn append(
         &mut self,
         medium: &dyn Medium,
@@ -315,23 +317,23 @@ impl Tail {
             return (0, Err(error));
         }
         let (written, result) = write_up_to(medium, records, self.end);
-        let mut kept = 0;
+        let mut complete_bytes = 0;
         let mut complete = 0;
         for size in sizes {
-            if kept + size > written {
+            if complete_bytes + size > written {
                 break;
             }
-            kept += size;
+            complete_bytes += size;
             complete += 1;
         }
-        self.end += kept as u64;
-        // Where cutting off fails too, the next append tries it again, or else the next open.
+        self.end += complete_bytes as u64;
+        // If truncating fails too, the next append retries it, or else the next open.
         self.is_clean = result.is_ok() || medium.set_len(self.end).is_ok();
         (complete, result)
     }
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

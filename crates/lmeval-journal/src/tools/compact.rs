@@ -1,4 +1,4 @@
-//! Writes a journal anew without what does not count any more.
+//! Rewrites a journal without obsolete records.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,26 +12,26 @@ use crate::record::Record;
 use crate::scan::scan;
 use crate::survey::{read_header, records, survey};
 
-/// What compacting did.
+/// The counts of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Requests with an answer; all are kept.
+    /// Answered requests; all of them stay.
     pub answers: usize,
-    /// Requests that failed and were not answered later; all are kept.
+    /// Requests that failed and were never answered; all of them stay.
     pub failures: usize,
-    /// Records that were left out: superseded, or failures that were answered later.
+    /// Removed records: superseded answers, and failures that were answered later.
     pub dropped: usize,
-    /// Damaged parts that were left out.
+    /// Removed damaged regions.
     pub damaged: usize,
-    /// The size of the file before, in bytes.
+    /// The file size before, in bytes.
     pub bytes_before: u64,
-    /// The size of the file after, in bytes.
+    /// The file size after, in bytes.
     pub bytes_after: u64,
 }
 
-/// Writes a journal anew without superseded answers, failures that were answered later, and damaged parts.
+/// Rewrites a journal without superseded answers, failures that were answered later, and damaged regions.
 ///
-/// The new file takes the place of the old one at once, when it is on the disk: whatever happens before, the old one stays.
+/// The new file replaces the old one atomically once it is on disk; on any failure before that, the old one stays.
 pub fn compact(path: &Path) -> Result<Compacted, Error> {
     if let Err(source) = fs_err::metadata(path) {
         return Err(Error::io("read", path, source));
@@ -48,7 +48,7 @@ pub fn compact(path: &Path) -> Result<Compacted, Error> {
         Ok(compacted)
     });
     if result.is_err() {
-        // What is left of the new file is in nobody's way, but it takes room.
+        // The incomplete new file does no harm but takes space.
         let _ = fs_err::remove_file(&new_path);
     }
     sync_folder(path);

@@ -1,4 +1,4 @@
-//! Writes the answers of a journal as JSON Lines.
+//! Exports the answers of a journal as JSON Lines.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::record::{Outcome, Record, StoredEntry};
 use crate::scan::scan;
 use crate::survey::{open_for_reading, records, survey};
 
-/// What an export wrote.
+/// The counts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Lines with an answer.
@@ -23,14 +23,14 @@ pub struct Exported {
     pub failures: usize,
 }
 
-/// Writes one line of JSON per request, in the order of the file: its last answer, or its last error where it has none.
+/// Writes one line of JSON per request, in file order: its last answer, or its last error if it has no answer.
 ///
-/// Nothing is changed, and no lock is taken: a run may go on meanwhile. `output` gets many small writes.
+/// Reads only and takes no lock, so it is safe during a run. `output` gets many small writes.
 pub fn export(path: &Path, output: &mut dyn Write) -> Result<Exported, Error> {
     let mut exported = Exported::default();
     let Some(file) = open_for_reading(path)? else { return Ok(exported) };
     let survey = survey(&file, path)?;
-    // A model that was registered anew behind damage is known for the answers before it, too.
+    // A model registered again after damage also identifies the answers before it.
     let mut models: FxHashMap<Fingerprint, String> = FxHashMap::default();
     let read = |source| Error::io("read", path, source);
     let collected = scan(records(&file, path)?, |_, bytes| {

@@ -1,4 +1,4 @@
-//! Says what a journal holds, by model and task.
+//! Lists the content of a journal by model and task.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,46 +11,46 @@ use crate::record::{Record, StoredModel};
 use crate::scan::scan;
 use crate::survey::{open_for_reading, records, survey};
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The models, in the order of the file.
+    /// The models, in file order.
     pub models: Vec<ModelSummary>,
-    /// The size of the file in bytes.
+    /// The file size in bytes.
     pub bytes: u64,
-    /// Bytes that compacting would take out: damaged, superseded and failed ones that were answered later.
+    /// Bytes that compacting would reclaim: damage, superseded answers, and failures that were answered later.
     pub reclaimable: u64,
 }
 
-/// What a journal holds of one model.
+/// The records of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSummary {
-    /// The fingerprint in keys.
+    /// The part of the keys that identifies the model.
     pub fingerprint: Fingerprint,
-    /// Back end and facts; `None` where the record that tells them is damaged.
+    /// Back end and facts; `None` if the model's record is damaged.
     pub identity: Option<String>,
-    /// Requests with an answer.
+    /// The number of answered requests.
     pub answered: usize,
-    /// Requests that failed and were not answered later.
+    /// The number of requests that failed and were never answered.
     pub failed: usize,
-    /// The size of these records in bytes.
+    /// The total size of these records in bytes.
     pub bytes: u64,
-    /// The tasks, in the order of the file.
+    /// The tasks, in file order.
     pub tasks: Vec<TaskSummary>,
 }
 
-/// What a journal holds of one model and task.
+/// The records of one model and task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskSummary {
-    /// The name; `None` for what was imported from an old cache, which does not tell it.
+    /// The task name; `None` for imported answers, since old caches do not record it.
     pub task: Option<Arc<str>>,
-    /// Requests with an answer.
+    /// The number of answered requests.
     pub answered: usize,
-    /// Requests that failed and were not answered later.
+    /// The number of requests that failed and were never answered.
     pub failed: usize,
 }
 
-/// Says what a journal holds. Nothing is changed, and no lock is taken: a run may go on meanwhile.
+/// Lists the content of a journal. Reads only and takes no lock, so it is safe during a run.
 pub fn list(path: &Path) -> Result<Listing, Error> {
     let Some(file) = open_for_reading(path)? else { return Ok(Listing::default()) };
     let survey = survey(&file, path)?;
@@ -88,7 +88,7 @@ impl Models {
         })
     }
 
-    /// Takes note of what a model is, and says whether that is news.
+    /// Stores the identity of a model. Returns whether it was unknown.
     fn identify(&mut self, model: &StoredModel) -> bool {
         let position = self.position(model.fingerprint());
         let identity = &mut self.summaries[position].identity;

@@ -1,4 +1,4 @@
-//! What can be done with a journal beside running: list, verify, compact, export.
+//! Tools for journals: list, verify, compact, export.
 
 mod compact;
 mod export;

@@ -6,22 +6,22 @@ use std::path::Path;
 use crate::error::Error;
 use crate::survey::{open_for_reading, survey};
 
-/// What is wrong with a part of a journal.
+/// A defect of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A damaged part with sound records behind it.
+    /// A damaged region that is followed by valid records.
     Damaged {
-        /// Where it begins.
+        /// Its first byte in the file.
         offset: u64,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: u64,
     },
-    /// An unfinished record at the end: being written now, or left by a process that was killed.
+    /// An incomplete record at the end: being written now, or left by a killed process.
     Unfinished {
-        /// Where it begins.
+        /// Its first byte in the file.
         offset: u64,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: u64,
     },
 }
@@ -31,35 +31,35 @@ impl fmt::Display for Problem {
         match self {
             Self::Damaged { offset, bytes } => write!(f, "{bytes} damaged bytes at offset {offset}"),
             Self::Unfinished { offset, bytes } => {
-                write!(f, "An unfinished record of {bytes} bytes at the end, from offset {offset}")
+                write!(f, "An incomplete record of {bytes} bytes at the end, from offset {offset}")
             }
         }
     }
 }
 
-/// What a check of a journal found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Records whose checksum is right.
+    /// Records with a valid checksum.
     pub records: usize,
-    /// Requests with an answer.
+    /// The number of answered requests.
     pub answers: usize,
-    /// Requests that failed and were not answered later.
+    /// The number of requests that failed and were never answered.
     pub failures: usize,
-    /// The size of the file in bytes.
+    /// The file size in bytes.
     pub bytes: u64,
-    /// What is wrong, in the order of the file.
+    /// The defects, in file order.
     pub problems: Vec<Problem>,
 }
 
 impl Verification {
-    /// Whether nothing is wrong.
+    /// Whether there are no defects.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
-/// Checks every record of a journal. Nothing is changed, and no lock is taken: a run may go on meanwhile.
+/// Checks every record of a journal. Reads only and takes no lock, so it is safe during a run.
 pub fn verify(path: &Path) -> Result<Verification, Error> {
     let Some(file) = open_for_reading(path)? else { return Ok(Verification::default()) };
     let survey = survey(&file, path)?;

@@ -1,4 +1,4 @@
-//! Tests with a medium that fails.
+//! Tests with a failing medium.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::journal::Journal;
 use crate::record::{Entry, Outcome};
 use crate::survey::Survey;
 
-/// Memory that is full after some bytes.
+/// Storage in memory that runs full.
 #[derive(Default)]
 struct Flaky {
     bytes: Mutex<Vec<u8>>,
@@ -26,7 +26,7 @@ impl Flaky {
         Arc::new(Self { room: AtomicUsize::new(room), ..Self::default() })
     }
 
-    /// The numbers of the entries that a reader would find, and whether anything else is there.
+    /// The records that a reader would find.
     fn survey(&self) -> Survey {
         Survey::of(self.bytes.lock().unwrap().as_slice()).unwrap()
     }
@@ -44,7 +44,7 @@ impl Medium for Flaky {
     fn write_at(&self, new: &[u8], offset: u64) -> io::Result<usize> {
         let mut bytes = self.bytes.lock().unwrap();
         let offset = offset as usize - crate::header::SIZE;
-        // Short writes, as a disk that fills up makes them.
+        // Short writes, as on a disk that fills up.
         let written = new.len().min(7).min(self.room.load(Ordering::Relaxed).saturating_sub(offset));
         if written == 0 {
             return Err(io::ErrorKind::StorageFull.into());
@@ -97,12 +97,12 @@ fn text(journal: &Journal, number: usize) -> Option<String> {
     let answer = journal.get(&key(number), RequestType::GenerateUntil).unwrap();
     answer.map(|answer| match answer.response {
         Response::Text(text) => text.to_string(),
-        _ => panic!("not a text"),
+        _ => panic!("not a generation"),
     })
 }
 
 #[test]
-fn a_full_disk_loses_nothing_at_any_byte() {
+fn full_disk_loses_no_record_at_any_byte() {
     let whole = Flaky::with_room(usize::MAX);
     let journal = start(&whole);
     (0..4).for_each(|number| journal.append_blocking(entry(number)).unwrap());
@@ -120,7 +120,7 @@ fn a_full_disk_loses_nothing_at_any_byte() {
             assert_eq!(survey.index.counts().0, written.iter().filter(|is_written| **is_written).count());
             assert!(survey.damage().is_empty());
             assert!(cannot_cut || survey.scanned.tail == 0, "{room}");
-            // With room again, the rest goes in.
+            // With free space again, the remaining entries are written.
             medium.room.store(usize::MAX, Ordering::Relaxed);
             medium.cannot_cut.store(false, Ordering::Relaxed);
             for (number, is_written) in written.iter().enumerate() {
@@ -139,14 +139,14 @@ fn a_full_disk_loses_nothing_at_any_byte() {
 }
 
 #[test]
-fn of_a_batch_that_does_not_fit_the_first_ones_are_kept() {
+fn keeps_records_before_the_one_that_does_not_fit() {
     let medium = Flaky::with_room(250);
     let journal = start(&medium);
     let entries: Vec<_> = (0..10).map(|number| entry(number).into()).collect();
     let error = journal.append_all(&entries).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Write { .. }));
     assert_eq!(error.to_string(), "Cannot write to the journal `memory`");
-    assert_eq!(error.hints(), ["Make room and run again: everything that has been answered is kept"]);
+    assert_eq!(error.hints(), ["Free some space and run again; all answers so far are saved"]);
     let (kept, _) = journal.counts();
     assert!((1..10).contains(&kept), "{kept}");
     for number in 0..10 {
@@ -156,7 +156,7 @@ fn of_a_batch_that_does_not_fit_the_first_ones_are_kept() {
 }
 
 #[test]
-fn a_failed_sync_is_an_error_from_then_on() {
+fn failed_sync_is_permanent() {
     let medium = Flaky::with_room(usize::MAX);
     let journal = start(&medium);
     journal.append_blocking(entry(0)).unwrap();
@@ -170,7 +170,7 @@ fn a_failed_sync_is_an_error_from_then_on() {
 }
 
 #[test]
-fn a_failed_sync_on_closing_is_an_error() {
+fn close_reports_failed_sync() {
     let medium = Flaky::with_room(usize::MAX);
     let journal = start(&medium);
     journal.append_blocking(entry(0)).unwrap();
@@ -179,7 +179,7 @@ fn a_failed_sync_on_closing_is_an_error() {
 }
 
 #[test]
-fn a_record_that_changes_behind_our_back_is_no_answer() {
+fn ignores_record_damaged_after_open() {
     let medium = Flaky::with_room(usize::MAX);
     let journal = start(&medium);
     journal.append_blocking(entry(0)).unwrap();
@@ -192,7 +192,7 @@ fn a_record_that_changes_behind_our_back_is_no_answer() {
 }
 
 #[test]
-fn what_is_pending_together_is_written_together() {
+fn batches_pending_records() {
     let medium = Flaky::with_room(usize::MAX);
     let journal = start(&medium);
     thread::scope(|scope| {
@@ -214,7 +214,7 @@ fn what_is_pending_together_is_written_together() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_device_is_an_error() {
+fn full_device_is_an_error() {
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
     let journal = Journal::on(Path::new("/dev/full"), None, Arc::new(device), Index::default(), 16).unwrap();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A file that may not grow any more, as on a full disk.
+//! A file that cannot grow, as on a full disk.
 #![cfg(target_os = "linux")]
 
 use std::env;
@@ -12,7 +12,7 @@ use crate::support::{entry, filled, identity, is_answered};
 
 const VARIABLE: &str = "LM_EVAL_JOURNAL_FULL_TEST";
 
-/// What runs in the process that is limited: appends until it cannot, and lives on.
+/// The child process, which has a size limit: appends until it fails, and continues.
 #[test]
 fn child() {
     let Ok(path) = env::var(VARIABLE) else { return };
@@ -22,7 +22,7 @@ fn child() {
         (0..2000).find_map(|number| journal.append_blocking(entry(model, number)).err().map(|e| (number, e)));
     let (written, error) = failed.unwrap();
     assert!(matches!(error.kind(), ErrorKind::Write { .. }));
-    assert_eq!(error.hints(), ["Make room and run again: everything that has been answered is kept"]);
+    assert_eq!(error.hints(), ["Free some space and run again; all answers so far are saved"]);
     assert!((0..2000).all(|number| is_answered(&journal, model, number) == (number < written)));
     journal.append_blocking(entry(model, 1998)).unwrap_err();
     journal.close().unwrap();
@@ -32,15 +32,15 @@ fn child() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_loses_nothing() {
+fn full_disk_is_an_error_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
-    // The signal is ignored, so that a write that goes too far fails rather than ends the process.
+    // The signal is ignored, so that an oversized write fails instead of killing the process.
     let limited = Command::new("bash")
         .args(["-c", r#"trap "" XFSZ; ulimit -f 32; exec "$0" full_disk::child --exact --quiet"#])
         .arg(env::current_exe().unwrap())
         .env(VARIABLE, &path)
-        // A pipe: what it prints must not go to a file that has grown beyond the limit already.
+        // A pipe, because an output file could already exceed the size limit.
         .output()
         .unwrap();
     assert!(limited.status.success(), "{limited:?}");
@@ -52,7 +52,7 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     assert!((0..2000).all(|number| is_answered(&journal, model, number)));
 }
 
-/// What runs in the process that is limited: a compaction that does not fit.
+/// The child process, which has a size limit: a compaction that does not fit.
 #[test]
 fn compacting_child() {
     let Ok(path) = env::var(VARIABLE) else { return };
@@ -61,7 +61,7 @@ fn compacting_child() {
 }
 
 #[test]
-fn compacting_on_a_full_disk_leaves_the_journal_as_it_was() {
+fn failed_compaction_leaves_journal_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     filled(&path, 500).0.close().unwrap();
@@ -70,7 +70,7 @@ fn compacting_on_a_full_disk_leaves_the_journal_as_it_was() {
         .args(["-c", r#"trap "" XFSZ; ulimit -f 8; exec "$0" full_disk::compacting_child --exact --quiet"#])
         .arg(env::current_exe().unwrap())
         .env(VARIABLE, &path)
-        // A pipe: what it prints must not go to a file that has grown beyond the limit already.
+        // A pipe, because an output file could already exceed the size limit.
         .output()
         .unwrap();
     assert!(limited.status.success(), "{limited:?}");

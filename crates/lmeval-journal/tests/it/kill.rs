@@ -1,4 +1,4 @@
-//! Processes that are killed while they write.
+//! Processes killed while they write.
 
 use std::collections::HashSet;
 use std::env;
@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_journal::{Fingerprint, Journal, verify};
+use lmeval_testkit::Dice;
 
-use crate::support::{Dice, entry, identity, is_answered};
+use crate::support::{entry, identity, is_answered};
 
 const REQUESTS: usize = 3000;
 const VARIABLE: &str = "LM_EVAL_JOURNAL_KILL_TEST";
 
-/// What runs in the process that is killed: a run that answers what has no answer.
+/// The child process: appends the answers that the journal does not have yet.
 #[test]
 fn child() {
     let Ok(path) = env::var(VARIABLE) else { return };
@@ -29,31 +30,31 @@ fn child() {
         }
     });
     journal.close().unwrap();
-    say("done");
+    print_line("done");
 }
 
 fn answer_all(journal: &Journal, model: Fingerprint, first: usize) {
     for number in (first..REQUESTS).step_by(4) {
         if !is_answered(journal, model, number) {
-            say(&format!("sent {number}"));
+            print_line(&format!("sent {number}"));
             journal.append_blocking(entry(model, number)).unwrap();
-            say(&format!("answered {number}"));
+            print_line(&format!("answered {number}"));
         }
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut output = std::io::stdout().lock();
     writeln!(output, "# {line}").unwrap();
     output.flush().unwrap();
 }
 
 #[test]
-fn killed_runs_go_on_where_they_stopped() {
+fn resumes_after_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let mut answered: HashSet<usize> = HashSet::new();
-    let mut dice = Dice(u64::from(std::process::id()));
+    let mut dice = Dice::new(u64::from(std::process::id()));
     for round in 0.. {
         assert!(round < 2000, "no progress");
         let mut child = Command::new(env::current_exe().unwrap())
@@ -63,7 +64,7 @@ fn killed_runs_go_on_where_they_stopped() {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        // Killed after some lines and a moment, but one run in a while is left to make progress.
+        // Usually killed after some lines and a pause; a large limit lets a run make progress.
         let limit = dice.roll(600);
         let pause = Duration::from_micros(dice.roll(3000) as u64);
         let mut killer = Some(child);
@@ -71,14 +72,14 @@ fn killed_runs_go_on_where_they_stopped() {
         let mut is_done = false;
         for line in output.lines() {
             let line = line.unwrap();
-            let Some((_, said)) = line.split_once("# ") else { continue };
-            match said.split_once(' ') {
+            let Some((_, printed)) = line.split_once("# ") else { continue };
+            match printed.split_once(' ') {
                 Some(("sent", number)) => {
                     let number: usize = number.parse().unwrap();
                     assert!(!answered.contains(&number), "request {number} was sent again");
                 }
                 Some(("answered", number)) => assert!(answered.insert(number.parse().unwrap())),
-                _ => is_done = said == "done",
+                _ => is_done = printed == "done",
             }
             lines += 1;
             if lines > limit

@@ -1,4 +1,4 @@
-//! The journal as its users see it.
+//! Tests of the public interface of the journal.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

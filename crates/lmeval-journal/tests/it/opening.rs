@@ -1,4 +1,4 @@
-//! Journals that can and cannot be opened.
+//! Opening journals, with and without success.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use lmeval_journal::{ErrorKind, Journal, verify};
 use crate::support::{entry, failure, filled, identity, is_answered, key, kind};
 
 #[test]
-fn folders_are_created_and_answers_come_back() {
+fn creates_folders_and_reads_answers_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("some/where/a.journal");
     let (journal, model) = filled(&path, 30);
@@ -20,14 +20,14 @@ fn folders_are_created_and_answers_come_back() {
     let (journal, opened) = Journal::open(&path).unwrap();
     assert_eq!((opened.answers, opened.failures), (30, 1));
     assert!(opened.is_exclusive);
-    // A failure after an answer does not take it away.
+    // A failure after an answer does not replace it.
     assert!((0..31).all(|number| is_answered(&journal, model, number) == (number < 30)));
     journal.append_blocking(entry(model, 30)).unwrap();
     assert_eq!(journal.counts(), (31, 0));
 }
 
 #[test]
-fn no_model_gets_the_answers_of_another() {
+fn answers_are_per_model() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, model) = filled(&folder.path().join("a.journal"), 3);
     let other = journal.register_model(&identity("b")).unwrap();
@@ -38,7 +38,7 @@ fn no_model_gets_the_answers_of_another() {
 }
 
 #[test]
-fn a_model_is_written_down_once() {
+fn records_each_model_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let size = || fs_err::metadata(&path).unwrap().len();
@@ -49,7 +49,7 @@ fn a_model_is_written_down_once() {
 }
 
 #[test]
-fn a_fresh_journal_forgets() {
+fn open_fresh_discards_content() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 3);
@@ -63,7 +63,7 @@ fn a_fresh_journal_forgets() {
 }
 
 #[test]
-fn files_of_other_kinds_are_left_alone() {
+fn leaves_other_files_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     for content in [b"SQLite format 3\0 and more".as_slice(), b"{}", b"LMEVJRNL-newer!!!!!"] {
@@ -74,13 +74,13 @@ fn files_of_other_kinds_are_left_alone() {
     }
     fs_err::write(&path, "notes").unwrap();
     let error = Journal::open_fresh(&path).unwrap_err();
-    let expected = format!("`{}` is a file of another kind, not a journal of answers", path.display());
+    let expected = format!("`{}` is an unknown kind of file, not an answer journal", path.display());
     assert_eq!(error.to_string(), expected);
     assert_eq!(fs_err::read_to_string(&path).unwrap(), "notes");
 }
 
 #[test]
-fn a_second_writer_learns_who_is_first() {
+fn second_writer_fails_with_holder() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, _) = filled(&path, 1);
@@ -88,10 +88,10 @@ fn a_second_writer_learns_who_is_first() {
         let error = result.unwrap_err();
         let expected = format!("is in use by process {} on ", std::process::id());
         assert!(error.to_string().contains(&expected), "{error}");
-        assert_eq!(error.hints(), ["Wait until it has ended, or use another --output_path or --use_cache"]);
+        assert_eq!(error.hints(), ["Wait for it to finish, or use another --output_path or --use_cache"]);
     }
     assert!(matches!(lmeval_journal::compact(&path).unwrap_err().kind(), ErrorKind::Locked { .. }));
-    // Reading goes on meanwhile.
+    // Readers are not locked out.
     assert_eq!(verify(&path).unwrap().answers, 1);
     drop(journal);
     Journal::open(&path).unwrap();
@@ -99,7 +99,7 @@ fn a_second_writer_learns_who_is_first() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_leads_to_the_same_lock() {
+fn link_shares_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let (path, link) = (folder.path().join("a.journal"), folder.path().join("b.journal"));
     let (journal, model) = filled(&path, 1);
@@ -113,7 +113,7 @@ fn a_link_leads_to_the_same_lock() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_cannot_be_written_to_is_an_error() {
+fn unwritable_folder_is_an_error() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
@@ -131,23 +131,23 @@ fn a_folder_that_cannot_be_written_to_is_an_error() {
     } else {
         let error = result.unwrap_err();
         assert_eq!(error.to_string(), format!("Cannot create `{}.lock`", path.display()));
-        let hint = "Use a folder that can be written to: another --output_path or --use_cache";
+        let hint = "Use a writable folder: set another --output_path or --use_cache";
         assert_eq!(error.hints(), [hint]);
     }
     assert_eq!(Journal::open(&path).unwrap().1.answers, 2);
-    // A file where a folder should be is in the way of every user.
+    // A file in the place of a folder fails for privileged users too.
     let error = Journal::open(&path.join("b.journal")).unwrap_err();
     assert_eq!(error.to_string(), format!("Cannot create the folder `{}`", path.display()));
 }
 
 #[test]
-fn the_lock_ends_with_its_process() {
+fn lock_ends_with_its_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
-    // What a killed process leaves behind: a lock file with its name in it.
+    // A lock file left by a killed process, with its name in it.
     fs_err::write(folder.path().join("a.journal.lock"), "process 1 on elsewhere since long ago\n").unwrap();
     let (journal, model) = filled(&path, 1);
-    // A child that outlives the run does not hold the lock for it.
+    // A child process that outlives the run does not inherit the lock.
     let mut child = Command::new("sleep").arg("30").spawn().unwrap();
     drop(journal);
     let reopened = Journal::open(&path);
@@ -157,7 +157,7 @@ fn the_lock_ends_with_its_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_tasks_append_and_read_at_once() {
+async fn appends_and_reads_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 0);
@@ -184,7 +184,7 @@ async fn many_tasks_append_and_read_at_once() {
 }
 
 #[tokio::test]
-async fn a_cancelled_append_does_no_harm() {
+async fn cancelled_append_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 0);
@@ -196,6 +196,6 @@ async fn a_cancelled_append_does_no_harm() {
         }
     }
     journal.append(entry(model, 50)).await.unwrap();
-    // One after the other: the last one is behind all others.
+    // Appends are ordered, so all others were written before the last one.
     assert!((0..51).all(|number| is_answered(&journal, model, number)));
 }

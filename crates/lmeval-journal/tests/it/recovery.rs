@@ -1,12 +1,13 @@
-//! Files that are cut and damaged.
+//! Truncated and damaged files.
 
 use lmeval_core::ModelIdentity;
 use lmeval_journal::{Journal, compact, export, list, verify};
+use lmeval_testkit::Dice;
 
-use crate::support::{Dice, entry, filled, identity, is_answered};
+use crate::support::{entry, filled, identity, is_answered};
 
 #[test]
-fn a_journal_cut_at_any_byte_keeps_its_complete_records() {
+fn cut_at_any_byte_keeps_complete_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let mut ends = Vec::new();
@@ -38,13 +39,13 @@ fn a_journal_cut_at_any_byte_keeps_its_complete_records() {
 }
 
 #[test]
-fn flipped_bytes_never_give_a_wrong_answer() {
+fn flipped_bytes_never_change_an_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 12);
     journal.close().unwrap();
     let whole = fs_err::read(&path).unwrap();
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     for round in 0..100 {
         let mut damaged = whole.clone();
         for _ in 0..=dice.roll(4) {
@@ -73,15 +74,15 @@ fn flipped_bytes_never_give_a_wrong_answer() {
 }
 
 #[test]
-fn noise_is_survived() {
+fn survives_random_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 3);
     journal.close().unwrap();
     let whole = fs_err::read(&path).unwrap();
-    let mut dice = Dice(11);
+    let mut dice = Dice::new(11);
     for _ in 0..100 {
-        // Noise in which markers are frequent.
+        // Random bytes with many markers among them.
         let noise: Vec<u8> =
             (0..dice.roll(200)).map(|_| [0xf5, b'J', 0xff, 0xfa, 0, 1, 40][dice.roll(7)]).collect();
         let at = 16 + dice.roll(whole.len() - 16);
@@ -95,7 +96,7 @@ fn noise_is_survived() {
 }
 
 #[test]
-fn what_follows_damage_is_kept_and_the_damage_is_reported() {
+fn reports_damage_and_keeps_later_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 5);
@@ -124,7 +125,7 @@ fn what_follows_damage_is_kept_and_the_damage_is_reported() {
 }
 
 #[test]
-fn a_damaged_header_costs_no_answer() {
+fn damaged_header_loses_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 5);
@@ -156,7 +157,7 @@ fn a_damaged_header_costs_no_answer() {
 }
 
 #[test]
-fn the_model_that_was_used_last_is_known() {
+fn remembers_last_used_model() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let server = |name: Option<&str>, place: &str| {
@@ -172,14 +173,14 @@ fn the_model_that_was_used_last_is_known() {
     journal.register_model(&server(Some("y"), "here")).unwrap();
     journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
     assert_eq!(journal.register_last(&unknown, "serves").unwrap().unwrap().1, "y");
-    // Used again, so it is the last one now, and stays it.
+    // Used again, so it is the most recent one from now on.
     assert_eq!(journal.register_model(&server(Some("x"), "here")).unwrap(), first);
     journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
     journal.close().unwrap();
     for _ in 0..2 {
         let (journal, _) = Journal::open(&path).unwrap();
         assert_eq!(journal.register_last(&unknown, "serves").unwrap(), Some((first, "x".to_owned())));
-        assert_eq!(journal.register_last(&server(None, "nowhere"), "serves").unwrap(), None);
+        assert_eq!(journal.register_last(&server(None, "unknown"), "serves").unwrap(), None);
         journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
         journal.close().unwrap();
         compact(&path).unwrap();

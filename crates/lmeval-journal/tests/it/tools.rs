@@ -6,7 +6,7 @@ use lmeval_journal::{Entry, Journal, Key, Outcome, compact, export, list, verify
 use crate::support::{entry, failure, filled, identity, is_answered};
 
 #[test]
-fn a_listing_counts_by_model_and_task() {
+fn lists_counts_by_model_and_task() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, one) = filled(&path, 5);
@@ -51,7 +51,7 @@ fn a_listing_counts_by_model_and_task() {
 }
 
 #[test]
-fn what_has_no_records_yet_is_empty() {
+fn missing_records_give_empty_results() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     fs_err::write(&path, "LMEV").unwrap();
@@ -67,7 +67,7 @@ fn what_has_no_records_yet_is_empty() {
 }
 
 #[test]
-fn an_export_has_a_line_per_request() {
+fn exports_one_line_per_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     let (journal, model) = filled(&path, 0);

@@ -270,7 +270,7 @@ class _Conversation:
             told = (message or {}).get("failure") or {}
             # The exception of the call may reach the engine before the signal; both are the same interruption.
             is_told = told.get("kind") == "KeyboardInterrupt"
-            raise KeyboardInterrupt(told["message"] if is_told else "The run was interrupted")
+            raise KeyboardInterrupt(told["message"] if is_told else "Interrupted.")
         return self.outcome(message)
 
     def send(self, message: Any) -> Any:

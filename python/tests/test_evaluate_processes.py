@@ -113,7 +113,7 @@ class Surroundings(unittest.TestCase):
             engines = self._engine_of(child.pid)
             child.send_signal(signal.SIGINT)
             output, errors = child.communicate(timeout=30)
-            self.assertIn("interrupted: The run was interrupted", output, errors)
+            self.assertIn("interrupted: Interrupted. ", output, errors)
             self.assertEqual(len(engines), 1)
             self._assert_ended(engines[0])
             listed = engine.run("journal", "ls", folder + "/cache.journal", "--json").stdout

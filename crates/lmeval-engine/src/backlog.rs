@@ -1,15 +1,15 @@
-//! How far building requests may run ahead of collecting and scoring.
+//! Limits how far request building may run ahead of collecting and scoring.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cancel::Cancel;
 
-/// Documents that may wait to be collected or scored. More would only take memory: what waits for them is the one thread
-/// that can wait without holding anybody up, the one that builds requests.
-pub(crate) const MOST_WAITING: usize = 65_536;
+/// How many documents may wait to be collected or scored. Bounds memory. Only the thread that builds requests
+/// blocks on it: it is the one thread that can wait without delaying requests in flight.
+pub(crate) const MAX_WAITING: usize = 65_536;
 
-/// The number of documents that were handed on and not taken yet.
+/// Counts documents that were sent on and not yet processed.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     waiting: Mutex<usize>,
@@ -17,24 +17,25 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Counts a document as soon as there is room for it. Returns whether the run goes on.
+    /// Waits for room, then counts one document. Returns false if the run is being stopped.
     pub(crate) fn enter_when_free(&self, most: usize, stop: &Cancel) -> bool {
-        // Nobody wakes this thread when the run is to end.
-        const LOOK: Duration = Duration::from_millis(50);
+        // Cancelling does not signal the condition variable.
+        const POLL_INTERVAL: Duration = Duration::from_millis(50);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while *waiting >= most && !stop.is_cancelled() {
-            waiting = self.freed.wait_timeout(waiting, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            waiting =
+                self.freed.wait_timeout(waiting, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
         *waiting += 1;
         !stop.is_cancelled()
     }
 
-    /// Counts documents that wait in any case.
+    /// Counts documents without waiting.
     pub(crate) fn enter(&self, documents: usize) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) += documents;
     }
 
-    /// Counts documents that wait no longer.
+    /// Removes processed documents from the count.
     pub(crate) fn leave(&self, documents: usize) {
         if documents > 0 {
             *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) -= documents;
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_backlog_waits_for_room_and_for_the_end() {
+    fn full_backlog_blocks_until_room_or_cancel() {
         let (backlog, stop) = (Backlog::default(), Cancel::new());
         assert!(backlog.enter_when_free(2, &stop));
         backlog.enter(1);

@@ -1,38 +1,38 @@
-//! Ending a run early.
+//! Cancelling a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Asks a run to end: nothing new is sent, what is under way is waited for and saved.
+/// Cancels a run: no new requests are sent; the answers of requests in flight are awaited and saved.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    asked: AtomicBool,
+    requested: AtomicBool,
     notify: Notify,
 }
 
 impl Cancel {
-    /// A run that nobody has asked to end.
+    /// A token that has not been cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the run to end.
+    /// Cancels the run. Idempotent.
     pub fn cancel(&self) {
-        self.0.asked.store(true, Ordering::SeqCst);
+        self.0.requested.store(true, Ordering::SeqCst);
         self.0.notify.notify_waiters();
     }
 
-    /// Whether the run was asked to end.
+    /// Whether `cancel` was called.
     pub fn is_cancelled(&self) -> bool {
-        self.0.asked.load(Ordering::SeqCst)
+        self.0.requested.load(Ordering::SeqCst)
     }
 
-    /// Waits until the run is asked to end.
+    /// Resolves when `cancel` is called.
     pub(crate) async fn cancelled(&self) {
         loop {
             let notified = self.0.notify.notified();

@@ -1,4 +1,4 @@
-//! Tasks that are Python classes.
+//! Tasks implemented as Python classes.
 
 use std::sync::Arc;
 
@@ -12,24 +12,23 @@ use crate::data::data_settings;
 use crate::error::EngineError;
 use crate::options::{DataOptions, EvaluateOptions};
 
-/// What the caller of a run says that the classes of tasks must know.
+/// The run settings that Python task classes need.
 #[derive(Clone, Debug, Default)]
 pub struct ClassSettings {
-    /// The number of examples, over what tasks say.
+    /// Overrides the tasks' number of few-shot examples.
     pub num_fewshot: Option<i64>,
-    /// The number of answers per document of generation tasks, over what tasks say.
+    /// Overrides the number of answers per document of generation tasks.
     pub repeats: Option<usize>,
-    /// Generation settings, over those of tasks.
+    /// Overrides generation settings of the tasks.
     pub gen_kwargs: Option<Dict>,
-    /// The seed of the examples.
+    /// The seed for choosing few-shot examples.
     pub fewshot_seed: Option<i64>,
-    /// The rules of the run.
+    /// The behaviour line, 0.5 or 0.4.
     pub dialect: Dialect,
 }
 
 impl ClassSettings {
-    /// What a run says.
-    pub(crate) fn of_run(options: &EvaluateOptions) -> Self {
+    pub(crate) fn from_options(options: &EvaluateOptions) -> Self {
         Self {
             num_fewshot: options.num_fewshot,
             repeats: options.repeats,
@@ -53,8 +52,8 @@ impl ClassSettings {
     }
 }
 
-/// Makes the object of a task that is a Python class, and takes its configuration from it. Other tasks stay as they
-/// are.
+/// Instantiates the Python class of a task and merges the configuration that it reports into the task. Does
+/// nothing for other tasks.
 pub fn load_class(
     task: &mut Task,
     settings: &ClassSettings,
@@ -66,22 +65,22 @@ pub fn load_class(
     }
     let Some(python) = &data.python else {
         let message = format!("The task `{}` is the Python class `{}`", task.name(), class.reference);
-        return Err(Diagnostic::new(message).hint("Nothing runs Python here; leave the task out").into());
+        return Err(Diagnostic::new(message).hint("Run with Python enabled, or remove the task").into());
     };
-    serve(python, data);
+    install_services(python, data);
     let described = python.describe_class(&class, task.mapping().values(), &settings.to_dict());
     let described =
         described.map_err(|source| EngineError::Class { task: task.name().to_owned(), source })?;
     Ok(task.set_class(&described)?)
 }
 
-/// Lets Python code have data sets and templates.
-pub(crate) fn serve(python: &Arc<PythonHost>, data: &DataOptions) {
+/// Gives Python code access to data sets and templates.
+pub(crate) fn install_services(python: &Arc<PythonHost>, data: &DataOptions) {
     let data = DataOptions { python: None, ..data.clone() };
     python.set_services(Arc::new(Services { data, templates: Templates::default() }));
 }
 
-/// What Python code can ask for.
+/// The data sets and templates that Python code can request.
 struct Services {
     data: DataOptions,
     templates: Templates,

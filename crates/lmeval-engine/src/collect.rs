@@ -1,4 +1,4 @@
-//! From answers to documents that can be scored.
+//! Collects answers and sends documents to scoring.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
@@ -14,38 +14,38 @@ use crate::error::EngineError;
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 use crate::produce::Slot;
-use crate::score::{Ending, Work};
+use crate::score::{FirstError, Work};
 
-/// What the parts of a run tell the one that scores.
+/// Messages to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// The requests of a task are being built; its split has so many documents.
+    /// Request building of a task has started; its split has `original` documents.
     Started { task: usize, original: usize },
-    /// A document with its requests. Its place is the number of those before it.
+    /// A document with its requests. Documents of a task arrive in order and are numbered from 0.
     Document { task: usize, requests: Box<DocumentRequests> },
-    /// All documents of a task were there.
+    /// All documents of a task have been sent.
     Built { task: usize },
-    /// An answer.
+    /// A request was answered.
     Answered { slot: Slot, answer: Answer },
-    /// A request without one.
+    /// A request failed for good.
     Failed { slot: Slot, request: Box<ModelRequest>, error: ModelError },
-    /// The run cannot go on.
+    /// The run must end with this error.
     Stop(Box<EngineError>),
 }
 
 /// A request that failed for good.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The request.
+    /// The failed request, with task and document.
     pub request: ModelRequest,
-    /// Why.
+    /// The last error of the model.
     pub error: ModelError,
 }
 
-/// A document on its way to being answered.
+/// A document with requests in flight.
 struct Pending {
     requests: DocumentRequests,
-    /// For each request and each of its repeats, one after the other.
+    /// The answers to each request in order, with the repeats of a request next to each other.
     answers: Vec<Option<Answer>>,
     missing: usize,
     failed: bool,
@@ -57,14 +57,14 @@ impl Pending {
         Self { requests, answers: vec![None; missing], missing, failed: false }
     }
 
-    /// Puts an answer where it belongs.
+    /// Stores an answer.
     fn set(&mut self, slot: Slot, answer: Answer) {
         let before: usize =
             self.requests.instances[..slot.instance].iter().map(|instance| instance.repeats).sum();
         self.answers[before + slot.repeat] = Some(answer);
     }
 
-    /// The document with its answers, unless one failed.
+    /// The document with its answers, or `None` if a request failed.
     fn finish(self) -> Option<AnsweredDocument> {
         if self.failed {
             return None;
@@ -85,32 +85,32 @@ impl Pending {
     }
 }
 
-/// A document of a task. Most of what a run holds are these, so each is kept small.
+/// A document of a task. A run holds many of these, so each is small.
 enum Document {
     Pending(Box<Pending>),
     Answered(Box<AnsweredDocument>),
     Failed,
 }
 
-/// How many documents are scored at a time where they are not needed together.
+/// How many documents are scored together when a task allows scoring in blocks.
 const BLOCK: usize = 1024;
 
-/// A task whose answers are being collected.
+/// The collection state of a task.
 struct Progress {
-    /// What scoring it looks at.
+    /// The parts of documents that scoring reads.
     needs: Needs,
-    /// Whether documents are scored, and let go of, before all of them are answered.
-    scores_apart: bool,
+    /// Whether documents are scored and dropped before all of them are answered.
+    scores_in_blocks: bool,
     runs_code: bool,
     original: usize,
-    /// Documents that were handed on already; the others follow.
-    handed_on: usize,
+    /// The number of documents sent to scoring; `documents` holds those after them.
+    sent: usize,
     documents: VecDeque<Document>,
-    /// How many documents at the front wait for nothing.
+    /// The number of documents at the front that have all their answers.
     ready: usize,
-    /// Whether the document that was answered first has been looked at.
+    /// Whether the first answered document was sent to be checked.
     is_checked: bool,
-    /// Documents that lack answers.
+    /// The number of documents with requests in flight.
     open: usize,
     all_built: bool,
     is_complete: bool,
@@ -120,10 +120,10 @@ impl Progress {
     fn new(planned: &PlannedTask, options: &EvaluateOptions) -> Self {
         Self {
             needs: planned.scorer.needs(),
-            scores_apart: planned.scores_apart(options),
+            scores_in_blocks: planned.scores_in_blocks(options),
             runs_code: planned.task.config.unsafe_code,
             original: 0,
-            handed_on: 0,
+            sent: 0,
             documents: VecDeque::new(),
             ready: 0,
             is_checked: false,
@@ -133,9 +133,9 @@ impl Progress {
         }
     }
 
-    /// The documents at the front, without those that failed.
+    /// Removes documents from the front and returns those that did not fail.
     fn take_front(&mut self, count: usize) -> Vec<AnsweredDocument> {
-        self.handed_on += count;
+        self.sent += count;
         self.ready = self.ready.saturating_sub(count);
         let front = self.documents.drain(..count).filter_map(|document| match document {
             Document::Answered(answered) => Some(*answered),
@@ -145,39 +145,39 @@ impl Progress {
     }
 }
 
-/// What came of the requests of a run.
+/// The counts and failures after the last message.
 pub(crate) struct Collected {
     pub(crate) failures: Vec<Failure>,
     pub(crate) answered: usize,
 }
 
-/// Puts answers where they belong and hands documents on when they can be scored.
+/// Assigns answers to documents and sends documents to scoring.
 pub(crate) struct Collector<'a> {
     options: &'a EvaluateOptions,
-    ending: &'a Ending<'a>,
+    first_error: &'a FirstError<'a>,
     backlog: &'a Backlog,
     work: mpsc::Sender<Work>,
     tasks: Vec<Progress>,
     failures: Vec<Failure>,
     answered: usize,
-    /// What stands for prompts that were let go.
-    nothing: Arc<str>,
+    /// Replaces prompts that were dropped.
+    empty: Arc<str>,
 }
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(
         planned: &[PlannedTask],
         options: &'a EvaluateOptions,
-        ending: &'a Ending<'a>,
+        first_error: &'a FirstError<'a>,
         backlog: &'a Backlog,
         work: mpsc::Sender<Work>,
     ) -> Self {
         let tasks = planned.iter().map(|planned| Progress::new(planned, options)).collect();
-        let nothing = Arc::from("");
-        Self { options, ending, backlog, work, tasks, failures: Vec::new(), answered: 0, nothing }
+        let empty = Arc::from("");
+        Self { options, first_error, backlog, work, tasks, failures: Vec::new(), answered: 0, empty }
     }
 
-    /// Takes messages until nobody sends any more.
+    /// Processes messages until all senders are gone.
     pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Collected {
         while let Some(message) = next(messages) {
             self.take(message);
@@ -192,7 +192,7 @@ impl<'a> Collector<'a> {
                 self.backlog.leave(1);
                 let task = &mut self.tasks[task];
                 if !self.options.log_samples {
-                    forget(&mut requests, task.needs, &self.nothing);
+                    drop_unneeded(&mut requests, task.needs, &self.empty);
                 }
                 requests.instances.shrink_to_fit();
                 task.documents.push_back(Document::Pending(Box::new(Pending::new(*requests))));
@@ -200,7 +200,7 @@ impl<'a> Collector<'a> {
             }
             Message::Built { task } => {
                 self.tasks[task].all_built = true;
-                self.hand_on_rest(task);
+                self.send_remaining(task);
             }
             Message::Answered { slot, answer } => {
                 self.answered += 1;
@@ -211,15 +211,15 @@ impl<'a> Collector<'a> {
                 self.settle(slot, None);
                 self.check_failures();
             }
-            Message::Stop(error) => self.ending.fail(*error),
+            Message::Stop(error) => self.first_error.fail(*error),
         }
     }
 
-    /// One request less to wait for.
+    /// Records the outcome of a request.
     fn settle(&mut self, slot: Slot, answer: Option<Answer>) {
         let task = &mut self.tasks[slot.task];
-        let place = &mut task.documents[slot.document - task.handed_on];
-        let Document::Pending(pending) = place else { return };
+        let document = &mut task.documents[slot.document - task.sent];
+        let Document::Pending(pending) = document else { return };
         match answer {
             Some(answer) => pending.set(slot, answer),
             None => pending.failed = true,
@@ -228,25 +228,26 @@ impl<'a> Collector<'a> {
         if pending.missing > 0 {
             return;
         }
-        if let Document::Pending(pending) = std::mem::replace(place, Document::Failed)
+        if let Document::Pending(pending) = std::mem::replace(document, Document::Failed)
             && let Some(answered) = pending.finish()
         {
-            *place = Document::Answered(Box::new(answered));
+            *document = Document::Answered(Box::new(answered));
         }
         task.open -= 1;
         self.check_first(slot);
-        self.hand_on_front(slot.task);
-        self.hand_on_rest(slot.task);
+        self.send_ready_block(slot.task);
+        self.send_remaining(slot.task);
     }
 
-    /// Has the first document of a task that is answered looked at, while others still wait for their answers.
+    /// Sends the first answered document to be checked while others are in flight, so that errors in scoring show
+    /// early.
     fn check_first(&mut self, slot: Slot) {
         let task = &mut self.tasks[slot.task];
-        // The programs that scoring runs are counted, and a check would run some before the count begins.
-        if task.is_checked || task.scores_apart || task.runs_code {
+        // Programs run while scoring are counted, and a check would run some before the count starts.
+        if task.is_checked || task.scores_in_blocks || task.runs_code {
             return;
         }
-        if let Document::Answered(first) = &task.documents[slot.document - task.handed_on] {
+        if let Document::Answered(first) = &task.documents[slot.document - task.sent] {
             let document = first.clone();
             task.is_checked = true;
             self.send(Work::First { task: slot.task, document });
@@ -255,10 +256,10 @@ impl<'a> Collector<'a> {
 
     fn check_failures(&mut self) {
         if self.options.max_failures.is_some_and(|most| self.failures.len() > most)
-            && !self.ending.has_failed()
+            && !self.first_error.has_failed()
         {
             let first = &self.failures[0];
-            self.ending.fail(EngineError::TooManyFailures {
+            self.first_error.fail(EngineError::TooManyFailures {
                 failures: self.failures.len(),
                 first: first.request.describe(),
                 source: first.error.clone(),
@@ -266,10 +267,10 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Hands documents on that can be scored without the others, in their order and many at a time.
-    fn hand_on_front(&mut self, place: usize) {
-        let task = &mut self.tasks[place];
-        if !task.scores_apart {
+    /// Sends the answered documents at the front to scoring, in order and in blocks.
+    fn send_ready_block(&mut self, task_index: usize) {
+        let task = &mut self.tasks[task_index];
+        if !task.scores_in_blocks {
             return;
         }
         let waits = |document: &Document| matches!(document, Document::Pending(_));
@@ -279,53 +280,52 @@ impl<'a> Collector<'a> {
         if task.ready >= BLOCK {
             let documents = task.take_front(task.ready);
             self.backlog.enter(documents.len());
-            self.send(Work::Next { task: place, documents });
+            self.send(Work::Next { task: task_index, documents });
         }
     }
 
-    /// Hands all documents of a task on, or those that are left, when each has its answers.
-    fn hand_on_rest(&mut self, place: usize) {
-        let task = &mut self.tasks[place];
-        if task.open > 0 || !task.all_built || task.is_complete || self.ending.has_failed() {
+    /// Sends the remaining documents of a task to scoring once all are answered.
+    fn send_remaining(&mut self, task_index: usize) {
+        let task = &mut self.tasks[task_index];
+        if task.open > 0 || !task.all_built || task.is_complete || self.first_error.has_failed() {
             return;
         }
         task.is_complete = true;
         let documents = task.take_front(task.documents.len());
-        let (built, original) = (task.handed_on, task.original);
-        self.send(Work::Last { task: place, documents, built, original });
+        let (built, original) = (task.sent, task.original);
+        self.send(Work::Last { task: task_index, documents, built, original });
     }
 
     fn send(&self, work: Work) {
-        // It fails only where the thread that scores panicked, which ends the run.
+        // Fails only after the scoring thread has ended with an error, which ends the run.
         let _ = self.work.send(work);
     }
 }
 
-/// The next message; none when nobody sends any more.
+/// The next message, or `None` if all senders are gone.
 ///
-/// A thread that waits has to be woken, and many answers a second would wake this one for each of them. So it looks
-/// again after a nap before it waits.
+/// Blocking right away would cost one wake-up per answer. So it polls a few times first, with short sleeps.
 fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
-    const NAP: Duration = Duration::from_millis(1);
-    for look in 0..4 {
+    const PAUSE: Duration = Duration::from_millis(1);
+    for attempt in 0..4 {
         match messages.try_recv() {
             Ok(message) => return Some(message),
             Err(mpsc::TryRecvError::Disconnected) => return None,
-            Err(mpsc::TryRecvError::Empty) if look < 3 => thread::sleep(NAP),
+            Err(mpsc::TryRecvError::Empty) if attempt < 3 => thread::sleep(PAUSE),
             Err(mpsc::TryRecvError::Empty) => {}
         }
     }
     messages.recv().ok()
 }
 
-/// Lets go of the prompts and documents that nothing that scores can see: they are most of what a run holds.
-fn forget(requests: &mut DocumentRequests, needs: Needs, nothing: &Arc<str>) {
+/// Drops prompts and documents that scoring does not read: they dominate the memory of a run.
+fn drop_unneeded(requests: &mut DocumentRequests, needs: Needs, empty: &Arc<str>) {
     if !needs.prompts {
         for instance in &mut requests.instances {
             if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
                 &mut instance.arguments
             {
-                *context = Context::Text(Arc::clone(nothing));
+                *context = Context::Text(Arc::clone(empty));
             }
         }
     }

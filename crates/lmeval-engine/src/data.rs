@@ -1,4 +1,4 @@
-//! The data of a task.
+//! Loads the data of tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use lmeval_data::Settings;
 use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
 
-use crate::class_tasks::serve;
+use crate::class_tasks::install_services;
 use crate::error::EngineError;
 use crate::options::DataOptions;
 use crate::plan::settings;
 
-/// Loads the splits that a task names.
+/// Loads the splits that a task uses.
 pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>, EngineError> {
     if task.class_task().is_some_and(|class| class.loads_documents()) {
         return Ok(Arc::new(MemorySplits::new()));
@@ -22,7 +22,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
         let Some(python) = &options.python else {
             let (task, function) = (task.name(), &function.reference);
             let message = format!("The data of `{task}` comes from the Python function `{function}`");
-            return Err(settings(message, "Leave the task out, or give it a `dataset_path`"));
+            return Err(settings(message, "Remove the task, or set `dataset_path`"));
         };
         let mut kwargs = task.config.dataset_kwargs.clone().unwrap_or_default();
         kwargs.update(&task.config.metadata);
@@ -31,7 +31,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
             .map_err(|source| EngineError::Function { task: task.name().to_owned(), source });
     }
     let Some(mut request) = task.dataset_request() else {
-        return Err(settings(format!("The task `{}` names no data", task.name()), "Set `dataset_path`"));
+        return Err(settings(format!("The task `{}` has no data", task.name()), "Set `dataset_path`"));
     };
     request.limit_rows = options.limit_rows;
     request.dataset_dir.clone_from(&options.dataset_dir);
@@ -41,21 +41,21 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     Ok(Arc::new(data))
 }
 
-/// How data sets are found.
+/// The settings for finding data sets, with the built-in data files added.
 pub(crate) fn data_settings(options: &DataOptions) -> Settings {
     let mut settings = options.settings.clone().unwrap_or_else(Settings::from_environment);
     settings.virtual_files.get_or_insert(|path: &Path| embedded::read(path).map(str::as_bytes));
     settings
 }
 
-/// What the requests of a task are built from: its data, and what runs its functions.
+/// The sources that a task's requests are built from: its data, its registry and the Python host.
 pub fn request_sources(task: &Task, options: &DataOptions) -> Result<RequestSources, EngineError> {
     let splits = load_splits(task, options)?;
     let sources = RequestSources::new(splits).with_registry(Arc::clone(task.registry()));
     Ok(match &options.python {
         None => sources,
         Some(python) => {
-            serve(python, options);
+            install_services(python, options);
             sources.with_host(Arc::clone(python) as Arc<dyn Host>)
         }
     })

@@ -1,7 +1,7 @@
-//! From requests to answers: each one once, kept before it counts.
+//! Sends each distinct request once, and saves answers before they are used.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry as Place;
+use std::collections::hash_map;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::produce::Job;
 
-/// What all calls of a run share.
+/// The state shared by all workers of a run.
 pub(crate) struct Dispatcher {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) journal: Option<Arc<Journal>>,
@@ -27,24 +27,24 @@ pub(crate) struct Dispatcher {
     pub(crate) events: Arc<dyn Events>,
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) stop: Cancel,
-    pub(crate) known: std::sync::Mutex<FxHashMap<Key, Known>>,
+    pub(crate) seen: std::sync::Mutex<FxHashMap<Key, Seen>>,
 }
 
-/// A request that was seen before.
-pub(crate) enum Known {
-    /// It is at the model; these wait for the same answer.
-    Asked(Vec<Job>),
-    /// It was answered.
+/// A request with the same key as an earlier one.
+pub(crate) enum Seen {
+    /// The earlier one is in flight; these wait for its answer.
+    InFlight(Vec<Job>),
+    /// The earlier one was answered.
     Answered(Answer),
 }
 
 impl Dispatcher {
-    /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
+    /// Sends requests until there are no more or the run is cancelled, then waits for those in flight.
     pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
         let Dispatch { batch_size, in_flight } = self.model.dispatch();
-        let full = Full { requests: batch_size.max(1), bytes: self.model.batch_bytes() };
+        let limit = BatchLimit { requests: batch_size.max(1), bytes: self.model.batch_bytes() };
         let fill_time = self.model.fill_time();
-        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), full, fill_time }));
+        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), limit, fill_time }));
         let mut workers = JoinSet::new();
         for _ in 0..in_flight.max(1) {
             workers.spawn(Arc::clone(&self).work(Arc::clone(&queue)));
@@ -66,7 +66,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes requests and has them answered, one batch after the other.
+    /// Answers one batch after another.
     async fn work(self: Arc<Self>, queue: Arc<Mutex<Queue>>) {
         loop {
             let next = async { queue.lock().await.next_batch().await };
@@ -82,74 +82,75 @@ impl Dispatcher {
         }
     }
 
-    /// A model that panics ends the run like any other failure.
+    /// Turns the panic of a model into an error.
     fn check(&self, ended: Result<(), tokio::task::JoinError>) {
         if let Err(error) = ended {
-            let message = format!("The model failed in a way it should not: {error}");
+            let message = format!("The model panicked: {error}");
             self.end(ModelError::new(ModelErrorKind::Capability, message).into());
         }
     }
 
-    /// Ends the run.
+    /// Stops the run with an error.
     fn end(&self, error: EngineError) {
         self.stop.cancel();
-        // Whoever listens no more has an error of its own.
+        // A receiver that is gone has already failed with an error.
         let _ = self.messages.send(Message::Stop(Box::new(error)));
     }
 
-    /// Answers a batch: from the journal, from an identical request, or by the model.
+    /// Answers a batch: from the journal, from identical requests, or by the model.
     async fn answer(&self, batch: Vec<Job>) {
-        let mut asked = Vec::with_capacity(batch.len());
+        let mut unanswered = Vec::with_capacity(batch.len());
         for job in batch {
             let key = self.keys.of(&job.request);
-            let Some(job) = self.wait_for_equal(key, job) else { continue };
-            match self.kept(key, &job) {
+            let Some(job) = self.join_identical(key, job) else { continue };
+            match self.saved(key, &job) {
                 Ok(Some(answer)) => self.settle(key, job, Ok(answer), true),
-                Ok(None) => asked.push((key, job)),
+                Ok(None) => unanswered.push((key, job)),
                 Err(error) => return self.end(error.into()),
             }
         }
-        if asked.is_empty() || self.stop.is_cancelled() {
+        if unanswered.is_empty() || self.stop.is_cancelled() {
             return;
         }
-        self.ask(asked).await;
+        self.send_to_model(unanswered).await;
     }
 
-    /// Has requests answered by the model. Each answer is kept and counts when it comes, not when the last one is there.
-    async fn ask(&self, asked: Vec<(Key, Job)>) {
-        let requests = asked.iter().map(|(_, job)| job.request.clone()).collect();
-        let mut open: Vec<Option<(Key, Job)>> = asked.into_iter().map(Some).collect();
+    /// Sends requests to the model. Each answer is saved and used on arrival, without waiting for the rest of the
+    /// batch.
+    async fn send_to_model(&self, unanswered: Vec<(Key, Job)>) {
+        let requests = unanswered.iter().map(|(_, job)| job.request.clone()).collect();
+        let mut open: Vec<Option<(Key, Job)>> = unanswered.into_iter().map(Some).collect();
         let (sender, mut answers) = unbounded_channel();
-        // Nobody listens any more when an answer could not be kept.
-        let sink = Box::new(move |place, answer| drop(sender.send((place, answer))));
-        let keep = async {
-            while let Some((place, answer)) = answers.recv().await {
-                let Some((key, job)) = open.get_mut(place).and_then(Option::take) else { continue };
-                self.keep(key, job, answer).await?;
+        // The receiver is dropped when an answer could not be saved.
+        let sink = Box::new(move |index, answer| drop(sender.send((index, answer))));
+        let save = async {
+            while let Some((index, answer)) = answers.recv().await {
+                let Some((key, job)) = open.get_mut(index).and_then(Option::take) else { continue };
+                self.save(key, job, answer).await?;
             }
             Ok(())
         };
-        let ((), kept) = tokio::join!(self.model.answer_each(requests, sink), keep);
-        if let Err(error) = kept {
+        let ((), saved) = tokio::join!(self.model.answer_each(requests, sink), save);
+        if let Err(error) = saved {
             return self.end(EngineError::Journal(error));
         }
         for (key, job) in open.into_iter().flatten() {
-            let error = ModelError::new(ModelErrorKind::Answer, "The model gave no answer to this request");
-            if let Err(error) = self.keep(key, job, Err(error)).await {
+            let error = ModelError::new(ModelErrorKind::Answer, "The model did not answer this request");
+            if let Err(error) = self.save(key, job, Err(error)).await {
                 return self.end(error.into());
             }
         }
     }
 
-    /// Writes an answer down and reports it.
-    async fn keep(
+    /// Saves and reports an answer.
+    async fn save(
         &self,
         key: Key,
         job: Job,
         answer: Result<Answer, ModelError>,
     ) -> Result<(), lmeval_journal::Error> {
         if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
-            // It was not tried as often as it should be, so it has not failed.
+            // Stopped before all its retries, so it has not failed for good.
             return Ok(());
         }
         let answer = match &self.journal {
@@ -160,21 +161,22 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Answers a request that was seen before, or lets it wait; gives back one that is new.
-    fn wait_for_equal(&self, key: Key, job: Job) -> Option<Job> {
+    /// Answers a request from an identical one, or queues it after one in flight. Returns the job if its key is
+    /// new.
+    fn join_identical(&self, key: Key, job: Job) -> Option<Job> {
         let answer = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            match known.entry(key) {
-                Place::Vacant(place) => {
-                    place.insert(Known::Asked(Vec::new()));
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            match seen.entry(key) {
+                hash_map::Entry::Vacant(entry) => {
+                    entry.insert(Seen::InFlight(Vec::new()));
                     return Some(job);
                 }
-                Place::Occupied(mut place) => match place.get_mut() {
-                    Known::Asked(waiting) => {
+                hash_map::Entry::Occupied(mut entry) => match entry.get_mut() {
+                    Seen::InFlight(waiting) => {
                         waiting.push(job);
                         return None;
                     }
-                    Known::Answered(answer) => answer.clone(),
+                    Seen::Answered(answer) => answer.clone(),
                 },
             }
         };
@@ -182,22 +184,22 @@ impl Dispatcher {
         None
     }
 
-    fn kept(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
+    fn saved(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
         self.journal.as_ref().map_or(Ok(None), |journal| journal.get(&key, job.request.request_type()))
     }
 
-    /// Reports an answer to everybody who waits for it.
+    /// Reports an answer to all jobs with its key.
     fn settle(&self, key: Key, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
         let waiting = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let before = match &answer {
-                // The journal knows it from now on.
-                Ok(_) if self.journal.is_some() => known.remove(&key),
-                Ok(answer) => known.insert(key, Known::Answered(answer.clone())),
-                Err(_) => known.remove(&key),
+                // The journal has it from now on.
+                Ok(_) if self.journal.is_some() => seen.remove(&key),
+                Ok(answer) => seen.insert(key, Seen::Answered(answer.clone())),
+                Err(_) => seen.remove(&key),
             };
             match before {
-                Some(Known::Asked(waiting)) => waiting,
+                Some(Seen::InFlight(waiting)) => waiting,
                 _ => Vec::new(),
             }
         };
@@ -224,31 +226,32 @@ impl Dispatcher {
     }
 }
 
-/// What makes a batch full: so many requests, or so much text.
+/// The size limits of a batch.
 #[derive(Clone, Copy)]
-struct Full {
+struct BatchLimit {
     requests: usize,
     bytes: usize,
 }
 
-/// Requests that wait for the model.
+/// Requests waiting for the model.
 struct Queue {
     jobs: Receiver<Vec<Job>>,
     ready: VecDeque<Job>,
-    full: Full,
-    /// How long a batch waits for more requests before it is sent as it is.
+    limit: BatchLimit,
+    /// How long an incomplete batch waits for more requests.
     fill_time: Duration,
 }
 
 impl Queue {
-    /// The next requests: as many as fit, at least one, fewer only when no more come for a while.
+    /// The next batch: limit, or incomplete if no request arrives within the fill time. Empty when there are no
+    /// more.
     async fn next_batch(&mut self) -> Vec<Job> {
         let mut bytes = 0;
         let mut batch = Vec::new();
-        while batch.len() < self.full.requests {
+        while batch.len() < self.limit.requests {
             if let Some(job) = self.ready.front() {
                 bytes += job.request.size();
-                if bytes > self.full.bytes && !batch.is_empty() {
+                if bytes > self.limit.bytes && !batch.is_empty() {
                     break;
                 }
                 batch.extend(self.ready.pop_front());
@@ -269,7 +272,7 @@ impl Queue {
     }
 }
 
-/// Writes an answer to the journal. One that is too long for it is a failure of its request, and is written as that.
+/// Appends an answer to the journal. An answer too long for it becomes a failure of its request.
 async fn append(
     journal: &Journal,
     key: Key,

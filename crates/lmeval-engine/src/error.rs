@@ -1,4 +1,4 @@
-//! Why a run ended without results.
+//! The error of a run.
 
 use std::path::PathBuf;
 
@@ -7,107 +7,108 @@ use lmeval_core::scorers::ScoreError;
 use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, counted};
 use lmeval_tasks::prompt::PromptError;
 
-/// Why a run ended without results. Answers that came before it are in the journal, where there is one.
+/// The reason that a run ended without results. Answers received before the error are in the journal, if there is
+/// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Settings that exclude each other, or make no sense.
+    /// Settings that are invalid or contradict each other.
     #[error(transparent)]
     Settings(Box<Diagnostic>),
-    /// A task cannot be loaded.
+    /// A task could not be loaded.
     #[error(transparent)]
     Task(#[from] lmeval_tasks::Error),
-    /// The data of a task cannot be loaded.
-    #[error("The data of `{task}` cannot be loaded")]
+    /// The data of a task could not be loaded.
+    #[error("Cannot load the data of `{task}`")]
     Data {
-        /// The task.
+        /// The name of the task.
         task: String,
-        /// Why.
+        /// The error of the reader.
         source: Box<lmeval_data::Error>,
     },
-    /// A Python function of a task failed.
-    #[error("The data of `{task}` cannot be made")]
+    /// The function in `custom_dataset` failed.
+    #[error("Cannot create the data of `{task}`")]
     Function {
-        /// The task.
+        /// The name of the task.
         task: String,
-        /// Why.
+        /// The error of the function.
         source: HostError,
     },
-    /// The object of a task that is a Python class cannot be made.
-    #[error("The task `{task}`, which is a Python class, cannot be made")]
+    /// The Python class of a task could not be instantiated.
+    #[error("Cannot create the task `{task}` from its Python class")]
     Class {
-        /// The task.
+        /// The name of the task.
         task: String,
-        /// Why.
+        /// The error of the class.
         source: HostError,
     },
-    /// The requests of a task cannot be built.
+    /// The requests of a task could not be built.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// The answers of a task cannot be scored.
+    /// The answers of a task could not be scored.
     #[error("The task `{task}` cannot be scored")]
     Score {
-        /// The task.
+        /// The key of the task in the results.
         task: String,
-        /// Why.
+        /// The error of the scorer.
         source: Box<ScoreError>,
     },
-    /// A group cannot be aggregated.
+    /// A group could not be aggregated.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// The model cannot be used, or every request to it would fail.
+    /// The model is unusable, or every request to it would fail.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The model cannot do what a task asks.
+    /// The model does not support the request type of a task.
     #[error("The task `{task}` cannot be evaluated with this model")]
     Unsupported {
-        /// The task.
+        /// The name of the task.
         task: String,
-        /// Why.
+        /// The reason given by the model.
         source: ModelError,
     },
-    /// The journal cannot be used, or an answer cannot be written to it.
+    /// The journal could not be opened or written.
     #[error(transparent)]
     Journal(#[from] lmeval_journal::Error),
-    /// An old response cache cannot be taken over.
+    /// An old response cache could not be imported.
     #[error(transparent)]
     OldCache(#[from] lmeval_host::OldCacheError),
-    /// Too many requests failed for good.
+    /// More requests failed for good than `max_failures` allows.
     #[error("{} failed for good; the first is {first}", counted(*failures, "request"))]
     TooManyFailures {
-        /// How many.
+        /// The number of failed requests.
         failures: usize,
-        /// The first request.
+        /// A description of the first failed request.
         first: String,
-        /// Why it failed.
+        /// The error of the first failed request.
         source: ModelError,
     },
-    /// Every request of every task failed.
-    #[error("No document has all its answers; the first request to fail is {first}")]
+    /// No document has answers to all of its requests.
+    #[error("No document was fully answered; the first request to fail is {first}")]
     NothingAnswered {
-        /// The first request that failed.
+        /// A description of the first failed request.
         first: String,
-        /// Why it failed.
+        /// The error of the first failed request.
         source: ModelError,
     },
-    /// The caller asked to end.
-    #[error("The run was interrupted; {} there", answers_are(*answered))]
+    /// The caller cancelled the run.
+    #[error("Interrupted. {} {}.", counted(*answered, "answer"), saved(journal.as_ref()))]
     Interrupted {
-        /// Answers that came, those of the journal included.
+        /// The number of answers received, including reused ones.
         answered: usize,
-        /// Where they are.
+        /// The journal file, if there is one.
         journal: Option<PathBuf>,
     },
-    /// What hears about scored tasks failed.
-    #[error("The records of `{task}` cannot be written")]
+    /// [`Events::scored`](crate::Events::scored) failed.
+    #[error("Cannot write the records of `{task}`")]
     Records {
-        /// The task.
+        /// The key of the task in the results.
         task: String,
-        /// Why.
+        /// The error it returned.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The system does not give what a run needs.
-    #[error("A thread cannot be started")]
+    /// The operating system refused to start a thread.
+    #[error("Cannot start a thread")]
     Threads(#[source] std::io::Error),
 }
 
@@ -118,7 +119,7 @@ impl From<Diagnostic> for EngineError {
 }
 
 impl EngineError {
-    /// The error that this one stands for, message and all.
+    /// The wrapped error that provides message, location and hints.
     fn inner(&self) -> Option<&dyn Diagnose> {
         match self {
             Self::Settings(error) => Some(&**error),
@@ -130,7 +131,7 @@ impl EngineError {
         }
     }
 
-    /// The failure of a Python function that this is about.
+    /// The failure of a Python function, if that is the cause.
     pub(crate) fn host_error(&self) -> Option<&HostError> {
         match self {
             Self::Prompt(error) => error.host_error(),
@@ -150,11 +151,9 @@ impl Diagnose for EngineError {
 
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Interrupted { journal: Some(_), .. } => {
-                "Run the same command again to go on where it stopped"
-            }
+            Self::Interrupted { journal: Some(_), .. } => "Run the same command again to resume",
             Self::Interrupted { journal: None, .. } => {
-                "Give `--output_path` or `--use_cache` to keep answers of a run that is interrupted"
+                "Pass `--output_path` or `--use_cache` to save the answers of interrupted runs"
             }
             _ => return self.inner().map(Diagnose::hints).unwrap_or_default(),
         };
@@ -166,6 +165,6 @@ impl Diagnose for EngineError {
     }
 }
 
-fn answers_are(count: usize) -> String {
-    format!("{} {}", counted(count, "answer"), if count == 1 { "is" } else { "are" })
+fn saved(journal: Option<&PathBuf>) -> &'static str {
+    if journal.is_some() { "saved" } else { "not saved" }
 }

@@ -1,5 +1,6 @@
-//! A run on loaded tasks.
+//! Evaluates loaded tasks on a model.
 
+use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -24,35 +25,35 @@ use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::{Plan, plan, settings};
-use crate::produce::{HANDED_OVER, TASKS_AHEAD, prepare, produce};
-use crate::score::{Ending, Grader};
+use crate::produce::{JOBS_PER_SEND, TASKS_AHEAD, prepare, produce};
+use crate::score::{FirstError, Grader};
 
-/// How often it is looked whether the caller has asked to end while the model is asked what it is.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often cancellation is checked while waiting for the model's identity.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many requests wait for the model at most, beyond those under way.
+/// How many requests may wait for the model, besides those in flight.
 const REQUESTS_AHEAD: usize = 1024;
 
-/// What a run gave.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Evaluated {
-    /// Scores, and records where they are kept.
+    /// The scores, and the records if they are kept.
     pub results: RunResults,
-    /// The tasks as they were evaluated, by their keys in results, in load order.
+    /// The evaluated tasks by their keys in the results, in load order.
     pub tasks: Vec<(String, Arc<Task>)>,
-    /// The chat template of the model, where prompts are conversations and it is known.
+    /// The source of the chat template, if one was applied and is known.
     pub chat_template: Option<String>,
-    /// Requests that failed for good. Their documents are left out of the scores.
+    /// Requests that failed for good. Their documents are excluded from the scores.
     pub failures: Vec<Failure>,
-    /// Requests that were answered.
+    /// The number of answered requests.
     pub answered: usize,
-    /// For each task that runs code of the model how many programs ran under limits, and which limits those were.
+    /// Per task that runs code: the number of sandboxed programs and the limits in force.
     pub code_limits: Dict,
 }
 
 impl Evaluated {
-    /// A score by the key of the task or group and the name of the metric, which may have the name of its filter after a
-    /// comma: `exact_match,strict-match`. Without it, the first pipeline with the metric is meant.
+    /// A score by the key of the task or group and the name of the metric. The name may include the filter, as in
+    /// `exact_match,strict-match`; otherwise the first pipeline with the metric is used.
     pub fn score(&self, task: &str, metric: &str) -> Option<f64> {
         let scores = self.results.results.get_str(task)?.as_dict()?;
         let named = |key: &str| key == metric || key.split_once(',').is_some_and(|(name, _)| name == metric);
@@ -61,7 +62,7 @@ impl Evaluated {
     }
 }
 
-/// Evaluates tasks on a model. What the tasks name is looked up where it was when they were loaded, see
+/// Evaluates tasks on a model. Names in the tasks are resolved in the registry that they were loaded with, see
 /// [`TaskManager::with_registry`](lmeval_tasks::TaskManager::with_registry).
 ///
 /// Blocks until the last task is scored; call it from `spawn_blocking` in asynchronous code.
@@ -108,19 +109,19 @@ pub fn evaluate(
 
 fn runtime() -> Result<Runtime, EngineError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // At least two: a model that computes in this process must not keep answers from being written.
+    // At least two, so that an in-process model cannot keep answers from being written.
     let runtime = Builder::new_multi_thread().worker_threads(cores.max(2)).enable_all().build();
     runtime.map_err(EngineError::Threads)
 }
 
-/// What the stream gave.
+/// The outcome of the stream.
 struct Streamed {
     results: Vec<TaskResult>,
     collected: Collected,
     code_limits: Dict,
 }
 
-/// The stream from documents to scored tasks.
+/// Streams documents through the model to scoring.
 fn stream(
     model: &Arc<dyn Model>,
     planned: Vec<crate::plan::PlannedTask>,
@@ -131,7 +132,7 @@ fn stream(
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
     let (journal, fingerprint) = match wanted {
         Some(wanted) => {
-            let identity = identity(model, runtime, &options.cancel)?;
+            let identity = identity(model, runtime, &options.cancel, &wanted.path)?;
             events.event(Event::Model(&identity));
             let (journal, fingerprint) = open(wanted, options.data.python.as_deref(), &identity, &**events)?;
             (Some(Arc::new(journal)), fingerprint)
@@ -140,7 +141,7 @@ fn stream(
     };
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();
-    let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / HANDED_OVER);
+    let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / JOBS_PER_SEND);
     let dispatcher = Arc::new(Dispatcher {
         model: Arc::clone(model),
         journal: journal.clone(),
@@ -152,16 +153,16 @@ fn stream(
         events: Arc::clone(events),
         messages: messages.clone(),
         stop: stop.clone(),
-        known: Mutex::new(FxHashMap::default()),
+        seen: Mutex::new(FxHashMap::default()),
     });
     runtime.spawn(dispatcher.run(queue));
-    runtime.spawn(pass_on(options.cancel.clone(), stop.clone()));
+    runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
     let sources: Vec<(Arc<Task>, RequestOptions)> =
         planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
-    let (ending, backlog) = (Ending::new(&stop), Backlog::default());
+    let (first_error, backlog) = (FirstError::new(&stop), Backlog::default());
     let (work, todo) = mpsc::channel();
-    let collector = Collector::new(&planned, options, &ending, &backlog, work);
-    let grader = Grader::new(planned, options, &**events, &ending, &backlog);
+    let collector = Collector::new(&planned, options, &first_error, &backlog, work);
+    let grader = Grader::new(planned, options, &**events, &first_error, &backlog);
     let (collected, scored) = thread::scope(|scope| {
         let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
         let of_preparer = messages.clone();
@@ -178,7 +179,7 @@ fn stream(
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
     }
-    if let Some(error) = ending.into_error() {
+    if let Some(error) = first_error.into_error() {
         return Err(error);
     }
     let (results, code_limits) = scored.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -189,8 +190,8 @@ fn stream(
     Ok(Streamed { results, collected, code_limits })
 }
 
-/// Ends the run when the thread that has it panics: the threads ahead of it would wait for it, or keep asking the model
-/// for answers that nobody scores.
+/// Stops the run if the thread that owns it panics. Otherwise earlier stages would block, or keep sending requests
+/// whose answers are never scored.
 struct StopOnPanic<'a>(&'a Cancel);
 
 impl Drop for StopOnPanic<'_> {
@@ -201,33 +202,34 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// Ends the run when the caller asks for it.
-async fn pass_on(caller: Cancel, run: Cancel) {
+/// Forwards the caller's cancellation to the run.
+async fn forward_cancel(caller: Cancel, run: Cancel) {
     caller.cancelled().await;
     run.cancel();
 }
 
-/// What makes the model the one that it is. No `block_on`: the caller may be inside a runtime of its own.
+/// The model's identity. Avoids `block_on`, because the caller may be inside a runtime.
 fn identity(
     model: &Arc<dyn Model>,
     runtime: &Runtime,
     cancel: &Cancel,
+    journal: &Path,
 ) -> Result<ModelIdentity, EngineError> {
     let (answer, answered) = mpsc::channel();
     let model = Arc::clone(model);
     runtime.spawn(async move {
-        // Nobody waits any more if this fails.
+        // Fails only if the run was cancelled meanwhile.
         let _ = answer.send(model.identity().await);
     });
     loop {
-        match answered.recv_timeout(LOOK) {
+        match answered.recv_timeout(POLL_INTERVAL) {
             Ok(identity) => return Ok(identity?),
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                return Err(EngineError::Interrupted { answered: 0, journal: None });
+                return Err(EngineError::Interrupted { answered: 0, journal: Some(journal.to_owned()) });
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "The model failed in a way it should not while it was asked what it is";
+                let message = "The model panicked while reporting its identity";
                 return Err(ModelError::new(ModelErrorKind::Capability, message).into());
             }
         }
@@ -258,7 +260,7 @@ fn open(
         let Some(python) = python else {
             let message =
                 format!("The old response cache `{}` cannot be read without Python", cache.display());
-            return Err(settings(message, "Run with Python, or name another --use_cache"));
+            return Err(settings(message, "Run with Python enabled, or use another --use_cache"));
         };
         let rows = python.old_cache(cache)?.map(|row| row.map_err(EngineError::from));
         let imported = journal.import(rows, fingerprint)?;
@@ -267,7 +269,7 @@ fn open(
     Ok((journal, fingerprint))
 }
 
-/// Registers the model. A server that does not say what it runs is taken to run what it ran before.
+/// Registers the model. A server that does not report its model is assumed to run the same one as before.
 fn register(
     journal: &Journal,
     identity: &ModelIdentity,
@@ -284,8 +286,8 @@ fn register(
     Ok(journal.register_model(identity)?)
 }
 
-/// The identities that older versions wrote for the same model, which leave open where its server is: with the name that
-/// the server reports alone, or with a host and no path.
+/// The identities that older versions recorded for the same model: without the server's address, or with its host
+/// only.
 fn former_identities(identity: &ModelIdentity) -> Vec<ModelIdentity> {
     let fact = |name: &str| identity.facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact);
     let Some(server) = fact("server") else { return Vec::new() };
@@ -305,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn former_identities_leave_the_address_open() {
+    fn former_identities_omit_the_address() {
         let identity = |facts: &[(&'static str, &str)]| ModelIdentity {
             backend: "local-completions".to_owned(),
             facts: facts.iter().map(|(name, fact)| (*name, (*fact).to_owned())).collect(),
@@ -315,7 +317,7 @@ mod tests {
             of(&[("model", "m"), ("serves", "m"), ("server", "host:1")]),
             [identity(&[("model", "m"), ("serves", "m")])]
         );
-        // A host alone is what older versions wrote, too: the same identity.
+        // Older versions recorded the host alone too, so the identity is unchanged.
         assert_eq!(of(&[("model", "m"), ("server", "host:1")]), []);
         assert_eq!(
             of(&[("model", "m"), ("server", "host:1/left")]),

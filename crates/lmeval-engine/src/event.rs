@@ -1,4 +1,4 @@
-//! What happens during a run, for whoever watches.
+//! Progress events of a run.
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
@@ -6,114 +6,116 @@ use lmeval_journal::Damage;
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 
-/// Something that happened.
+/// A progress event.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The journal is open.
+    /// The journal was opened.
     JournalOpened {
-        /// Answers in it, of any model.
+        /// The number of answers in it, of any model.
         answers: usize,
-        /// Bytes of a torn end that were cut off.
+        /// The size in bytes of an incomplete record truncated from the end.
         repaired_bytes: Option<u64>,
-        /// Damaged parts of the file. Requests whose answers were there are sent again.
+        /// Damaged regions of the file. Requests whose answers were in them are sent again.
         damage: &'a [Damage],
     },
-    /// The server does not say which model it runs, and is taken to run the one that the journal knows for its address.
+    /// The server does not report its model; it is assumed to run the last one that the journal has for its
+    /// address.
     ModelAssumed {
-        /// That model.
+        /// The name of that model.
         serves: &'a str,
     },
-    /// What the journal has for the model is known.
+    /// The number of reusable answers is known.
     Reusing {
-        /// Answers of this model, which are not asked for again.
+        /// Answers of this model; their requests are not sent again.
         answers: usize,
-        /// Answers of a model of the same name that do not say which server gave them. They are not used.
+        /// Answers of a model of the same name from an unknown server. They are not reused.
         of_unknown_server: usize,
         /// Answers of other models or servers.
         of_others: usize,
     },
-    /// Answers of an old response cache were taken over.
+    /// An old response cache was imported.
     CacheImported {
-        /// How many.
+        /// The number of imported answers.
         answers: usize,
-        /// Entries that are no answers.
+        /// The number of entries that are not answers.
         skipped: usize,
     },
-    /// The model is known.
+    /// The identity of the model is known.
     Model(&'a ModelIdentity),
-    /// The data of a task is there.
+    /// The data of a task was loaded.
     Prepared {
-        /// The task.
+        /// The task it belongs to.
         task: &'a Task,
-        /// How many documents will be evaluated.
+        /// The number of documents to evaluate.
         documents: usize,
     },
-    /// A field of a task looks like a column that its documents do not have.
+    /// A field of a task looks like a column name but its documents have no such column.
     MissingColumn {
-        /// The task.
+        /// The task it belongs to.
         task: &'a Task,
-        /// The field.
+        /// The field and its value.
         missing: &'a MissingColumn,
     },
-    /// The first document of a task was turned into requests.
+    /// The requests of a task's first document were built.
     FirstDocument {
-        /// The task.
+        /// The task it belongs to.
         task: &'a Task,
-        /// The requests.
+        /// The document with its requests.
         requests: &'a DocumentRequests,
     },
-    /// A document is left out because it has no requests.
+    /// A document was skipped because it has no requests.
     Skipped {
-        /// The task.
+        /// The task it belongs to.
         task: &'a Task,
-        /// The document.
+        /// The skipped document.
         requests: &'a DocumentRequests,
     },
     /// Requests were built.
     Built {
-        /// What they ask.
+        /// The type of the requests.
         kind: RequestType,
-        /// How many.
+        /// The number of requests.
         count: usize,
     },
     /// All requests of all tasks were built.
     AllBuilt,
     /// A request was answered.
     Answered {
-        /// What it asked.
+        /// The type of the request.
         kind: RequestType,
-        /// Whether the answer came from the journal or an identical request rather than from the model.
+        /// Whether the answer came from the journal or from an identical request instead of the model.
         reused: bool,
-        /// What it took.
+        /// The tokens used.
         usage: Usage,
     },
     /// A request failed for good.
     Failed {
-        /// The request.
+        /// The failed request.
         request: &'a ModelRequest,
-        /// Why.
+        /// The last error of the model.
         error: &'a ModelError,
     },
-    /// All answers of a task are there, and it is scored now.
+    /// All documents of a task are answered; scoring starts.
     Scoring {
-        /// The task.
+        /// The task it belongs to.
         task: &'a Task,
     },
 }
 
-/// Hears what happens. Calls come from several threads.
+/// Receives progress events, from several threads.
 pub trait Events: Send + Sync {
-    /// Something happened.
+    /// Called for every event.
     fn event(&self, _event: Event<'_>) {}
 
-    /// A task was scored. Its records are dropped afterwards, unless the options keep them; a failure ends the run.
+    /// Called when a task is scored. Its records are dropped afterwards unless the options keep them. An error
+    /// ends the run.
     fn scored(&self, _result: &TaskResult) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(())
     }
 }
 
-/// Hears nothing.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 

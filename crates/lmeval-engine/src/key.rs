@@ -1,4 +1,4 @@
-//! What makes two requests the same.
+//! Journal keys of requests.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use lmeval_core::{Arguments, Dialect, ModelRequest};
 use lmeval_journal::{Fingerprint, Key, request_hash};
 use lmeval_pycompat::{Dict, Value, repr};
 
-/// How the keys of a run are made.
+/// Computes the keys of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
-    /// The model.
+    /// The fingerprint of the model.
     pub(crate) model: Fingerprint,
-    /// Whether each document has answers of its own.
+    /// Whether answers depend on the document, so that documents share none.
     pub(crate) per_document: bool,
-    /// How arguments are written.
+    /// Determines which arguments are hashed.
     pub(crate) dialect: Dialect,
 }
 
 impl Keys {
-    /// The key of a request: the same for requests of which one answer serves all.
+    /// The key of a request. Requests with equal keys share one answer.
     ///
-    /// Repeats are requests of their own, and so are sampled generations of different documents.
+    /// Repeats have different keys, and so have sampled generations of different documents.
     pub(crate) fn of(&self, request: &ModelRequest) -> Key {
         let method = request.request_type().name();
         let arguments = self.arguments(request);
-        // What JSON cannot hold, such as an image, is hashed by its text.
+        // Values that JSON cannot represent, such as images, are hashed by their `repr`.
         let hash = request_hash(method, &arguments)
             .or_else(|_| request_hash(method, &[Value::from(repr::repr(&Value::from(arguments)))]))
-            .expect("text can be written as JSON");
+            .expect("strings can be written as JSON");
         let per_document = self.per_document || is_sampled(&request.arguments);
         let document = per_document.then_some((&*request.task_name, request.doc_id.0));
         Key::new(self.model, &hash, request.repeat, document)
     }
 
-    /// Reference: the response cache hashes a request by these.
+    /// Reference: the response cache hashes these arguments.
     fn arguments(&self, request: &ModelRequest) -> Vec<Value> {
         let mut arguments = match &request.arguments {
             Arguments::Loglikelihood { context, continuation } => {
@@ -52,7 +52,7 @@ impl Keys {
     }
 }
 
-/// Whether a second answer may differ from the first.
+/// Whether repeating the request may give another answer.
 fn is_sampled(arguments: &Arguments) -> bool {
     let Arguments::Generate { kwargs, .. } = arguments else {
         return false;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_one_answer_serves_has_one_key() {
+    fn only_interchangeable_requests_share_a_key() {
         let model = |name: &str| {
             Fingerprint::of(&ModelIdentity { backend: "x".into(), facts: vec![("model", name.into())] })
         };

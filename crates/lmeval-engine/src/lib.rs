@@ -1,8 +1,9 @@
-//! The run: from tasks to results, answers kept as they come.
+//! Runs an evaluation: from tasks to results.
 //!
-//! One stream: documents are rendered while earlier ones are at the model; an answer goes to the journal before it
-//! counts; documents are scored as soon as that needs no other answers. [`evaluate`] runs loaded tasks on a model; making
-//! models and loading tasks by name is up to its caller. Nothing here prints: [`Events`] hears what happens.
+//! One stream: requests are built while earlier ones are in flight; an answer is written to the journal before it
+//! is used; documents are scored as soon as scoring needs no other answers. [`evaluate`] runs loaded tasks on a
+//! model; creating models and loading tasks by name is up to the caller. Nothing here prints: [`Events`] receives
+//! progress.
 
 mod backlog;
 mod cancel;

@@ -1,4 +1,4 @@
-//! How a run goes.
+//! The options of a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED;
 
 use crate::cancel::Cancel;
 
-/// Whether prompts are conversations.
+/// Whether to apply a chat template to prompts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ChatTemplateChoice {
-    /// They are plain text.
+    /// Prompts are plain strings.
     #[default]
     Off,
-    /// They are, with the model's default template.
+    /// Prompts are conversations in the model's default template.
     Default,
-    /// They are, with the model's template of this name.
+    /// Prompts are conversations in the model's template of this name.
     Named(String),
 }
 
@@ -30,71 +30,71 @@ impl ChatTemplateChoice {
     }
 }
 
-/// Where answers are kept.
+/// The journal of a run.
 #[derive(Clone, Debug, Default)]
 pub struct JournalOptions {
-    /// The file.
+    /// The journal file; created if it does not exist.
     pub path: PathBuf,
-    /// Whether what is in it is thrown away.
+    /// Whether to discard its content.
     pub fresh: bool,
-    /// Old response caches whose answers are taken over, as far as they exist.
+    /// Old response caches to import; missing files are ignored.
     pub import: Vec<PathBuf>,
 }
 
-/// Where documents come from.
+/// The sources of documents.
 #[derive(Clone, Default)]
 pub struct DataOptions {
-    /// How data sets are found; by default as the environment says.
+    /// Where to find data sets; read from the environment by default.
     pub settings: Option<Settings>,
-    /// A folder with copies of data sets, by name.
+    /// A folder with local copies of data sets, by name.
     pub dataset_dir: Option<PathBuf>,
-    /// How many rows of each split are read at most.
+    /// The maximum number of rows read per split.
     pub limit_rows: Option<u64>,
-    /// What runs the Python functions of tasks; `None` makes each of them an error.
+    /// Runs the Python functions of tasks; with `None`, each of them is an error.
     pub python: Option<Arc<PythonHost>>,
 }
 
-/// How tasks are evaluated.
+/// The options of [`evaluate`](crate::evaluate).
 #[derive(Clone)]
 pub struct EvaluateOptions {
-    /// The rules where the two lines of the harness differ.
+    /// The behaviour line, 0.5 or 0.4.
     pub dialect: Dialect,
-    /// How many documents of each task: below 1 a share of them, otherwise their number.
+    /// The number of documents per task; below 1, a fraction of them.
     pub limit: Option<f64>,
-    /// For each task the numbers of the documents to evaluate.
+    /// The indices of the documents to evaluate, per task.
     pub samples: Option<Dict>,
-    /// The number of examples, over what tasks say.
+    /// Overrides the tasks' number of few-shot examples.
     pub num_fewshot: Option<i64>,
-    /// The number of answers per document of generation tasks, over what tasks say.
+    /// Overrides the number of answers per document of generation tasks.
     pub repeats: Option<usize>,
-    /// Generation settings, over those of tasks.
+    /// Overrides generation settings of the tasks.
     pub gen_kwargs: Option<Dict>,
-    /// The seed of the examples; `None` draws differently in each run.
+    /// The seed for choosing few-shot examples; `None` draws differently in each run.
     pub fewshot_seed: Option<i64>,
-    /// Text before everything else.
+    /// The system message, or the start of the prompt without a chat template.
     pub system_instruction: Option<String>,
-    /// Whether prompts are conversations.
+    /// Whether to apply a chat template.
     pub apply_chat_template: ChatTemplateChoice,
-    /// Whether, in a conversation, each example is a turn of its own.
+    /// Whether each few-shot example is a separate turn of the conversation.
     pub fewshot_as_multiturn: bool,
-    /// The draws of bootstrapped standard errors; 0 for none.
+    /// The number of bootstrap draws for standard errors; 0 disables the bootstrap.
     pub bootstrap_iters: i64,
-    /// Whether a record of each document is made.
+    /// Whether to create a record of each document.
     pub log_samples: bool,
-    /// Whether the records are part of what [`evaluate`](crate::evaluate) returns, or only shown to
+    /// Whether [`evaluate`](crate::evaluate) returns the records, or only passes them to
     /// [`Events::scored`](crate::Events::scored).
     pub keep_samples: bool,
-    /// Whether answers are collected and not scored.
+    /// Whether to collect answers without scoring them.
     pub predict_only: bool,
-    /// Whether tasks may run code that the model wrote.
+    /// Whether tasks may run code written by the model.
     pub confirm_run_unsafe_code: bool,
-    /// How many requests may fail for good before the run ends; `None` for any number.
+    /// How many requests may fail for good before the run ends; `None` for no limit.
     pub max_failures: Option<usize>,
-    /// Where answers are kept; `None` keeps none.
+    /// The journal of answers; `None` to save none.
     pub journal: Option<JournalOptions>,
-    /// Where documents come from.
+    /// The sources of documents.
     pub data: DataOptions,
-    /// Ends the run early.
+    /// Cancels the run.
     pub cancel: Cancel,
 }
 

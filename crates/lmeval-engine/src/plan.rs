@@ -1,4 +1,4 @@
-//! What a run will do, checked before anything is sent.
+//! Plans a run and checks it before anything is sent.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::class_tasks::{ClassSettings, load_class};
 use crate::error::EngineError;
 use crate::options::{ChatTemplateChoice, EvaluateOptions};
 
-/// A task with everything that evaluating it needs.
+/// A task and everything needed to evaluate it.
 #[derive(Debug)]
 pub(crate) struct PlannedTask {
-    /// The key in results.
+    /// The key of the task in the results.
     pub(crate) key: String,
     pub(crate) task: Arc<Task>,
     pub(crate) scorer: TaskScorer,
@@ -25,13 +25,13 @@ pub(crate) struct PlannedTask {
 }
 
 impl PlannedTask {
-    /// Whether documents are scored, and let go of, before all of them are answered.
-    pub(crate) fn scores_apart(&self, options: &EvaluateOptions) -> bool {
+    /// Whether documents are scored and dropped in blocks, before all of them are answered.
+    pub(crate) fn scores_in_blocks(&self, options: &EvaluateOptions) -> bool {
         !options.log_samples && !self.task.config.unsafe_code && !self.scorer.needs().together
     }
 }
 
-/// A run that can start.
+/// A checked run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) tasks: Vec<PlannedTask>,
@@ -39,17 +39,17 @@ pub(crate) struct Plan {
     pub(crate) template: Option<ModelTemplate>,
 }
 
-/// Applies what the caller says to the tasks and checks that they can be evaluated.
+/// Applies the caller's settings to the tasks and checks that they can be evaluated.
 pub(crate) fn plan(
     model: &dyn Model,
     loaded: TaskDict,
     options: &EvaluateOptions,
 ) -> Result<Plan, EngineError> {
     if options.limit.is_some() && options.samples.is_some() {
-        return Err(settings("`limit` and `samples` exclude each other", "Give one of them"));
+        return Err(settings("`limit` and `samples` cannot be combined", "Use only one of them"));
     }
     if loaded.tasks.is_empty() {
-        return Err(settings("No tasks to evaluate", "Name some with `--tasks`"));
+        return Err(settings("No tasks to evaluate", "Select some with `--tasks`"));
     }
     let keys = ResultKeys::new(&loaded, &options.dialect)?;
     check_samples(&loaded, &keys, options)?;
@@ -63,10 +63,10 @@ pub(crate) fn plan(
         sources.host = Arc::clone(python) as Arc<dyn Host>;
     }
     let groups = group_specs(&loaded, &keys);
-    let classes = ClassSettings::of_run(options);
+    let classes = ClassSettings::from_options(options);
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
         load_class(&mut task, &classes, &options.data)?;
-        adjust(&mut task, options)?;
+        apply_overrides(&mut task, options)?;
         check(model, &task, options)?;
         let sources = sources.clone().with_registry(task.registry());
         let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
@@ -78,8 +78,8 @@ pub(crate) fn plan(
     Ok(Plan { tasks, groups, template })
 }
 
-/// Puts the caller's settings over those of the task.
-fn adjust(task: &mut Task, options: &EvaluateOptions) -> Result<(), EngineError> {
+/// Overrides settings of the task with those of the caller.
+fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), EngineError> {
     if let Some(settings) = &options.gen_kwargs {
         task.config.merge_generation_kwargs(settings);
     }
@@ -87,7 +87,9 @@ fn adjust(task: &mut Task, options: &EvaluateOptions) -> Result<(), EngineError>
         task.config.set_num_fewshot(count);
     }
     match options.repeats {
-        Some(0) => return Err(settings("`repeats` must be at least 1", "Leave it out for what tasks say")),
+        Some(0) => {
+            return Err(settings("`repeats` must be at least 1", "Omit it to use the tasks' own settings"));
+        }
         Some(repeats) if repeats > MAX_REPEATS => {
             return Err(settings(
                 format!("`repeats` must be at most {MAX_REPEATS}, not {repeats}"),
@@ -104,11 +106,11 @@ fn check(model: &dyn Model, task: &Task, options: &EvaluateOptions) -> Result<()
     if task.config.unsafe_code && !options.confirm_run_unsafe_code {
         return Err(settings(
             format!("The task `{}` runs code that the model writes", task.name()),
-            "Confirm with `--confirm_run_unsafe_code` that this may happen on this machine",
+            "Pass `--confirm_run_unsafe_code` to allow this on this machine",
         ));
     }
     if task.class_task().is_some_and(|class| class.makes_requests()) {
-        // Only the requests themselves show of which kinds they are.
+        // The request types are only known once the requests are built.
         return Ok(());
     }
     let kind = match task.config.output_type {
@@ -128,37 +130,37 @@ fn request_options(key: &str, options: &EvaluateOptions, template: Option<&Model
         chat_template: template.map(|template| Arc::clone(&template.template)),
         fewshot_as_multiturn: options.fewshot_as_multiturn,
         limit: options.limit,
-        samples: chosen(options, key),
+        samples: selected_samples(options, key),
         ..RequestOptions::default()
     }
 }
 
-/// The documents that the caller chose of a task.
-fn chosen(options: &EvaluateOptions, key: &str) -> Option<Vec<i64>> {
-    let numbers = options.samples.as_ref()?.get_str(key)?.as_list()?;
-    Some(numbers.iter().filter_map(Value::as_i64).collect())
+/// The indices of the documents selected by the caller.
+fn selected_samples(options: &EvaluateOptions, key: &str) -> Option<Vec<i64>> {
+    let indices = options.samples.as_ref()?.get_str(key)?.as_list()?;
+    Some(indices.iter().filter_map(Value::as_i64).collect())
 }
 
-/// `samples` must name tasks that there are, and give each a list of numbers: all else would evaluate documents that
-/// nobody asked for.
+/// Every key of `samples` must be a task of the run, and every value a list of indices. Anything else would
+/// silently evaluate the wrong documents.
 fn check_samples(loaded: &TaskDict, keys: &ResultKeys, options: &EvaluateOptions) -> Result<(), EngineError> {
     let Some(samples) = &options.samples else {
         return Ok(());
     };
     let known: Vec<&str> = loaded.tasks.keys().map(|name| keys.get(name)).collect();
-    for (task, numbers) in samples.iter() {
+    for (task, indices) in samples.iter() {
         let name = lmeval_pycompat::repr::str(task);
         let is_list =
-            numbers.as_list().is_some_and(|numbers| numbers.iter().all(|one| one.as_i64().is_some()));
+            indices.as_list().is_some_and(|indices| indices.iter().all(|one| one.as_i64().is_some()));
         if !is_list {
-            let message = format!("`samples` must give `{name}` a list of document numbers");
-            return Err(settings(message, "Write it as in `{\"arc_easy\": [0, 5]}`"));
+            let message = format!("`samples` must map `{name}` to a list of document indices");
+            return Err(settings(message, "For example: `{\"arc_easy\": [0, 5]}`"));
         }
         if !known.contains(&name.as_str()) {
             let near = nearest(&name, known.iter().copied());
             let names = if near.is_empty() { known.clone() } else { near };
-            let message = format!("`samples` names `{name}`, which is no task of this run");
-            return Err(settings(message, format!("Its tasks are named `{}`", names.join("`, `"))));
+            let message = format!("`samples` names `{name}`, which is not a task of this run");
+            return Err(settings(message, format!("The tasks of this run are `{}`", names.join("`, `"))));
         }
     }
     Ok(())

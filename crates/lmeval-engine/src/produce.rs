@@ -1,4 +1,4 @@
-//! From documents to requests, ahead of the model.
+//! Builds requests ahead of the model.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -8,20 +8,20 @@ use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
 
-use crate::backlog::{Backlog, MOST_WAITING};
+use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::data::request_sources;
 use crate::event::{Event, Events};
 use crate::options::DataOptions;
 
-/// How many tasks are prepared ahead of the one whose requests are built: what is wrong with their data shows early.
+/// How many tasks are loaded ahead of the one whose requests are being built. Errors in their data show early.
 pub(crate) const TASKS_AHEAD: usize = 64;
 
-/// How many requests are handed to the model's side at once.
-pub(crate) const HANDED_OVER: usize = 64;
+/// How many requests are sent to the dispatcher at once.
+pub(crate) const JOBS_PER_SEND: usize = 64;
 
-/// Where an answer belongs: task, document and request by their places, and the repeat.
+/// Identifies an answer: the indices of task, document and request, and the repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) task: usize,
@@ -30,20 +30,20 @@ pub(crate) struct Slot {
     pub(crate) repeat: usize,
 }
 
-/// A request on its way.
+/// A request for the dispatcher.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) slot: Slot,
     pub(crate) request: ModelRequest,
 }
 
-/// A task whose requests can be built.
+/// A task whose data has been loaded.
 pub(crate) struct Prepared {
-    place: usize,
+    task_index: usize,
     builder: RequestBuilder,
 }
 
-/// Loads the data of all tasks, one after the other.
+/// Loads the data of all tasks in order.
 pub(crate) fn prepare(
     tasks: &[(Arc<Task>, RequestOptions)],
     data: &DataOptions,
@@ -51,7 +51,7 @@ pub(crate) fn prepare(
     prepared: &mpsc::SyncSender<Prepared>,
     messages: &mpsc::Sender<Message>,
 ) {
-    for (place, (task, options)) in tasks.iter().enumerate() {
+    for (task_index, (task, options)) in tasks.iter().enumerate() {
         let builder =
             request_sources(task, data).and_then(|sources| Ok(RequestBuilder::new(task, &sources, options)?));
         let sent = match builder {
@@ -60,10 +60,10 @@ pub(crate) fn prepare(
                     events.event(Event::MissingColumn { task, missing });
                 }
                 events.event(Event::Prepared { task, documents: builder.remaining() });
-                prepared.send(Prepared { place, builder }).is_ok()
+                prepared.send(Prepared { task_index, builder }).is_ok()
             }
             Err(error) => {
-                // Whoever listens no more has an error of its own.
+                // A receiver that is gone has already failed with an error.
                 let _ = messages.send(Message::Stop(Box::new(error)));
                 false
             }
@@ -74,7 +74,7 @@ pub(crate) fn prepare(
     }
 }
 
-/// Builds the requests of all prepared tasks and hands them on, until the model's side ends.
+/// Builds the requests of all prepared tasks and sends them, until the dispatcher stops.
 pub(crate) fn produce(
     tasks: &[(Arc<Task>, RequestOptions)],
     prepared: &mpsc::Receiver<Prepared>,
@@ -84,17 +84,17 @@ pub(crate) fn produce(
     (backlog, stop): (&Backlog, &Cancel),
 ) {
     let mut done = 0;
-    let mut ready = Ready { jobs, held: Vec::new(), most: 1 };
-    for Prepared { place, builder } in prepared {
-        let task = &tasks[place].0;
+    let mut batcher = JobBatcher { jobs, buffered: Vec::new(), threshold: 1 };
+    for Prepared { task_index, builder } in prepared {
+        let task = &tasks[task_index].0;
         let original = builder.document_count();
-        let _ = messages.send(Message::Started { task: place, original });
+        let _ = messages.send(Message::Started { task: task_index, original });
         let mut documents = 0;
         for built in builder {
             let requests = match built {
                 Ok(requests) => requests,
                 Err(error) => {
-                    // Of a run that ends already, this may be the cause.
+                    // Sent even if the run is already ending, because this may be the cause.
                     let _ = messages.send(Message::Stop(Box::new(error.into())));
                     return;
                 }
@@ -109,67 +109,75 @@ pub(crate) fn produce(
             if documents == 0 {
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
-            if !hand_on(place, documents, requests, events, &mut ready, messages, (backlog, stop)) {
+            if !send_document(
+                task_index,
+                documents,
+                requests,
+                events,
+                &mut batcher,
+                messages,
+                (backlog, stop),
+            ) {
                 return;
             }
             documents += 1;
         }
-        let _ = messages.send(Message::Built { task: place });
+        let _ = messages.send(Message::Built { task: task_index });
         done += 1;
     }
-    ready.send();
+    batcher.send();
     if done == tasks.len() {
         events.event(Event::AllBuilt);
     }
 }
 
-/// Hands the requests of a document on. Returns whether anybody takes them.
-fn hand_on(
+/// Sends the requests of a document. Returns false if the run is ending.
+fn send_document(
     task: usize,
     document: usize,
     requests: DocumentRequests,
     events: &dyn Events,
-    ready: &mut Ready<'_>,
+    batcher: &mut JobBatcher<'_>,
     messages: &mpsc::Sender<Message>,
     (backlog, stop): (&Backlog, &Cancel),
 ) -> bool {
-    let mut made = Vec::new();
-    for (instance, asked) in requests.instances.iter().enumerate() {
-        events.event(Event::Built { kind: asked.request_type, count: asked.repeats });
-        made.extend((0..asked.repeats).map(|repeat| {
+    let mut new_jobs = Vec::new();
+    for (instance, request) in requests.instances.iter().enumerate() {
+        events.event(Event::Built { kind: request.request_type, count: request.repeats });
+        new_jobs.extend((0..request.repeats).map(|repeat| {
             let slot = Slot { task, document, instance, repeat };
-            Job { slot, request: model_request(asked, repeat) }
+            Job { slot, request: model_request(request, repeat) }
         }));
     }
-    if !backlog.enter_when_free(MOST_WAITING, stop) {
+    if !backlog.enter_when_free(MAX_WAITING, stop) {
         return false;
     }
-    // The document must be known before its first answer comes.
+    // The collector must know the document before its first answer arrives.
     if messages.send(Message::Document { task, requests: Box::new(requests) }).is_err() {
         return false;
     }
-    ready.take(made)
+    batcher.add(new_jobs)
 }
 
-/// Requests on their way to the model, handed over many at a time: waking a thread costs more than building a request.
-/// The first ones go alone, so that the model begins at once.
-struct Ready<'a> {
+/// Sends requests to the dispatcher in batches, because waking a thread costs more than building a request. The
+/// first batches are small, so that the model starts at once.
+struct JobBatcher<'a> {
     jobs: &'a Sender<Vec<Job>>,
-    held: Vec<Job>,
-    /// How many are held at most.
-    most: usize,
+    buffered: Vec<Job>,
+    /// The number of requests that triggers a send.
+    threshold: usize,
 }
 
-impl Ready<'_> {
-    /// Takes requests. Returns whether anybody wants more.
-    fn take(&mut self, mut made: Vec<Job>) -> bool {
-        self.held.append(&mut made);
-        self.held.len() < self.most || self.send()
+impl JobBatcher<'_> {
+    /// Adds requests. Returns false if the dispatcher has stopped.
+    fn add(&mut self, mut new_jobs: Vec<Job>) -> bool {
+        self.buffered.append(&mut new_jobs);
+        self.buffered.len() < self.threshold || self.send()
     }
 
     fn send(&mut self) -> bool {
-        self.most = (2 * self.most).min(HANDED_OVER);
-        self.held.is_empty() || self.jobs.blocking_send(std::mem::take(&mut self.held)).is_ok()
+        self.threshold = (2 * self.threshold).min(JOBS_PER_SEND);
+        self.buffered.is_empty() || self.jobs.blocking_send(std::mem::take(&mut self.buffered)).is_ok()
     }
 }
 

@@ -1,7 +1,7 @@
-//! From answered documents to results, beside the thread that collects answers.
+//! Scores answered documents, on a separate thread.
 //!
-//! A task whose scoring needs its documents together is scored when the last of them is answered. Of all others the
-//! documents are scored in blocks, in their order, while the run goes on, and only their values are kept.
+//! A task whose scoring needs all documents together is scored when the last one is answered. The documents of
+//! other tasks are scored in blocks, in order, while the run continues, and only their values are retained.
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
@@ -18,31 +18,32 @@ use crate::event::{Event, Events};
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 
-/// Something to be scored.
+/// Work for the scoring thread.
 pub(crate) enum Work {
-    /// The document of a task that was answered first. It is part of a later message, too.
+    /// The first answered document of a task. It is also part of a later message.
     First { task: usize, document: Box<AnsweredDocument> },
-    /// The next documents of a task whose documents are not needed together.
+    /// The next documents of a task that is scored in blocks.
     Next { task: usize, documents: Vec<AnsweredDocument> },
-    /// The other documents of a task, or all of them. It has `built` documents in all, its split has `original`.
+    /// The remaining documents of a task, or all of them. `built` counts its documents, `original` those of its
+    /// split.
     Last { task: usize, documents: Vec<AnsweredDocument>, built: usize, original: usize },
 }
 
-/// How a run ends, for all who can end it.
-pub(crate) struct Ending<'a> {
+/// The first error of a run, which also stops it.
+pub(crate) struct FirstError<'a> {
     stop: &'a Cancel,
     error: Mutex<Option<EngineError>>,
 }
 
-impl<'a> Ending<'a> {
+impl<'a> FirstError<'a> {
     pub(crate) fn new(stop: &'a Cancel) -> Self {
         Self { stop, error: Mutex::new(None) }
     }
 
-    /// Keeps the first error and ends the run; requests in flight are still waited for and kept.
+    /// Stores the first error and stops the run; requests in flight are still awaited and saved.
     ///
-    /// All tasks share the workers, so a function of one task that gives no answer can fail others first. Their errors
-    /// give way to its own.
+    /// All tasks share the workers, so a Python function that hangs can fail other tasks first. Its own error
+    /// replaces theirs.
     pub(crate) fn fail(&self, error: EngineError) {
         self.stop.cancel();
         let mut known = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,20 +63,20 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// A task on its way to being scored.
-struct Unscored {
+/// The scoring state of a task.
+struct TaskState {
     planned: PlannedTask,
-    /// Documents whose values the scorer has.
+    /// The number of documents scored so far.
     scored: usize,
 }
 
-/// Scores what it is given, in that order.
+/// Scores documents in the order they arrive.
 pub(crate) struct Grader<'a> {
     options: &'a EvaluateOptions,
     events: &'a dyn Events,
-    ending: &'a Ending<'a>,
+    first_error: &'a FirstError<'a>,
     backlog: &'a Backlog,
-    tasks: Vec<Option<Unscored>>,
+    tasks: Vec<Option<TaskState>>,
     results: Vec<Option<TaskResult>>,
     code_limits: Dict,
 }
@@ -85,22 +86,22 @@ impl<'a> Grader<'a> {
         planned: Vec<PlannedTask>,
         options: &'a EvaluateOptions,
         events: &'a dyn Events,
-        ending: &'a Ending<'a>,
+        first_error: &'a FirstError<'a>,
         backlog: &'a Backlog,
     ) -> Self {
         let results = planned.iter().map(|_| None).collect();
-        let tasks = planned.into_iter().map(|planned| Some(Unscored { planned, scored: 0 })).collect();
-        Self { options, events, ending, backlog, tasks, results, code_limits: Dict::new() }
+        let tasks = planned.into_iter().map(|planned| Some(TaskState { planned, scored: 0 })).collect();
+        Self { options, events, first_error, backlog, tasks, results, code_limits: Dict::new() }
     }
 
-    /// Works until nobody has anything more to be scored. Returns the results, and the limits of programs by task.
+    /// Scores until all senders are gone. Returns the results, and per task the limits on programs.
     pub(crate) fn run(mut self, todo: &mpsc::Receiver<Work>) -> (Vec<TaskResult>, Dict) {
         for work in todo {
             let counted = if let Work::Next { documents, .. } = &work { documents.len() } else { 0 };
-            if !self.ending.has_failed()
+            if !self.first_error.has_failed()
                 && let Err(error) = self.take(work)
             {
-                self.ending.fail(error);
+                self.first_error.fail(error);
             }
             self.backlog.leave(counted);
         }
@@ -110,46 +111,46 @@ impl<'a> Grader<'a> {
     fn take(&mut self, work: Work) -> Result<(), EngineError> {
         match work {
             Work::First { task, document } => {
-                let Some(Unscored { planned, .. }) = &mut self.tasks[task] else { return Ok(()) };
+                let Some(TaskState { planned, .. }) = &mut self.tasks[task] else { return Ok(()) };
                 planned.scorer.check_first(&document).map_err(|source| failed(planned, source))
             }
             Work::Next { task, documents } => {
-                let Some(Unscored { planned, scored }) = &mut self.tasks[task] else { return Ok(()) };
+                let Some(TaskState { planned, scored }) = &mut self.tasks[task] else { return Ok(()) };
                 *scored += documents.len();
                 planned.scorer.score_next(&documents).map_err(|source| failed(planned, source))
             }
             Work::Last { task, documents, built, original } => {
-                let Some(unscored) = self.tasks[task].take() else { return Ok(()) };
-                self.finish(task, unscored, documents, built, original)
+                let Some(state) = self.tasks[task].take() else { return Ok(()) };
+                self.finish(task, state, documents, built, original)
             }
         }
     }
 
     fn finish(
         &mut self,
-        place: usize,
-        unscored: Unscored,
+        index: usize,
+        state: TaskState,
         documents: Vec<AnsweredDocument>,
         built: usize,
         original: usize,
     ) -> Result<(), EngineError> {
-        let task = Arc::clone(&unscored.planned.task);
-        let key = unscored.planned.key.clone();
+        let task = Arc::clone(&state.planned.task);
+        let key = state.planned.key.clone();
         let python = self.options.data.python.as_ref().filter(|_| task.config.unsafe_code);
-        // What ran before, for another task or for prompts, is not part of the score.
+        // Programs that ran earlier, for another task or while building prompts, do not belong to this score.
         let _ = python.map(|python| python.take_code_limits());
-        let result = self.result(unscored, documents, built, original);
+        let result = self.result(state, documents, built, original);
         if let Some(python) = python {
             self.code_limits.insert(key, code_limits(python.take_code_limits()));
         }
-        self.results[place] = result?;
+        self.results[index] = result?;
         Ok(())
     }
 
-    /// The result of a task; none where no document has all its answers.
+    /// The result of a task, or `None` if no document is fully answered.
     fn result(
         &self,
-        Unscored { mut planned, scored }: Unscored,
+        TaskState { mut planned, scored }: TaskState,
         mut documents: Vec<AnsweredDocument>,
         built: usize,
         original: usize,
@@ -159,7 +160,7 @@ impl<'a> Grader<'a> {
         if answered == 0 {
             return Ok(None);
         }
-        if planned.scores_apart(self.options) {
+        if planned.scores_in_blocks(self.options) {
             planned.scorer.score_next(&documents).map_err(|source| failed(&planned, source))?;
             documents.clear();
         } else {
@@ -172,8 +173,8 @@ impl<'a> Grader<'a> {
         for (_, audit) in &mut result.audit {
             audit.errored = built - answered;
         }
-        let told = self.events.scored(&result);
-        told.map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
+        let handled = self.events.scored(&result);
+        handled.map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
         if !self.options.keep_samples {
             result.samples = None;
         }
@@ -185,7 +186,7 @@ fn failed(planned: &PlannedTask, source: ScoreError) -> EngineError {
     EngineError::Score { task: planned.key.clone(), source: Box::new(source) }
 }
 
-/// What the results say of the programs that were run for a task.
+/// The entry about sandboxed programs in the results of a task.
 fn code_limits((programs, limits): (usize, Dict)) -> Value {
     let mut entry = Dict::new();
     entry.insert("programs", programs as i64);
@@ -203,17 +204,17 @@ mod tests {
 
     fn outcome(errors: Vec<HostError>) -> String {
         let stop = Cancel::new();
-        let ending = Ending::new(&stop);
+        let first_error = FirstError::new(&stop);
         for source in errors {
-            ending.fail(EngineError::Function { task: "t".to_owned(), source });
+            first_error.fail(EngineError::Function { task: "t".to_owned(), source });
         }
-        assert!(stop.is_cancelled() && ending.has_failed());
-        let error = ending.into_error().expect("there were errors");
+        assert!(stop.is_cancelled() && first_error.has_failed());
+        let error = first_error.into_error().expect("there were errors");
         std::error::Error::source(&error).expect("a function failed").to_string()
     }
 
     #[test]
-    fn the_function_that_gave_no_answer_is_reported() {
+    fn reports_the_function_that_hung() {
         let abandoned = |function: &str| {
             let (function, culprit) = (function.to_owned(), "utils.slow".to_owned());
             HostError::Abandoned { function, culprit, seconds: 1.0 }

@@ -1,4 +1,4 @@
-//! Models that hand answers over one by one.
+//! Models that deliver answers one by one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +11,11 @@ use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
 
 use crate::stream::{answer, run, shown};
 
-/// Hands over the answers of a batch from the last to the first, and may fail in the middle of the first batch.
+/// Delivers the answers of a batch in reverse order, and may fail within the first batch.
 #[derive(Debug, Default)]
 struct Early {
     fails: AtomicBool,
-    /// Whether it leaves one request of each batch without a word.
+    /// Whether it leaves one request of each batch unanswered.
     forgets: bool,
     answered: AtomicUsize,
     batches: AtomicUsize,
@@ -35,7 +35,7 @@ impl Model for Early {
     }
 
     fn answer(&self, _: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
-        unreachable!("answers are handed over one by one")
+        unreachable!("answers are delivered one by one")
     }
 
     fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
@@ -44,15 +44,15 @@ impl Model for Early {
             let half = requests.len() / 2;
             for (place, request) in requests.iter().enumerate().rev() {
                 if self.fails.load(Ordering::SeqCst) && place == half {
-                    return sink(place, Err(ModelError::new(ModelErrorKind::Capability, "It broke")));
+                    return sink(place, Err(ModelError::new(ModelErrorKind::Capability, "Broken")));
                 }
                 if self.forgets && place == 0 {
                     return;
                 }
                 self.answered.fetch_add(1, Ordering::SeqCst);
                 sink(place, Ok(answer(&request.arguments).into()));
-                // A second answer to the same request, or one to none, is let go.
-                sink(place, Err(ModelError::new(ModelErrorKind::Capability, "Nobody asked")));
+                // A second answer to the same request and an answer to no request are ignored.
+                sink(place, Err(ModelError::new(ModelErrorKind::Capability, "No such request")));
                 sink(requests.len(), Ok(answer(&request.arguments).into()));
             }
         })
@@ -64,7 +64,7 @@ fn options() -> EvaluateOptions {
 }
 
 #[test]
-fn what_was_handed_over_before_a_failure_is_kept() {
+fn saves_answers_delivered_before_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
     let kept = EvaluateOptions { journal: Some(journal), ..options() };
@@ -80,14 +80,14 @@ fn what_was_handed_over_before_a_failure_is_kept() {
     let undisturbed = run(&model, &["demo_capitals"], &options()).unwrap();
     assert_eq!(first + second, early.answered.load(Ordering::SeqCst));
     assert_eq!(shown(&whole), shown(&undisturbed));
-    // All requests of a run go over together where the model waits for them.
+    // All requests go into one batch, because the model waits for them.
     assert_eq!(early.batches.load(Ordering::SeqCst), 3);
 }
 
 #[test]
-fn a_request_without_an_answer_has_failed() {
+fn unanswered_request_fails() {
     let model: Arc<dyn Model> = Arc::new(Early { forgets: true, ..Early::default() });
     let run = run(&model, &["demo_capitals"], &options()).unwrap();
     assert_eq!(run.failures.len(), 1);
-    assert_eq!(run.failures[0].error.to_string(), "The model gave no answer to this request");
+    assert_eq!(run.failures[0].error.to_string(), "The model did not answer this request");
 }

@@ -1,4 +1,4 @@
-//! Runs in which something goes wrong.
+//! Runs with failing models and requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
 
 use crate::stream::{answer, run, shown};
 
-/// Fails for some documents, as long as it is told to.
+/// Fails on some documents until it is repaired.
 #[derive(Debug)]
 struct Failing {
     fails: AtomicBool,
@@ -19,7 +19,7 @@ struct Failing {
     every: usize,
     asked: AtomicUsize,
     panics: bool,
-    /// Whether the documents for which it would fail get an answer that is longer than any journal takes.
+    /// Whether it answers those documents with more than a journal record can hold.
     rambles: bool,
 }
 
@@ -37,7 +37,7 @@ impl Model for Failing {
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         if self.kind == ModelErrorKind::Unsupported && kind == RequestType::Loglikelihood {
-            return Err(ModelError::new(self.kind, "It only generates"));
+            return Err(ModelError::new(self.kind, "Only generation is supported"));
         }
         Ok(())
     }
@@ -48,7 +48,7 @@ impl Model for Failing {
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         self.asked.fetch_add(requests.len(), Ordering::SeqCst);
-        assert!(!self.panics, "a model of a user");
+        assert!(!self.panics, "a user's model");
         let fails = |request: &ModelRequest| {
             self.fails.load(Ordering::SeqCst) && request.doc_id.0.is_multiple_of(self.every)
         };
@@ -71,7 +71,7 @@ fn options() -> EvaluateOptions {
 }
 
 #[test]
-fn documents_without_answers_are_left_out_and_asked_about_again() {
+fn excludes_failed_documents_and_retries_them() {
     let folder = tempfile::tempdir().unwrap();
     let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
     let options = EvaluateOptions { journal: Some(journal), ..options() };
@@ -102,7 +102,7 @@ fn too_many_failures_end_the_run() {
 }
 
 #[test]
-fn a_failure_of_all_requests_ends_the_run_at_once() {
+fn fatal_error_ends_the_run_at_once() {
     let failing = Failing::new(ModelErrorKind::Authentication, 1);
     let model: Arc<dyn Model> = failing.clone();
     let error = run(&model, &["demo"], &options()).unwrap_err();
@@ -111,7 +111,7 @@ fn a_failure_of_all_requests_ends_the_run_at_once() {
 }
 
 #[test]
-fn what_a_model_cannot_do_shows_before_anything_is_sent() {
+fn unsupported_request_type_fails_before_sending() {
     let failing = Failing::new(ModelErrorKind::Unsupported, 1);
     let model: Arc<dyn Model> = failing.clone();
     let error = run(&model, &["demo"], &options()).unwrap_err();
@@ -120,7 +120,7 @@ fn what_a_model_cannot_do_shows_before_anything_is_sent() {
 }
 
 #[test]
-fn a_model_that_panics_ends_the_run_with_an_error() {
+fn model_panic_is_an_error() {
     let (fails, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     let model: Arc<dyn Model> = Arc::new(Failing {
         fails,
@@ -131,11 +131,11 @@ fn a_model_that_panics_ends_the_run_with_an_error() {
         rambles: false,
     });
     let error = run(&model, &["demo_capitals"], &options()).unwrap_err();
-    assert!(error.to_string().contains("failed in a way it should not"), "{error}");
+    assert!(error.to_string().contains("The model panicked"), "{error}");
 }
 
 #[test]
-fn an_answer_that_is_too_long_to_keep_fails_its_request_alone() {
+fn oversized_answer_fails_only_its_request() {
     let folder = tempfile::tempdir().unwrap();
     let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
     let options = EvaluateOptions { journal: Some(journal), ..options() };

@@ -1,4 +1,4 @@
-//! Caches that Python has written.
+//! Import of caches written by Python.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn identity(name: &str) -> ModelIdentity {
     ModelIdentity { backend: "test".into(), facts: vec![("model", name.into())] }
 }
 
-/// Imports a cache with the Python of the tests.
+/// Imports a cache with the Python interpreter of the tests.
 fn import(journal: &Journal, path: &Path, model: Fingerprint) -> Result<Imported, EngineError> {
     let python = Some(lmeval_testkit::python());
     let host = PythonHost::new(PythonOptions { python, ..PythonOptions::default() });
@@ -44,7 +44,7 @@ fn get(
     })
 }
 
-/// Rows of all sizes, and what makes a database of them.
+/// Rows of many sizes, and a function that writes databases.
 const ROWS: &str = r#"
 import hashlib, json, pickle, sqlite3
 def key(*request): return hashlib.sha256(json.dumps(list(request)).encode()).hexdigest()
@@ -72,7 +72,7 @@ rows += [(key("odd", 1), None), (key("odd", 2), [1.0, True]), (key("odd", 3), {"
     ("not a hash", "text"), (key("odd", 9), 3)]
 "#;
 
-/// Databases of all page sizes, and some that are refused.
+/// Databases with all page sizes, and some that are rejected.
 const DATABASES: &str = r#"
 for page_size in [512, 1024, 4096, 65536]:
     for protocol in [2, 3, 4, 5]:
@@ -89,7 +89,7 @@ make("utf16.db", 4096, rows, 5, encoding="UTF-16").close()
 "#;
 
 #[test]
-fn databases_of_python_are_read() {
+fn reads_databases_written_by_python() {
     let folder = tempfile::tempdir().unwrap();
     run_python(&[ROWS, DATABASES].concat(), folder.path());
     let (journal, _) = Journal::open(&folder.path().join("a.journal")).unwrap();
@@ -151,7 +151,7 @@ fn databases_of_python_are_read() {
     let imported = import(&journal, &folder.path().join("closed.db"), model).unwrap();
     assert_eq!(imported.answers, 10);
     let refuse = |name: &str| import(&journal, &folder.path().join(name), model).unwrap_err().to_string();
-    // What is only in the write-ahead log of a cache that was not closed counts too, and stays there.
+    // Rows that are only in the write-ahead log of an unclosed cache are read too, and the log is not changed.
     let log = fs_err::read(folder.path().join("left.db-wal")).unwrap();
     assert!(!log.is_empty());
     let unclosed = journal.register_model(&identity("unclosed")).unwrap();
@@ -165,7 +165,7 @@ fn databases_of_python_are_read() {
     assert!(!folder.path().join("none.db").exists());
 }
 
-/// The reference fills its cache.
+/// Fills a cache with the reference harness.
 const REFERENCE: &str = r#"
 import pathlib
 from lm_eval.api.instance import Instance
@@ -183,7 +183,7 @@ model.dbdict.close()
 "#;
 
 #[test]
-fn caches_of_the_reference_answer_requests() {
+fn reference_caches_answer_requests() {
     let folder = tempfile::tempdir().unwrap();
     let Some(reference) = lmeval_testkit::test_environment() else { return };
     run(&reference, REFERENCE, folder.path());
@@ -220,7 +220,7 @@ fn caches_of_the_reference_answer_requests() {
         let found = get(&journal, model, "generate_until", &args, RequestType::GenerateUntil);
         assert_eq!(found, Some(Response::Text(prompt.repeat(40).into())));
     }
-    // Not for another model.
+    // Another model gets no answers.
     let other = Fingerprint::of(&identity("b"));
     let args = [Value::str("täxt ")];
     assert_eq!(get(&journal, other, "loglikelihood_rolling", &args, RequestType::LoglikelihoodRolling), None);
@@ -234,7 +234,7 @@ fn caches_of_the_reference_answer_requests() {
 }
 
 #[test]
-fn damaged_databases_are_errors_not_crashes() {
+fn damaged_databases_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     run_python(&[ROWS, r#"make("damaged.db", 512, rows, 5).close()"#].concat(), folder.path());
     let path = folder.path().join("damaged.db");
@@ -265,7 +265,7 @@ fn damaged_databases_are_errors_not_crashes() {
 }
 
 #[test]
-fn what_a_pickle_would_call_is_not_called() {
+fn pickles_do_not_run_code() {
     let folder = tempfile::tempdir().unwrap();
     let hostile = r#"
 class Hostile:
@@ -281,7 +281,7 @@ make("hostile.db", 4096, rows[:3] + [(key("odd", 20), Hostile()), (key("odd", 21
 }
 
 #[test]
-fn a_missing_python_is_an_error_that_says_so() {
+fn missing_python_is_named() {
     let host =
         PythonHost::new(PythonOptions { python: Some("no-such-python".into()), ..PythonOptions::default() });
     let error = host.old_cache(Path::new("old_rank0.db")).unwrap_err().to_string();

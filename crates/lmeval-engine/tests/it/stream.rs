@@ -19,7 +19,7 @@ pub(crate) fn tasks(names: &[&str]) -> TaskDict {
     manager.load(&specs, Overrides::default()).unwrap()
 }
 
-/// Answers by the length of what is asked, counts calls, and can be kept in a journal.
+/// Answers by the length of the request, and counts calls.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     pub(crate) asked: AtomicUsize,
@@ -70,13 +70,13 @@ fn options() -> EvaluateOptions {
     EvaluateOptions { bootstrap_iters: 0, ..EvaluateOptions::default() }
 }
 
-/// Everything that a run gave, as text.
+/// The results of a run as a string.
 pub(crate) fn shown(run: &Evaluated) -> String {
     lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(run.results.to_dict()))
 }
 
 #[test]
-fn answers_of_an_earlier_run_are_not_asked_for_again() {
+fn reuses_answers_of_an_earlier_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.journal");
     let journal = Some(JournalOptions { path, ..JournalOptions::default() });
@@ -90,7 +90,7 @@ fn answers_of_an_earlier_run_are_not_asked_for_again() {
     let two = run(&model, &["demo"], &options).unwrap();
     assert_eq!(second.asked.load(Ordering::SeqCst), 0);
     assert_eq!(shown(&one), shown(&two));
-    // Another model gets none of them.
+    // Another model reuses none of them.
     let other = Arc::new(Counting { name: "b", ..Counting::default() });
     let model: Arc<dyn Model> = other.clone();
     run(&model, &["demo"], &options).unwrap();
@@ -104,10 +104,10 @@ fn answers_of_an_earlier_run_are_not_asked_for_again() {
 }
 
 #[test]
-fn identical_requests_are_sent_once_and_batches_are_full() {
+fn sends_identical_requests_once_in_full_batches() {
     let counting = Arc::new(Counting { batch_size: 8, ..Counting::default() });
     let model: Arc<dyn Model> = counting.clone();
-    // The same task twice: alone and in its group.
+    // The same task twice: alone and in a group.
     let run = run(&model, &["demo", "demo_capitals"], &options()).unwrap();
     assert!(run.answered > counting.asked.load(Ordering::SeqCst));
     let batches = counting.batches.lock().unwrap();
@@ -127,7 +127,7 @@ fn results_do_not_depend_on_batches() {
 }
 
 #[test]
-fn prompts_are_let_go_where_nobody_asks_for_records() {
+fn drops_prompts_without_records() {
     let model: Arc<dyn Model> = Arc::new(Counting::default());
     let with = run(&model, &["demo"], &options()).unwrap();
     let without = run(&model, &["demo"], &EvaluateOptions { log_samples: false, ..options() }).unwrap();
@@ -139,7 +139,7 @@ fn prompts_are_let_go_where_nobody_asks_for_records() {
     );
 }
 
-/// Ends the run after some answers.
+/// Cancels the run after some answers.
 struct EndAfter {
     answers: AtomicUsize,
     cancel: Cancel,
@@ -156,7 +156,7 @@ impl Events for EndAfter {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_where_it_stopped() {
+fn resumes_interrupted_run() {
     let folder = tempfile::tempdir().unwrap();
     let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
     let cancel = Cancel::new();
@@ -178,13 +178,13 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     assert_eq!(first.asked.load(Ordering::SeqCst) + second.asked.load(Ordering::SeqCst), all);
 }
 
-/// A model of a few lines.
+/// A minimal model.
 #[derive(Debug)]
-struct Own;
+struct Minimal;
 
-impl LocalModel for Own {
+impl LocalModel for Minimal {
     fn identity(&self) -> ModelIdentity {
-        ModelIdentity { backend: "own".to_owned(), facts: Vec::new() }
+        ModelIdentity { backend: "minimal".to_owned(), facts: Vec::new() }
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
@@ -193,15 +193,15 @@ impl LocalModel for Own {
 }
 
 #[test]
-fn a_local_model_gives_what_any_model_gives() {
-    let own: Arc<dyn Model> = Arc::new(InProcess::new(Own));
+fn local_model_equals_async_model() {
+    let minimal: Arc<dyn Model> = Arc::new(InProcess::new(Minimal));
     let counting: Arc<dyn Model> = Arc::new(Counting::default());
     let (one, other) =
-        (run(&own, &["demo"], &options()).unwrap(), run(&counting, &["demo"], &options()).unwrap());
+        (run(&minimal, &["demo"], &options()).unwrap(), run(&counting, &["demo"], &options()).unwrap());
     assert_eq!(shown(&one), shown(&other));
 }
 
-/// Answers out of order, and gives no answer to some requests.
+/// Answers out of order, and fails some requests.
 #[derive(Debug)]
 struct Unsteady;
 
@@ -228,9 +228,9 @@ impl Model for Unsteady {
     }
 }
 
-/// Without records documents are scored in blocks, with records all at once: the results are the same.
+/// Documents are scored in blocks without records and all at once with records; the results are the same.
 #[test]
-fn results_do_not_depend_on_when_documents_are_scored() {
+fn results_do_not_depend_on_scoring_in_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data.jsonl");
     let mut rows = std::fs::File::create(&data).unwrap();

@@ -267,7 +267,7 @@ fn errors_name_the_class_and_method() {
     for (task, parts) in [
         (
             "plain",
-            &["`plain`, which is a Python class", "`Quoted` is not a subclass of `lm_eval.api.task.Task`"][..],
+            &["`plain` from its Python class", "`Quoted` is not a subclass of `lm_eval.api.task.Task`"][..],
         ),
         ("lacking", &["`task.Configured` failed: KeyError: 'letter'"]),
         ("wrong", &["Task `wrong`, document 0: The function `wrong.Wrong` failed: ZeroDivisionError"]),

@@ -107,7 +107,7 @@ fn errors_name_function_and_document() {
         assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
     }
     let output = context.run(&[&["preview", "classy"][..], &LIBRARY].concat());
-    assert!(output.stderr.contains("`classy`, which is a Python class"), "{output:?}");
+    assert!(output.stderr.contains("`classy` from its Python class"), "{output:?}");
     let absent = [&["preview", "sums", "--python", "/no/such/python"][..], &LIBRARY].concat();
     assert!(context.run(&absent).stderr.contains("Cannot start Python `/no/such/python`"));
 }

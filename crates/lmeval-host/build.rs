@@ -1,4 +1,4 @@
-//! Lists the Python modules that the program carries.
+//! Lists the Python modules to embed into the binary.
 
 use std::env;
 use std::fmt::Write as _;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 fn main() -> io::Result<()> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
-    // A link to the Python package, which `cargo package` follows; where links are plain files, the package itself.
+    // A symlink to the Python package, which `cargo package` follows; on systems that check out symlinks as plain
+    // files, the package itself.
     let mut package = manifest.join("python");
     if !package.join("lm_eval").is_dir() {
         package = manifest.join("../../python");

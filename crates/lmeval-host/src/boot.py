@@ -1,4 +1,4 @@
-# What a worker starts with. It must run on every Python, so that one that is too old can say so.
+# Bootstrap of a worker. Must run on every Python, so that one that is too old can report it.
 import sys
 
 if sys.version_info < (3, 10):
@@ -11,14 +11,14 @@ import json
 import os
 
 
-class _Carried(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Imports the modules that the engine brings along, in place of any other of these names."""
+class _EmbeddedImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
+    """Imports the modules embedded in the engine instead of installed ones of the same names."""
 
     def __init__(self, modules, task_roots):
         self.modules = modules
         self.task_roots = task_roots
 
-    def _place(self, name):
+    def _module_path(self, name):
         path = name.replace(".", "/")
         for candidate in (path + "/__init__.py", path + ".py"):
             if candidate in self.modules:
@@ -28,7 +28,7 @@ class _Carried(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     def find_spec(self, name, path=None, target=None):
         if name != "lm_eval" and not name.startswith("lm_eval."):
             return None
-        place = self._place(name)
+        place = self._module_path(name)
         if place is None:
             if name not in ("lm_eval", "lm_eval.tasks"):
                 return None
@@ -43,14 +43,14 @@ class _Carried(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         return spec
 
     def is_package(self, name):
-        place = self._place(name)
+        place = self._module_path(name)
         return place is None or place.endswith("/__init__.py")
 
     def get_source(self, name):
-        return self.modules.get(self._place(name), "")
+        return self.modules.get(self._module_path(name), "")
 
     def get_code(self, name):
-        place = self._place(name)
+        place = self._module_path(name)
         return compile(self.get_source(name), "<lm-eval>/" + (place or name), "exec", dont_inherit=True)
 
     def exec_module(self, module):
@@ -72,16 +72,16 @@ def _first_frame(descriptor):
 
 
 def _start():
-    # The engine is on the other end of standard input; a task's code finds nothing there.
+    # Standard input is the connection to the engine; task code sees an empty one.
     engine = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     settings = _first_frame(engine)
-    # As for an installed program, the current folder is not searched.
+    # As for an installed script, the current folder is not searched.
     sys.path[:] = [entry for entry in sys.path if entry]
     sys.argv = ["lm-eval"]
-    sys.meta_path.insert(0, _Carried(settings["modules"], settings["task_roots"]))
+    sys.meta_path.insert(0, _EmbeddedImporter(settings["modules"], settings["task_roots"]))
     from lm_eval._worker import main
 
     main(engine, settings)

@@ -1,7 +1,7 @@
-//! The Python program that called the engine, on the other end of a socket.
+//! The Python program that called the engine, over a socket.
 //!
-//! It has sent what is to be done and now waits for calls, as a worker does: of functions, tasks and models that exist
-//! in its process alone.
+//! After its request, it serves calls like a worker: of functions, tasks and models that exist only in its
+//! process.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,22 +17,22 @@ use crate::protocol::{self, ProtocolError, VERSION};
 use crate::services::Served;
 use crate::socket::{self, Socket};
 
-/// The start of references to objects of the caller.
+/// The prefix of references to objects of the caller.
 const LIVE: &str = "live:";
 
-/// The start of references to what was registered by name.
+/// The prefix of references to registered names.
 const REGISTERED: &str = "registry:";
 
 /// The Python program that called the engine.
 #[derive(Debug)]
 pub struct Caller {
     stream: Socket,
-    /// Held while a frame is written; messages of any thread may come between those of the conversation.
+    /// Held while writing a frame; log messages of any thread may be interleaved with the conversation.
     writing: Mutex<()>,
     conversation: Mutex<Conversation>,
-    /// The thread that answers a question of the caller, and has the conversation until it has done so.
+    /// The thread that is serving a request of the caller; it owns the conversation until it has replied.
     answering: Mutex<Option<ThreadId>>,
-    /// What the caller has registered, as `kind/name`.
+    /// The names that the caller has registered, as `kind/name`.
     registered: Mutex<HashSet<String>>,
 }
 
@@ -40,18 +40,18 @@ pub struct Caller {
 struct Conversation {
     frames: Receiver<String>,
     decoder: Decoder,
-    /// Whether an answer may be left over that a later message would take for its own.
+    /// Whether a stale answer may be pending that a later message would receive.
     is_broken: bool,
 }
 
 impl Caller {
-    /// The program on the other end of standard input; `gone` is called when it has ended.
-    pub fn on_stdin(gone: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
-        Self::new(socket::stdin()?, gone)
+    /// Connects over standard input; `on_exit` is called when the caller exits.
+    pub fn on_stdin(on_exit: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
+        Self::new(socket::stdin()?, on_exit)
     }
 
-    /// The program on the other end of a socket; `gone` is called when it has ended.
-    pub fn new(stream: Socket, gone: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
+    /// Connects over a socket; `on_exit` is called when the caller exits.
+    pub fn new(stream: Socket, on_exit: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
         let (sender, frames) = mpsc::channel();
         let mut reader = io::BufReader::with_capacity(1 << 16, stream.try_clone()?);
         thread::Builder::new().name("caller".to_owned()).spawn(move || {
@@ -61,7 +61,7 @@ impl Caller {
                 }
             }
             drop(sender);
-            gone();
+            on_exit();
         })?;
         let conversation = Mutex::new(Conversation { frames, decoder: Decoder::new(), is_broken: false });
         Ok(Arc::new(Self {
@@ -73,7 +73,7 @@ impl Caller {
         }))
     }
 
-    /// What the caller wants done; `None` when it has ended or says what nobody understands.
+    /// The request of the caller; `None` if it has exited or sent something malformed.
     pub fn request(&self) -> Option<Arc<Dict>> {
         let mut conversation = lock(&self.conversation);
         match conversation.receive() {
@@ -84,8 +84,8 @@ impl Caller {
         }
     }
 
-    /// Tells the caller what came of it: under `result`, or under `failure`.
-    pub fn tell(&self, name: &str, value: &Value) -> io::Result<()> {
+    /// Sends the outcome of the request, under `result` or `failure`.
+    pub fn send_reply(&self, name: &str, value: &Value) -> io::Result<()> {
         let mut text = format!("{{\"{name}\":");
         protocol::encode(&mut text, value).map_err(io::Error::other)?;
         text.push('}');
@@ -93,7 +93,7 @@ impl Caller {
         self.write(&text)
     }
 
-    /// Hands a message for a person to the caller, which reads it before its next answer.
+    /// Sends a log message, which the caller reads before its next answer.
     pub fn log(&self, level: &str, text: &str) -> io::Result<()> {
         let told = Value::list([Value::str(level), Value::str(text)]);
         let mut frame = String::from("{\"log\":");
@@ -107,7 +107,7 @@ impl Caller {
         protocol::write_frame(&mut &self.stream, frame)
     }
 
-    /// Tells the caller something and waits for what it wants next.
+    /// Sends a value and waits for the caller's next request.
     pub fn turn(&self, said: &Value) -> io::Result<Value> {
         let mut message = String::from("{\"op\":\"turn\",\"said\":");
         protocol::encode(&mut message, said).map_err(io::Error::other)?;
@@ -121,36 +121,38 @@ impl Caller {
         Ok(wanted)
     }
 
-    /// Takes note of what the caller has registered, each as `kind/name`.
+    /// Adds names that the caller has registered, as `kind/name`.
     pub fn add_registered(&self, names: impl IntoIterator<Item = String>) {
         lock(&self.registered).extend(names);
     }
 
-    /// Whether the caller has registered anything.
+    /// Whether the caller has registered any name.
     pub(crate) fn has_any_registered(&self) -> bool {
         !lock(&self.registered).is_empty()
     }
 
-    /// Whether the caller has registered something of this kind under this name.
+    /// Whether the caller has registered this kind and name.
     pub fn has_registered(&self, kind: &str, name: &str) -> bool {
         lock(&self.registered).contains(&format!("{kind}/{name}"))
     }
 
-    /// Whether only the caller can follow the reference.
+    /// Whether only the caller can resolve the reference.
     pub(crate) fn has(&self, function: &Function) -> bool {
         let reference = function.reference.as_str();
         if let Some(registered) = reference.strip_prefix(REGISTERED) {
-            // `kind/name`, or `kind@part/name` for a part of it; what a task's folder registers has a folder.
+            // `kind/name`, or `kind@part/name` for a part of it; names registered by a task's folder come with
+            // that folder.
             let (kind, name) = registered.split_once('/').unwrap_or_default();
             let kind = kind.split('@').next().unwrap_or_default();
             return function.directory.is_empty() && self.has_registered(kind, name);
         }
-        // An object of a class has the reference of the class at its end.
+        // The reference of an instance ends with the reference of its class.
         reference.starts_with(LIVE) || (reference.starts_with("class:") && reference.contains(":live:"))
     }
 
-    /// Sends a message and waits for its answers; an error comes with the number of answers before it. One message at
-    /// a time is under way. What the caller asks in between, `serve` answers, without a message of its own to the caller.
+    /// Sends a message and waits for its answers; an error comes with the number of answers before it. Only one
+    /// message is in flight at a time. `serve` handles requests that the caller sends meanwhile; it must not send
+    /// messages to the caller.
     pub(crate) fn ask(
         &self,
         message: &str,
@@ -168,13 +170,13 @@ impl Caller {
         }
     }
 
-    /// Sends a message; each answer goes to `take`, until that says that it was the last.
+    /// Sends a message and passes each answer to `take`, until `take` returns true.
     pub(crate) fn converse(
         &self,
         message: &str,
         take: &mut dyn FnMut(Value) -> bool,
     ) -> Result<(), WorkerError> {
-        self.exchange(message, take, &|_| Err("a model can ask nothing".to_owned()))
+        self.exchange(message, take, &|_| Err("a model cannot send requests to the engine".to_owned()))
     }
 
     fn exchange(
@@ -189,8 +191,8 @@ impl Caller {
         let mut conversation = lock(&self.conversation);
         if conversation.is_broken {
             return Err(WorkerError::Died {
-                how: "that called has given an answer that nobody understands".to_owned(),
-                said: String::new(),
+                how: "sent a malformed answer".to_owned(),
+                output: String::new(),
             });
         }
         let mut exchange = || {
@@ -248,18 +250,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of a message that is sent while the caller waits for the answer to a question of its own.
+/// The error of sending a message while the caller waits for an answer.
 fn busy() -> WorkerError {
     WorkerError::Raised {
         kind: "RuntimeError".to_owned(),
-        message: "the Python program that called waits for an answer, so it can be asked nothing".to_owned(),
+        message: "the calling Python program is waiting for an answer and cannot be called".to_owned(),
         traceback: None,
         missing: None,
     }
 }
 
 fn gone() -> WorkerError {
-    WorkerError::Died { how: "that called has ended".to_owned(), said: String::new() }
+    WorkerError::Died { how: "has ended".to_owned(), output: String::new() }
 }
 
 #[cfg(test)]
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_and_is_answered() {
+    fn sends_messages_and_receives_answers() {
         let (caller, answering) = pair(&[
             "{\"protocol\":1,\"op\":\"tasks\"}",
             "{\"ask\":{\"kind\":\"q\"}}",
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_turns() {
+    fn exchanges_turns() {
         let (caller, answering) = pair(&["{\"ok\":3}", "{\"ok\":null}"]);
         assert_eq!(caller.turn(&Value::tuple([Value::Int(1)])).unwrap(), Value::Int(3));
         assert_eq!(caller.turn(&Value::None).unwrap(), Value::None);
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_for_a_person_come_between() {
+    fn interleaves_log_messages() {
         let (engine, python) = socket::pair().unwrap();
         let caller = Caller::new(engine, || ()).unwrap();
         let (heard, is_asked) = mpsc::channel();
@@ -322,7 +324,7 @@ mod tests {
             logged
         });
         let other = Arc::clone(&caller);
-        // The conversation waits for an answer meanwhile.
+        // The conversation is waiting for an answer meanwhile.
         let logging = thread::spawn(move || {
             let asked = is_asked.recv().unwrap();
             other.log("WARNING", "a \"word\"").unwrap();
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_within_a_question_is_an_error() {
+    fn message_while_serving_is_an_error() {
         let (caller, answering) = pair(&["{\"ask\":{\"kind\":\"q\"}}", "{\"ok\":1}", "{\"ok\":2}"]);
         let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true) {
             Ok(()) => Ok("0".to_owned()),
@@ -344,22 +346,25 @@ mod tests {
         assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
         caller.converse("{}", &mut |answer| answer == Value::Int(2)).unwrap();
         let heard = answering.join().unwrap();
-        assert!(heard.len() == 3 && heard[1].contains("so it can be asked nothing"), "{heard:?}");
+        assert!(
+            heard.len() == 3 && heard[1].contains("waiting for an answer and cannot be called"),
+            "{heard:?}"
+        );
     }
 
     #[test]
-    fn is_asked_nothing_more_after_nonsense() {
+    fn stops_after_malformed_answer() {
         let (caller, answering) = pair(&["{\"error\":{\"type\":\"E\"}}", "[1]"]);
         let serve = |_: &Dict| Ok(String::new());
         assert!(matches!(caller.ask("{}", 2, &serve), Err((0, WorkerError::Raised { .. }))));
         assert!(matches!(caller.ask("{}", 2, &serve), Err((0, WorkerError::Protocol(_)))));
         let error = caller.ask("{}", 1, &serve).unwrap_err().1.to_string();
-        assert_eq!(error, "Python that called has given an answer that nobody understands");
+        assert_eq!(error, "Python sent a malformed answer");
         assert_eq!(answering.join().unwrap(), ["{}", "{}"]);
     }
 
     #[test]
-    fn knows_what_is_the_callers() {
+    fn recognises_references_of_the_caller() {
         let (caller, _) = pair(&[]);
         let function =
             |reference: &str| Function { directory: String::new(), reference: reference.to_owned() };

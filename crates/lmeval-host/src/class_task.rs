@@ -1,4 +1,4 @@
-//! The host: tasks that are Python classes.
+//! Host functions for tasks that are Python classes.
 
 use lmeval_core::{ChatMessage, ChatTemplate, ClassCall, Context, HostError};
 use lmeval_pycompat::{Dict, Function, Value};
@@ -10,11 +10,11 @@ use crate::protocol::{encode, encode_dict};
 use crate::services::{Served, encoded};
 
 impl PythonHost {
-    /// Makes an object of a task's class and says what it is: a dictionary with its configuration and with references
-    /// to the methods that it has of its own.
+    /// Instantiates a task's class and describes it: a dictionary with its configuration and with references to
+    /// the methods that it overrides.
     ///
-    /// `config` is what the task file says; `settings` is what the caller of the run sets: `num_fewshot`, `repeats`,
-    /// `gen_kwargs`, `fewshot_seed` and `compat`. Each worker makes an object of its own when it is first needed.
+    /// `config` is the content of the task file; `settings` has the run settings `num_fewshot`, `repeats`,
+    /// `gen_kwargs`, `fewshot_seed` and `compat`. Each worker creates its own instance on first use.
     pub fn describe_class(
         &self,
         class: &Function,
@@ -42,7 +42,7 @@ impl PythonHost {
     }
 }
 
-/// What the object of a task makes of a document.
+/// Has the instance of a task build the requests of a document.
 pub(crate) fn requests(pool: &Pool, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {
     let number = Value::Int(i64::try_from(call.doc_id.0).unwrap_or(i64::MAX));
     let message = Message::new("class_requests", object)
@@ -62,7 +62,7 @@ pub(crate) fn requests(pool: &Pool, object: &Function, call: &ClassCall<'_>) -> 
     Ok(answers.into_iter().next().unwrap_or_default())
 }
 
-/// The prompt that the model's template makes of a conversation that a worker asks about.
+/// Applies the model's chat template to a conversation sent by a worker.
 fn apply_template(template: &dyn ChatTemplate, question: &Dict) -> Served {
     let given = question.get_str("messages").and_then(Value::as_list).unwrap_or_default();
     let messages = given.iter().map(ChatMessage::from_value).collect::<Option<Vec<_>>>();
@@ -70,7 +70,7 @@ fn apply_template(template: &dyn ChatTemplate, question: &Dict) -> Served {
     let open = question.get_str("add_generation_prompt").is_none_or(Value::is_truthy);
     let context = template.apply(messages, open).map_err(|error| error.to_string())?;
     let value = match &context {
-        // One field, as the reference has it.
+        // A tuple of one field, as in the reference.
         Context::Json(text) => Value::tuple([Value::Str(text.clone())]),
         Context::Text(_) | Context::Messages(_) => context.to_value(),
     };

@@ -1,17 +1,17 @@
-//! The host: what is known of programs that models wrote.
+//! Host functions for programs written by models.
 
 use lmeval_pycompat::{Dict, Value};
 
 use crate::host::PythonHost;
 
-/// The message that asks a worker; it forgets what it answers.
+/// Queries and resets the counters of a worker.
 const QUESTION: &str = "{\"op\":\"code_limits\"}";
 
 impl PythonHost {
-    /// How many programs that a model wrote have run since this was last asked, and under which limits: for each limit
-    /// the worst of all.
+    /// The number of sandboxed programs since the last call, and the limits they ran under: for each limit the
+    /// weakest.
     ///
-    /// Only idle workers are asked, so this is for a moment when nothing else is going on.
+    /// Queries idle workers only, so call it while no others are busy.
     pub fn take_code_limits(&self) -> (usize, Dict) {
         let mut programs = 0;
         let mut limits = Dict::new();

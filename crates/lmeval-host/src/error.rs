@@ -1,4 +1,4 @@
-//! What can go wrong with a worker.
+//! Errors of workers.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,39 +9,41 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::protocol::ProtocolError;
 
-/// Why a worker gave no answer.
+/// The reason that a worker did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkerError {
     #[error("Cannot start Python `{python}`: {source}; name an interpreter with `--python`")]
     Start { python: String, source: io::Error },
-    #[error("Python 3.10 or newer is needed, and `{python}` is older ({said}); name another with `--python`")]
-    TooOld { python: String, said: String },
+    #[error(
+        "Python 3.10 or newer is needed, and `{python}` is older ({output}); name another with `--python`"
+    )]
+    TooOld { python: String, output: String },
     #[error("{kind}{}{message}", if message.is_empty() { "" } else { ": " })]
     Raised { kind: String, message: String, traceback: Option<String>, missing: Option<String> },
     #[error("Python {how}")]
-    Died { how: String, said: String },
-    #[error("There was no answer within {} seconds", limit.as_secs_f64())]
+    Died { how: String, output: String },
+    #[error("Timed out: no answer within {} seconds", limit.as_secs_f64())]
     TimedOut { limit: Duration },
-    #[error("It was not called, because `{culprit}` gave no answer within {} seconds", limit.as_secs_f64())]
+    #[error("Not called because `{culprit}` did not answer within {} seconds", limit.as_secs_f64())]
     Abandoned { culprit: String, limit: Duration },
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
 
 impl WorkerError {
-    /// Whether the worker can still be used.
-    pub(crate) fn is_survived(&self) -> bool {
+    /// Whether the worker is still usable.
+    pub(crate) fn leaves_worker_usable(&self) -> bool {
         matches!(self, Self::Raised { .. } | Self::Protocol(ProtocolError::Depth))
     }
 
-    /// Whether there is no Python that could be asked.
-    pub(crate) fn is_without_python(&self) -> bool {
+    /// Whether Python could not be started at all.
+    pub(crate) fn is_missing_python(&self) -> bool {
         matches!(self, Self::Start { .. } | Self::TooOld { .. })
     }
 
-    /// The error of an answer that tells of a failure.
-    pub(crate) fn raised(told: &Dict) -> Self {
-        let text = |name: &str| told.get_str(name).and_then(Value::as_str).map(str::to_owned);
+    /// Converts an answer that reports an exception.
+    pub(crate) fn raised(answer: &Dict) -> Self {
+        let text = |name: &str| answer.get_str(name).and_then(Value::as_str).map(str::to_owned);
         Self::Raised {
             kind: text("type").unwrap_or_default(),
             message: text("message").unwrap_or_default(),
@@ -50,7 +52,7 @@ impl WorkerError {
         }
     }
 
-    /// The error of a function, with the document that it was called with.
+    /// Converts to the error of a function, with the document that it was called on.
     pub(crate) fn of(self, function: &Function, document: Option<&Dict>) -> HostError {
         if let Self::Abandoned { culprit, limit } = self {
             let function = display_reference(&function.reference);
@@ -65,19 +67,19 @@ impl WorkerError {
         }
         let traceback = match self {
             Self::Raised { traceback, .. } => traceback,
-            Self::Died { said, .. } => Some(said).filter(|said| !said.is_empty()),
+            Self::Died { output, .. } => Some(output).filter(|output| !output.is_empty()),
             _ => None,
         };
         HostError::Failed { function: display_reference(&function.reference), message, traceback }
     }
 }
 
-/// The start of a document, enough to find it.
+/// A prefix of the document, enough to identify it.
 fn excerpt(document: &Dict) -> String {
-    const LONGEST: usize = 200;
+    const MAX_LENGTH: usize = 200;
     let mut text = lmeval_pycompat::repr::repr(&Value::from(document.clone()));
-    if text.len() > LONGEST {
-        text.truncate(text.floor_char_boundary(LONGEST));
+    if text.len() > MAX_LENGTH {
+        text.truncate(text.floor_char_boundary(MAX_LENGTH));
         text.push('…');
     }
     text

@@ -1,4 +1,4 @@
-//! The host: filters.
+//! Host functions for filters.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn filter(
     let mut documents: Vec<Arc<Dict>> = Vec::new();
     let mut places = Vec::with_capacity(docs.len());
     for request in 0..docs.len() {
-        // The requests of a document stand together.
+        // The requests of a document are adjacent.
         if request == 0 || docs.id(request) != docs.id(request - 1) {
             let document = docs.get(request);
             documents.push(
@@ -41,7 +41,7 @@ pub(crate) fn filter(
     }
 }
 
-/// An object of a Python class with the method `apply`.
+/// An instance of a Python class with the method `apply`.
 #[derive(Debug)]
 pub(crate) struct ClassFilter {
     class: Function,

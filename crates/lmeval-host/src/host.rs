@@ -1,4 +1,4 @@
-//! The host: functions that prompts and data are made with.
+//! Host functions for prompts and data.
 
 use std::sync::Arc;
 
@@ -22,29 +22,29 @@ use crate::sampler::PythonSampler;
 
 /// Runs the Python functions of tasks in worker processes.
 ///
-/// Nothing is started before the first call, and all that was started ends with the host.
+/// Workers are started on the first call and end with the host.
 #[derive(Debug)]
 pub struct PythonHost {
     pub(crate) pool: Arc<Pool>,
 }
 
 impl PythonHost {
-    /// A host.
+    /// Creates a host without starting workers.
     pub fn new(options: PythonOptions) -> Arc<Self> {
         Arc::new(Self { pool: Arc::new(Pool::new(options)) })
     }
 
-    /// Lets Python code ask the engine for data sets and rendered templates.
+    /// Gives Python code access to data sets and rendered templates.
     pub fn set_services(&self, services: Arc<dyn HostServices>) {
         self.pool.services.set_engine(services);
     }
 
-    /// Imports a function and says whether it can be called.
+    /// Imports a function and checks that it is callable.
     pub fn check(&self, function: &Function) -> Result<(), HostError> {
         Message::new("load", function).ask_once(&self.pool).map(drop)
     }
 
-    /// The splits that a `custom_dataset` function gives for keyword arguments.
+    /// The splits returned by a `custom_dataset` function.
     pub fn custom_dataset(&self, function: &Function, kwargs: &Dict) -> Result<Arc<dyn Splits>, HostError> {
         let answer = Message::new("splits", function).with_dict("kwargs", kwargs).ask_once(&self.pool)?;
         let Value::Dict(splits) = &answer else {
@@ -72,7 +72,7 @@ fn documents(function: &Function, answer: &Value) -> Result<MemoryDocuments, Hos
     Ok(MemoryDocuments::with_columns(columns, rows.collect::<Result<_, _>>()?))
 }
 
-/// The call of a function with one document.
+/// The message that calls a function with one document.
 fn call<'a>(function: &'a Function, document: &Arc<Dict>) -> Message<'a> {
     Message::new("call", function).with_list("calls", [document], |text, document| {
         text.push('[');

@@ -1,49 +1,49 @@
-//! Which Python is used.
+//! Finds the Python interpreter.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The active virtual environment.
+/// The active virtual environment, from `VIRTUAL_ENV`.
 pub fn active_environment() -> Option<PathBuf> {
     env::var_os("VIRTUAL_ENV").filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The interpreter to use: the one asked for, else that of a virtual environment, else the first on the search path.
+/// The interpreter to use: the requested one, else that of the virtual environment, else the first on `PATH`.
 ///
-/// The path is absolute, so that it means the same wherever the process is started.
-pub fn find_python(asked: Option<&Path>, virtual_env: Option<&Path>) -> Option<PathBuf> {
+/// The path is absolute, so that it does not depend on the current folder.
+pub fn find_python(requested: Option<&Path>, virtual_env: Option<&Path>) -> Option<PathBuf> {
     let here = |path: &Path| std::path::absolute(path).ok().filter(|path| path.is_file());
-    if let Some(python) = asked {
-        // A bare name is looked up like any command.
+    if let Some(python) = requested {
+        // A bare name is looked up on `PATH`.
         return if python.components().count() > 1 || python.is_file() {
             here(python)
         } else {
-            on_search_path(python)
+            on_path(python)
         };
     }
     let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
     virtual_env
         .and_then(|folder| here(&folder.join(inside)))
-        .or_else(|| ["python3", "python"].into_iter().find_map(|name| on_search_path(Path::new(name))))
+        .or_else(|| ["python3", "python"].into_iter().find_map(|name| on_path(Path::new(name))))
 }
 
-/// A command on the search path. Relative folders in it are skipped: they mean something else in each folder.
-fn on_search_path(name: &Path) -> Option<PathBuf> {
+/// Finds a command on `PATH`. Relative entries are skipped, because they depend on the current folder.
+fn on_path(name: &Path) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name).with_extension(env::consts::EXE_EXTENSION))
-        .find(|candidate| is_program(candidate))
+        .find(|candidate| is_executable(candidate))
 }
 
 #[cfg(unix)]
-fn is_program(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     path.is_file()
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_comes_first() {
+    fn requested_interpreter_comes_first() {
         let folder = tempfile::tempdir().unwrap();
         let python = folder.path().join("bin/python");
         fs_err::create_dir(folder.path().join("bin")).unwrap();

@@ -1,13 +1,13 @@
 //! Python functions of tasks, run by worker processes.
 //!
-//! The engine links no interpreter. A [`PythonHost`] starts `python3` when the first function is called, speaks with it
-//! over a pipe of its own, and implements what the other crates ask of a host: functions of prompts, scoring functions,
-//! and filters.
+//! The engine does not link a Python interpreter. A [`PythonHost`] starts `python3` on the first call,
+//! communicates with it over a separate socket, and implements the host traits: functions of prompts, scoring
+//! functions, and filters.
 //!
 //! ```
 //! use lmeval_host::{PythonHost, PythonOptions};
 //!
-//! // Nothing is started before the first call.
+//! No process is started before the first call.
 //! let host = PythonHost::new(PythonOptions::from_environment());
 //! # drop(host);
 //! ```

@@ -8,7 +8,7 @@ use crate::pool::{Pin, Pool};
 use crate::protocol::{self, ProtocolError};
 use crate::services::Serve;
 
-/// A message under construction; the first part that cannot be written is what sending it fails with.
+/// A message under construction. If a part cannot be encoded, sending the message fails.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     function: &'a Function,
@@ -18,7 +18,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message that asks for something to be done with a function.
+    /// A message that operates on a function, which the worker imports.
     pub(crate) fn new(operation: &str, function: &'a Function) -> Self {
         let mut message = Self::about(operation, function);
         message.add(|text| {
@@ -29,28 +29,26 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// A message about a function that the worker need not know; errors name it.
+    /// A message that does not import the function; errors name it.
     pub(crate) fn about(operation: &str, function: &'a Function) -> Self {
         Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None, pin: None }
     }
 
-    /// Sends the message to the worker of a pin rather than to any.
+    /// Restricts the message to the worker of a pin.
     pub(crate) fn pinned(mut self, pin: Option<&'a Pin>) -> Self {
         self.pin = pin;
         self
     }
 
-    /// Adds a value.
     pub(crate) fn with(self, name: &str, value: &Value) -> Self {
         self.with_written(name, |text| protocol::encode(text, value))
     }
 
-    /// Adds a dictionary.
     pub(crate) fn with_dict(self, name: &str, dict: &Dict) -> Self {
         self.with_written(name, |text| protocol::encode_dict(text, dict))
     }
 
-    /// Adds a list, of which each item is written by a function.
+    /// Adds a list whose items are written by a function.
     pub(crate) fn with_list<T>(
         self,
         name: &str,
@@ -90,8 +88,8 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Sends the message to a free worker and waits for its answers. An error names the document that `document` gives
-    /// for the answer that did not come.
+    /// Sends the message to a free worker and waits for its answers. On failure, the error names the document that
+    /// `document` returns for the first missing answer.
     pub(crate) fn ask<'d>(
         self,
         pool: &Pool,
@@ -101,7 +99,7 @@ impl<'a> Message<'a> {
         self.ask_serving(pool, answers, document, &|_, _| None)
     }
 
-    /// As [`Message::ask`], where `own` answers what the worker asks about this message.
+    /// Like [`Message::ask`], with `own` handling requests that the worker sends about this message.
     pub(crate) fn ask_serving<'d>(
         mut self,
         pool: &Pool,
@@ -125,24 +123,23 @@ impl<'a> Message<'a> {
         asked.map_err(|(place, error)| error.of(&shown(self.function), document(place)))
     }
 
-    /// As [`Message::ask`], for a message with one answer and no document.
+    /// Like [`Message::ask`], for a message with one answer and no document.
     pub(crate) fn ask_once(self, pool: &Pool) -> Result<Value, HostError> {
         let answers = self.ask(pool, 1, |_| None)?;
         Ok(answers.into_iter().next().unwrap_or_default())
     }
 }
 
-/// The error of a function that gave something of another type than is needed.
+/// The error of a function that returned a value of the wrong type.
 pub(crate) fn wrong_type(function: &Function, expected: &str, found: &Value) -> HostError {
     failed(function, format!("Expected {expected}, found a value of type `{}`", found.type_name()))
 }
 
-/// The error of a function.
 pub(crate) fn failed(function: &Function, message: String) -> HostError {
     HostError::Failed { function: display_reference(&function.reference), message, traceback: None }
 }
 
-/// The function as messages name it.
+/// The function as displayed in messages.
 fn shown(function: &Function) -> Function {
     Function { directory: function.directory.clone(), reference: display_reference(&function.reference) }
 }

@@ -1,4 +1,4 @@
-//! Systems without workers: a [`socket`](crate::socket) cannot be made there, so none is ever started.
+//! Stubs for systems without workers. [`socket`](crate::socket) fails there, so no worker is ever started.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::options::Log;
 use crate::socket::Socket;
 
-/// A process that the engine has started, of which there is none.
+/// A worker process; never instantiated.
 #[derive(Debug)]
 pub(crate) enum Process {}
 
@@ -31,7 +31,7 @@ impl Process {
         match *self {}
     }
 
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_output(&self) -> String {
         match *self {}
     }
 
@@ -40,7 +40,7 @@ impl Process {
     }
 }
 
-/// Sends signals to a process, of which there is none.
+/// A handle for sending signals; never instantiated.
 #[derive(Clone, Debug)]
 pub(crate) enum Signals {}
 
@@ -54,7 +54,7 @@ impl Signals {
     }
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 pub(crate) fn described(status: ExitStatus) -> String {
     format!("ended with {status}")
 }

@@ -1,4 +1,4 @@
-# Writes the answers of a response cache to standard output, one line of JSON per row, then "end" or {"error": ...}.
+# Prints the answers of a response cache, one line of JSON per row, then "end" or {"error": ...}.
 import io
 import json
 import pathlib
@@ -9,7 +9,7 @@ TABLE = "unnamed"
 
 
 class Plain(pickle.Unpickler):
-    """Reads values that need no code: a cache is data, whoever made it."""
+    """Unpickles plain values only; a cache must not run code."""
 
     def find_class(self, module, name):
         raise pickle.UnpicklingError("%s.%s is not an answer" % (module, name))
@@ -20,7 +20,7 @@ def number(value):
 
 
 def answer(value):
-    """The answer that a stored value is, or None."""
+    """Convert a stored value to an answer, or None."""
     if type(value) is str:
         value.encode("utf-8")
         return value
@@ -32,7 +32,7 @@ def answer(value):
     if logprob is None:
         return None
     if is_greedy is None:
-        # Only the log-likelihood of a whole text has none.
+        # Only rolling log-likelihoods are stored without the flag.
         return {"logprob": logprob}
     if type(is_greedy) in (bool, int) and is_greedy in (0, 1):
         return [logprob, bool(is_greedy)]
@@ -44,7 +44,7 @@ def row(key, value, is_regular):
         found = answer(Plain(io.BytesIO(value)).load()) if is_regular else None
         return None if found is None else [key.decode("ascii"), found]
     except Exception:
-        # A pickle can fail in any way; whatever it is, it is not an answer.
+        # Unpickling can fail in any way; such a row is not an answer.
         return None
 
 
@@ -56,7 +56,7 @@ def rows(path):
     if TABLE not in tables:
         listed = ", ".join("`%s`" % name for name in sorted(tables)) or "none"
         raise ValueError("It has no table `%s`, which response caches have; tables: %s" % (TABLE, listed))
-    # Text that is not valid UTF-8 is not an error of the whole file.
+    # A string that is not valid UTF-8 must not fail the whole file.
     connection.text_factory = bytes
     regular = "typeof(key) = 'text' AND typeof(value) = 'blob'"
     return connection.execute("SELECT key, value, %s FROM %s" % (regular, TABLE))

@@ -1,4 +1,4 @@
-//! Response caches that the Python harness has written: SQLite files of pickles, which Python reads best.
+//! Response caches of the Python harness: SQLite files of pickles, read by Python itself.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use lmeval_pycompat::{Value, json};
 use crate::host::PythonHost;
 use crate::parent;
 
-/// Runs on every Python 3 and imports the standard library alone.
+/// Runs on every Python 3 with the standard library only.
 const SCRIPT: &str = include_str!("old_cache.py");
 
-/// The rows of an old response cache: the hash of a request and its answer, or `None` for a row that is not an answer.
+/// The rows of an old response cache: a request hash and its answer, or `None` for a row that is not an answer.
 #[derive(Debug)]
 pub struct OldCache {
     path: PathBuf,
@@ -26,14 +26,12 @@ pub struct OldCache {
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot import `{}`: {message}", path.display())]
 pub struct OldCacheError {
-    /// The file.
     path: PathBuf,
-    /// Why not.
     message: String,
 }
 
 impl PythonHost {
-    /// Reads a response cache that the Python harness has written. Nothing that is in it is ever called.
+    /// Reads a response cache written by the Python harness. Never runs code from it.
     pub fn old_cache(&self, path: &Path) -> Result<OldCache, OldCacheError> {
         let failed = |message: String| OldCacheError { path: path.to_owned(), message };
         let (_, mut child) = self
@@ -60,12 +58,12 @@ impl OldCache {
         let mut line = String::new();
         let length = self.lines.read_line(&mut line).map_err(|error| self.error(error.to_string()))?;
         if length == 0 {
-            let mut said = String::new();
+            let mut output = String::new();
             if let Some(stderr) = &mut self.child.stderr {
-                // What Python said is only an addition to the error.
-                let _ = stderr.read_to_string(&mut said);
+                // Best effort: the error is complete without it.
+                let _ = stderr.read_to_string(&mut output);
             }
-            let last = said.trim_end().lines().next_back().unwrap_or("it said nothing");
+            let last = output.trim_end().lines().next_back().unwrap_or("it printed nothing");
             return Err(self.error(format!("Python ended before the last row: {last}")));
         }
         let value = json::loads(&line).map_err(|error| self.error(error.to_string()))?;
@@ -121,7 +119,7 @@ fn answer(row: &[Value]) -> Row {
     Some((parse_hash(key.as_str()?)?, response))
 }
 
-/// The bytes of 64 hexadecimal digits in lower case.
+/// Parses 64 lower-case hexadecimal digits.
 fn parse_hash(text: &str) -> Option<[u8; 32]> {
     let text: &[u8; 64] = text.as_bytes().try_into().ok()?;
     let digit = |byte: u8| match byte {
@@ -141,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_read() {
+    fn parses_hashes() {
         let text = "0123456789abcdef".repeat(4);
         let hash = parse_hash(&text).unwrap();
         assert_eq!(hash[..8], [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);

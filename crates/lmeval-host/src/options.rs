@@ -1,4 +1,4 @@
-//! How Python is run.
+//! Options for running Python.
 
 use std::fmt;
 use std::io;
@@ -11,33 +11,33 @@ use crate::caller::Caller;
 use crate::error::WorkerError;
 use crate::interpreter::{active_environment, find_python};
 
-/// Takes the lines that functions of tasks print.
+/// Receives the lines printed by functions of tasks.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How Python is run.
+/// Options for running Python.
 #[derive(Clone)]
 pub struct PythonOptions {
-    /// The interpreter; `None` looks for one.
+    /// The interpreter; `None` searches for one.
     pub python: Option<PathBuf>,
-    /// The active virtual environment, whose interpreter is taken where none is named.
+    /// The active virtual environment; its interpreter is used if `python` is `None`.
     pub virtual_env: Option<PathBuf>,
-    /// How many processes there are at most.
+    /// The maximum number of worker processes.
     pub workers: usize,
-    /// How long one call may take.
+    /// The time limit of one call.
     pub time_limit: Duration,
-    /// How much address space each process may take, in bytes.
+    /// The address-space limit of each process in bytes.
     pub memory_limit: Option<u64>,
-    /// Folders that `lm_eval.tasks` consists of, so that tasks can import each other's modules.
+    /// The folders that make up `lm_eval.tasks`, so that tasks can import modules of other tasks.
     pub task_roots: Vec<PathBuf>,
-    /// Modules, by name or file, that each process imports when it starts, so that they can register things.
+    /// Modules, by name or file, that each process imports on start to register names.
     pub plugins: Vec<String>,
-    /// The program that called the engine, for functions and models that exist in its process alone.
+    /// The Python program that called the engine, for functions and models that exist only in its process.
     pub caller: Option<Arc<Caller>>,
-    /// The `lm-eval` program, which runs code that a model wrote; `None` looks for it when it is needed.
+    /// The `lm-eval` binary, which sandboxes code written by a model; `None` searches for it on demand.
     pub program: Option<PathBuf>,
-    /// Whether code that a model wrote may be run at all.
+    /// Whether code written by a model may run at all.
     pub run_unsafe_code: bool,
-    /// Where printed lines go; `None` drops them.
+    /// Receives printed lines; `None` drops them.
     pub log: Option<Log>,
 }
 
@@ -60,12 +60,12 @@ impl Default for PythonOptions {
 }
 
 impl PythonOptions {
-    /// The defaults, with the virtual environment that is active.
+    /// The defaults, with the active virtual environment.
     pub fn from_environment() -> Self {
         Self { virtual_env: active_environment(), ..Self::default() }
     }
 
-    /// Starts the interpreter, and names it.
+    /// Finds the interpreter and calls `start` with it; errors name it.
     pub(crate) fn start<T>(
         &self,
         spawn: impl FnOnce(&Path) -> io::Result<T>,

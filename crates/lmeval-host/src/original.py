@@ -1,4 +1,4 @@
-# What a worker with a model of the original package starts with. No module of this program is named `lm_eval` here.
+# Bootstrap of a worker for a model of the original package. None of our modules is named `lm_eval` here.
 import sys
 
 if sys.version_info < (3, 10):
@@ -19,7 +19,7 @@ _PACKAGE = "_lm_eval_bridge"
 
 
 class NotInstalled(ImportError):
-    """The original package is not there; `missing` names it where installing it helps."""
+    """The original package is missing; `missing` is its name if installing it would help."""
 
     def __init__(self, message, missing):
         super().__init__(message)
@@ -27,7 +27,7 @@ class NotInstalled(ImportError):
 
 
 def _bring(modules):
-    """Makes modules of the engine importable beside the package that they are named after."""
+    """Makes modules of the engine importable next to the package of the same name."""
     package = types.ModuleType(_PACKAGE)
     package.__path__ = []
     sys.modules[_PACKAGE] = package
@@ -58,7 +58,7 @@ def _first_frame(descriptor):
 
 
 def _end_with_engine(descriptor):
-    """Ends the process, and all that the model has started, soon after the engine."""
+    """Kills the process and its children soon after the engine has ended."""
     import select
 
     ended = select.poll()
@@ -76,12 +76,12 @@ def _check_package():
         raise NotInstalled("the package `lm_eval` is not installed for `%s`" % sys.executable, "lm_eval")
     places = list(found.submodule_search_locations or [])
     if any(os.path.isfile(os.path.join(place, "_worker.py")) for place in places):
-        message = "the package `lm_eval` of `%s` belongs to this program; name another Python with `--python`"
+        message = "the package `lm_eval` of `%s` is our own; select another interpreter with `--python`"
         raise NotInstalled(message % sys.executable, None)
 
 
 def _open(worker, function, message):
-    """Makes a model of the original package, or of a plug-in for it."""
+    """Creates a model of the original package or of a plug-in for it."""
     models, plugins = _part("_models"), _part("_plugins")
     _check_package()
     try:
@@ -96,7 +96,7 @@ def _open(worker, function, message):
 
 
 def _version():
-    """The first two numbers of the package's version."""
+    """The major and minor version of the package."""
     from importlib import metadata
 
     try:
@@ -144,7 +144,7 @@ class _Worker:
 
 
 def _traceback(error):
-    """The traceback from the package's own code on."""
+    """The traceback, starting at the package's own code."""
     trace = traceback.TracebackException.from_exception(error)
     part = trace
     while part is not None:
@@ -157,7 +157,7 @@ def _traceback(error):
 
 
 def _refuse(directory, reference):
-    raise ValueError("a function of a task cannot be handed to this worker")
+    raise ValueError("this worker cannot call functions of tasks")
 
 
 def _start():
@@ -175,7 +175,7 @@ def _start():
     threading.Thread(target=_end_with_engine, args=(engine,), daemon=True).start()
     hello = {"protocol": protocol.VERSION, "python": list(sys.version_info[:3]), "executable": sys.executable}
     channel.write(hello)
-    # Plug-ins are loaded when the model is none of the package's own.
+    # Plug-ins are loaded only for models that the package does not have.
     channel.write({"ok": []})
     worker = _Worker(channel, settings["plugins"])
     while True:

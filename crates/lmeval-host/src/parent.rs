@@ -1,7 +1,7 @@
-//! Workers that end with the engine, whatever they are doing.
+//! Makes workers end with the engine, whatever they are doing.
 //!
-//! A worker whose pipe is closed ends by itself when Python looks at it. Code in C may not let Python look for hours,
-//! and an engine that was killed cannot end anybody; so the kernel does.
+//! A worker exits when its socket is closed, but only once Python code runs; C code may not return for hours, and
+//! a killed engine cannot kill its workers. So the kernel does.
 
 use std::io;
 use std::process::{Child, Command};
@@ -12,14 +12,14 @@ type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// Starts a process that the kernel kills when this one ends.
 ///
-/// The kernel means the thread that started the process, not the process that the thread belongs to; so one thread, which
-/// lasts as long as the engine, starts them all.
+/// The kernel tracks the thread that started the process, not its process. So one thread that lives as long as the
+/// engine starts them all.
 pub(crate) fn spawn(mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Option<Mutex<mpsc::Sender<Order>>>> = OnceLock::new();
     end_with_parent(&mut command);
     let starter = STARTER.get_or_init(|| start().map(Mutex::new).ok());
     let Some(starter) = starter else {
-        return Err(io::Error::other("there is no thread to start it from"));
+        return Err(io::Error::other("no thread can start it"));
     };
     let gone = || io::Error::other("the thread that starts workers has ended");
     let (answer, started) = mpsc::channel();
@@ -32,7 +32,7 @@ fn start() -> io::Result<mpsc::Sender<Order>> {
     let (sender, orders) = mpsc::channel::<Order>();
     let work = move || {
         for (mut command, answer) in orders {
-            // Nobody waits for the answer any more where this fails, and the child is ended with it.
+            // Fails only if the requester is gone; dropping the child ends it.
             let _ = answer.send(command.spawn());
         }
     };
@@ -40,7 +40,7 @@ fn start() -> io::Result<mpsc::Sender<Order>> {
 }
 
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "a child asks the kernel before it becomes another program")]
+#[expect(unsafe_code, reason = "a child configures the kernel before `exec`")]
 fn end_with_parent(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
 

@@ -1,4 +1,4 @@
-//! Workers that are shared by threads.
+//! The pool of workers, shared by threads.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,42 +12,41 @@ use crate::options::PythonOptions;
 use crate::services::Services;
 use crate::worker::{Purpose, Worker};
 
-/// Workers, started when they are needed.
+/// Workers, started on demand.
 #[derive(Debug)]
 pub(crate) struct Pool {
     options: PythonOptions,
     state: Mutex<State>,
     freed: Condvar,
-    /// What answers the questions of workers.
+    /// Serves requests of workers.
     pub(crate) services: Services,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Numbered>,
-    /// The numbers of all workers, busy ones and those that are being started included.
-    numbers: Vec<u64>,
-    /// How many workers there have been.
+    idle: Vec<IdleWorker>,
+    /// The ids of all workers, including busy and starting ones.
+    ids: Vec<u64>,
+    /// The id of workers started so far.
     started: u64,
-    /// How many calls have taken too long.
+    /// The id of calls that timed out.
     timeouts: usize,
-    /// The function of the last one.
+    /// The function of the last timeout.
     culprit: String,
 }
 
 #[derive(Debug)]
-struct Numbered {
-    number: u64,
+struct IdleWorker {
+    id: u64,
     worker: Worker,
 }
 
-/// The one worker that an object with a state lives in; it is chosen by the first message.
+/// Binds an object with state to one worker, chosen by the first message.
 #[derive(Debug, Default)]
 pub(crate) struct Pin(OnceLock<u64>);
 
 impl Pool {
-    /// A pool without workers.
-    /// How Python is run.
+    /// The options that workers are started with.
     pub(crate) fn options(&self) -> &PythonOptions {
         &self.options
     }
@@ -60,38 +59,38 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program that called the engine, for a function that exists there alone.
+    /// The Python program that called the engine, if the function exists only there.
     pub(crate) fn caller_of(&self, function: &Function) -> Option<&Caller> {
         self.options.caller.as_deref().filter(|caller| caller.has(function))
     }
 
-    /// Whether plug-ins were named, or the caller has registered things itself.
+    /// Whether plug-ins are configured or the caller has registered names.
     pub(crate) fn has_plugins(&self) -> bool {
         let caller = self.options.caller.as_deref();
         !self.options.plugins.is_empty() || caller.is_some_and(Caller::has_any_registered)
     }
 
-    /// How many workers there are at most.
+    /// The maximum id of workers.
     pub(crate) fn size(&self) -> usize {
         self.options.workers.max(1)
     }
 
-    /// Asks every worker that is idle something without an own place in a run; one that gives no answer is left out.
+    /// Sends a message to every idle worker. Workers that do not answer are omitted.
     pub(crate) fn ask_idle(&self, message: &str) -> Vec<Value> {
         let mut workers = std::mem::take(&mut self.lock().idle);
-        let nothing = |_: &Dict| Err("nothing can be asked now".to_owned());
+        let refuse = |_: &Dict| Err("requests are not served now".to_owned());
         let answers =
-            workers.iter_mut().filter_map(|idle| idle.worker.ask(message, 1, &nothing).ok()?.pop()).collect();
-        for Numbered { number, worker } in workers {
-            drop(Lease { pool: self, number, worker: Some(worker), function: None });
+            workers.iter_mut().filter_map(|idle| idle.worker.ask(message, 1, &refuse).ok()?.pop()).collect();
+        for IdleWorker { id, worker } in workers {
+            drop(Lease { pool: self, id, worker: Some(worker), function: None });
         }
         answers
     }
 
-    /// A worker for one thread; waits while all are busy.
+    /// Leases a worker; waits while all are busy.
     ///
-    /// A call that takes too long fails those that wait for a worker as well. Each of them would otherwise wait for its
-    /// own timeout, one after the other, although the first one ends the task.
+    /// A timeout also fails the callers that are waiting for a worker. Otherwise each of them would wait for its
+    /// own timeout, one after another, although the first one ends the run.
     pub(crate) fn worker(&self) -> Result<Lease<'_>, WorkerError> {
         let mut state = self.lock();
         let timeouts = state.timeouts;
@@ -100,16 +99,16 @@ impl Pool {
                 let (culprit, limit) = (state.culprit.clone(), self.options.time_limit);
                 return Err(WorkerError::Abandoned { culprit, limit });
             }
-            if let Some(Numbered { number, worker }) = state.idle.pop() {
-                return Ok(Lease { pool: self, number, worker: Some(worker), function: None });
+            if let Some(IdleWorker { id, worker }) = state.idle.pop() {
+                return Ok(Lease { pool: self, id, worker: Some(worker), function: None });
             }
-            if state.numbers.len() < self.size() {
-                let number = state.started;
+            if state.ids.len() < self.size() {
+                let id = state.started;
                 state.started += 1;
-                state.numbers.push(number);
+                state.ids.push(id);
                 drop(state);
-                // The lease gives the place back should the start fail.
-                let mut lease = Lease { pool: self, number, worker: None, function: None };
+                // The lease releases the slot if the start fails.
+                let mut lease = Lease { pool: self, id, worker: None, function: None };
                 lease.worker = Some(Worker::start(&self.options, Purpose::Functions)?);
                 return Ok(lease);
             }
@@ -117,34 +116,35 @@ impl Pool {
         }
     }
 
-    /// The worker of a pin; waits while it is busy. One that has ended took its state along, which is an error.
+    /// Leases the worker of a pin; waits while it is busy. If the worker has ended, its state is lost, which is an
+    /// error.
     pub(crate) fn pinned(&self, pin: &Pin) -> Result<Lease<'_>, WorkerError> {
-        let Some(&number) = pin.0.get() else {
+        let Some(&id) = pin.0.get() else {
             let lease = self.worker()?;
-            if pin.0.set(lease.number).is_ok() {
+            if pin.0.set(lease.id).is_ok() {
                 return Ok(lease);
             }
-            // Another thread pinned its worker in the meantime.
+            // Another thread has pinned its worker meanwhile.
             drop(lease);
             return self.pinned(pin);
         };
         let mut state = self.lock();
-        while state.numbers.contains(&number) {
-            if let Some(place) = state.idle.iter().position(|idle| idle.number == number) {
-                let Numbered { number, worker } = state.idle.swap_remove(place);
-                return Ok(Lease { pool: self, number, worker: Some(worker), function: None });
+        while state.ids.contains(&id) {
+            if let Some(index) = state.idle.iter().position(|idle| idle.id == id) {
+                let IdleWorker { id, worker } = state.idle.swap_remove(index);
+                return Ok(Lease { pool: self, id, worker: Some(worker), function: None });
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let how = "ended, and with it what the scorer had kept in its object".to_owned();
-        Err(WorkerError::Died { how, said: String::new() })
+        let how = "ended, and the state of the scorer with it".to_owned();
+        Err(WorkerError::Died { how, output: String::new() })
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // All are told before the first is waited for.
+        // Signals all of them before waiting for the first.
         for idle in &state.idle {
             idle.worker.close();
         }
@@ -152,19 +152,19 @@ impl Drop for Pool {
     }
 }
 
-/// A worker in use by one thread.
+/// A worker leased to one thread.
 #[derive(Debug)]
 pub(crate) struct Lease<'a> {
     pool: &'a Pool,
-    number: u64,
-    /// `None` while it is being started.
+    id: u64,
+    /// `None` while it is starting.
     worker: Option<Worker>,
-    /// What was called, as messages show it.
+    /// The called function, as displayed in messages.
     function: Option<String>,
 }
 
 impl Lease<'_> {
-    /// Says which function is called, for the errors of those that wait.
+    /// Names the called function for the errors of waiting callers.
     pub(crate) fn calls(mut self, function: &Function) -> Self {
         self.function = Some(display_reference(&function.reference));
         self
@@ -191,15 +191,15 @@ impl Drop for Lease<'_> {
         let worker = self.worker.take().filter(|worker| !worker.is_broken());
         let mut state = self.pool.lock();
         match worker {
-            Some(worker) => state.idle.push(Numbered { number: self.number, worker }),
-            None => state.numbers.retain(|number| *number != self.number),
+            Some(worker) => state.idle.push(IdleWorker { id: self.id, worker }),
+            None => state.ids.retain(|id| *id != self.id),
         }
         if has_timed_out {
             state.timeouts += 1;
             state.culprit = self.function.take().unwrap_or_else(|| "another call".to_owned());
         }
         drop(state);
-        // Somebody may wait for this very worker.
+        // Others may wait for this particular worker.
         self.pool.freed.notify_all();
     }
 }

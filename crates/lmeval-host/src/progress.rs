@@ -1,7 +1,7 @@
-//! How far a worker is, also when it cannot say so any more.
+//! The progress of a worker, readable even after a crash.
 //!
-//! Answers are sent several at a time, so those of a worker that crashes or hangs may never arrive. It notes in a file, whose
-//! pages are in memory that both sides see, which of the calls of a message it is at.
+//! Answers are sent in batches, so those of a worker that crashes or hangs may never arrive. The worker therefore
+//! records the index of its current call in a memory-mapped file.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of the call that a worker is at.
+/// The index of a worker's current call.
 #[derive(Debug)]
 pub(crate) struct Progress {
     file: File,
@@ -18,7 +18,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A file for a new worker; `None` where none can be made, which costs no more than the name of a document.
+    /// Creates a file for a new worker. `None` if that fails; errors then do not name a document.
     pub(crate) fn new() -> Option<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -32,21 +32,21 @@ impl Progress {
         Some(Self { file, path })
     }
 
-    /// Where the worker finds the file.
+    /// The path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The worker has opened the file: its name is not needed any more.
+    /// Unlinks the file once the worker has opened it.
     pub(crate) fn opened(&self) {
-        // What cannot be removed now is when this ends.
+        // If it cannot be removed now, `drop` retries.
         let _ = fs::remove_file(&self.path);
     }
 
-    /// How many calls of its message the worker has done.
+    /// The number of completed calls of the current message.
     pub(crate) fn done(&self) -> usize {
         let (mut bytes, mut file) = ([0; 8], &self.file);
-        // A file that cannot be read says nothing.
+        // An unreadable file counts as 0.
         let _ = file.rewind().and_then(|()| file.read_exact(&mut bytes));
         u64::from_le_bytes(bytes) as usize
     }

@@ -1,7 +1,7 @@
-//! What goes over the pipe: frames that hold values as JSON.
+//! The wire protocol: frames of JSON.
 //!
-//! A frame is its length in eight bytes, the highest first, and that many bytes of JSON. What JSON does not know is an
-//! object with the key `$`; `python/lm_eval/_protocol.py` has the table.
+//! A frame is its length as eight big-endian bytes, followed by that many bytes of JSON. Values that JSON cannot
+//! represent are objects with the key `$`; `python/lm_eval/_protocol.py` has the table.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -11,35 +11,35 @@ use lmeval_pycompat::datetime::{Date, DateTime};
 use lmeval_pycompat::json::{self, Decoder};
 use lmeval_pycompat::{Dict, Function, Value};
 
-/// The version that both sides must speak.
+/// The protocol version that both sides must use.
 pub(crate) const VERSION: i64 = 1;
 
-/// More nesting than this is refused; Python's reader goes little further.
+/// The maximum nesting depth; Python's parser does not go much deeper.
 const MAX_DEPTH: usize = 400;
 
-/// A frame larger than this is taken for a broken one.
+/// Longer frames are considered malformed.
 const MAX_FRAME: u64 = 1 << 40;
 
-/// The key of tagged forms.
+/// The key of tagged values.
 const TAG: &str = "$";
 
-/// Why a value cannot cross.
+/// A value that cannot be transferred.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error("A value is nested more than {MAX_DEPTH} levels deep")]
     Depth,
-    #[error("The worker sent what is not a message: {0}")]
+    #[error("The worker sent a malformed message: {0}")]
     Malformed(String),
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Appends a value in terms of JSON.
+/// Appends a value as JSON.
 pub(crate) fn encode(out: &mut String, value: &Value) -> Result<(), ProtocolError> {
     write_value(out, value, 0)
 }
 
-/// Appends a dictionary in terms of JSON.
+/// Appends a dictionary as JSON.
 pub(crate) fn encode_dict(out: &mut String, dict: &Dict) -> Result<(), ProtocolError> {
     write_dict(out, dict, 0)
 }
@@ -132,10 +132,10 @@ fn write_dict(out: &mut String, dict: &Dict, depth: usize) -> Result<(), Protoco
     Ok(())
 }
 
-/// The value of a frame's JSON.
+/// Parses the JSON of a frame.
 pub(crate) fn decode(decoder: &mut Decoder, text: &str) -> Result<Value, ProtocolError> {
     let value = decoder.decode(text).map_err(|error| ProtocolError::Malformed(error.to_string()))?;
-    // Few values hold what JSON does not know; all others are taken as they are.
+    // Few messages contain tagged values; others need no second pass.
     if text.contains("{\"$\":") { restore(&value) } else { Ok(value) }
 }
 
@@ -162,7 +162,7 @@ fn restore_tagged(tag: &str, inner: &Value) -> Result<Value, ProtocolError> {
         || ProtocolError::Malformed(format!("`{tag}` with a value of type {}", inner.type_name()));
     if tag == "b" {
         let digits = inner.as_str().ok_or_else(malformed)?;
-        return unhexed(digits).map(|bytes| Value::Bytes(bytes.into())).ok_or_else(malformed);
+        return parse_hex(digits).map(|bytes| Value::Bytes(bytes.into())).ok_or_else(malformed);
     }
     let items = restore_all(inner.as_list().ok_or_else(malformed)?)?;
     let number = |place: usize| items.get(place).and_then(Value::as_i64);
@@ -199,7 +199,7 @@ fn restore_tagged(tag: &str, inner: &Value) -> Result<Value, ProtocolError> {
     .ok_or_else(malformed)
 }
 
-fn unhexed(digits: &str) -> Option<Vec<u8>> {
+fn parse_hex(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs
         .map(|pair| {
@@ -209,7 +209,6 @@ fn unhexed(digits: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Sends a frame.
 pub(crate) fn write_frame(to: &mut impl Write, body: &str) -> io::Result<()> {
     let mut frame = Vec::with_capacity(body.len() + 8);
     frame.extend_from_slice(&(body.len() as u64).to_be_bytes());
@@ -217,7 +216,6 @@ pub(crate) fn write_frame(to: &mut impl Write, body: &str) -> io::Result<()> {
     to.write_all(&frame)
 }
 
-/// Waits for a frame.
 pub(crate) fn read_frame(from: &mut impl Read) -> Result<String, ProtocolError> {
     let mut head = [0; 8];
     from.read_exact(&mut head)?;
@@ -232,12 +230,12 @@ pub(crate) fn read_frame(from: &mut impl Read) -> Result<String, ProtocolError> 
     String::from_utf8(body).map_err(|error| ProtocolError::Malformed(error.to_string()))
 }
 
-/// Reads whatever a worker might send, for tests and fuzz targets.
+/// Reads arbitrary frames, for tests and fuzz targets.
 pub fn read_any(mut bytes: &[u8]) {
     let mut decoder = Decoder::new();
     while let Ok(body) = read_frame(&mut bytes) {
         if let Ok(value) = decode(&mut decoder, &body) {
-            // What was read can be sent back, unless it is nested too deep.
+            // Everything that was read can be encoded again, unless it is nested too deep.
             let _ = encode(&mut String::new(), &value);
         }
     }
@@ -270,7 +268,7 @@ mod tests {
             .collect();
         let samples = [frames.as_slice(), &alone[0], &alone[1], &alone[2]];
         lmeval_testkit::mutate(&samples, 1200, read_any);
-        // The length in the head is right, and the rest is damaged.
+        // The length in the head is right; the rest is damaged.
         lmeval_testkit::mutate(&bodies.map(str::as_bytes), 1200, |body| {
             if let Ok(body) = str::from_utf8(body) {
                 let mut frame = Vec::new();
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_does_not_know_is_tagged() {
+    fn tags_values_json_cannot_hold() {
         let dict: Dict = [(Value::Int(1), Value::None), (Value::tuple([Value::Int(2)]), Value::Float(-0.0))]
             .into_iter()
             .collect();
@@ -302,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn malformed_values_are_errors() {
         for text in ["", "{\"$\":\"q\",\"v\":[]}", "{\"$\":\"t\",\"v\":1}", "{\"$\":\"D\",\"v\":[1]}"] {
             assert!(decode(&mut Decoder::new(), text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! The host: what Python code registers under names.
+//! Host functions for names registered by Python code.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::message::{Message, wrong_type};
 use crate::pool::{Pin, Pool};
 use crate::protocol::encode;
 
-/// How many documents go to a worker at once.
+/// How many documents are sent to a worker at once.
 const BATCH: usize = 64;
 
 /// Looks up a name that Python code registered.
 pub(crate) fn find(pool: &Pool, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
     let function = Function { directory: String::new(), reference: format!("registry:{kind}/{name}") };
-    if !pool.has_plugins() && pool.worker().is_err_and(|error| error.is_without_python()) {
+    if !pool.has_plugins() && pool.worker().is_err_and(|error| error.is_missing_python()) {
         return Err(HostError::needs_python(&function));
     }
     let text = |text: &str| Value::str(text);
@@ -36,30 +36,31 @@ pub(crate) fn find(pool: &Pool, kind: &str, name: &str, scope: &NameScope) -> Re
         (_, _, Some(Value::List(known))) => {
             Ok(NameLookup::Unknown(known.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
         }
-        _ => Err(wrong_type(&function, "what is registered", &answer)),
+        _ => Err(wrong_type(&function, "a registry entry", &answer)),
     }
 }
 
-/// An object of a scorer class.
+/// An instance of a scorer class.
 #[derive(Debug)]
 pub(crate) struct ClassScorer {
     class: Arc<Function>,
     pipeline: Dict,
     pool: Arc<Pool>,
     overridden_steps: Vec<String>,
-    /// Where the object is, if it has several steps to itself, between which it may keep things.
+    /// The worker of the instance, if it overrides several steps and may keep state between them.
     pin: Option<Pin>,
 }
 
 impl ClassScorer {
-    /// Makes the object once, so that wrong arguments show before anything is sent to a model.
+    /// Creates the instance once, so that wrong arguments fail before anything is sent to a model.
     pub(crate) fn new(class: &Arc<Function>, pipeline: &Dict, pool: &Arc<Pool>) -> Result<Self, HostError> {
-        // Two tasks with the same scorer have an object each.
-        let number = pool.services.number();
+        // Two tasks with the same scorer have separate instances.
+        let id = pool.services.next_id();
         let mut pipeline = pipeline.clone();
-        pipeline.insert("object", i64::try_from(number).unwrap_or(i64::MAX));
-        let told = Message::new("scorer", class).with_dict("pipeline", &pipeline).ask_once(pool)?;
-        let own = told.as_dict().and_then(|told| told.get_str("own")).and_then(Value::as_list);
+        pipeline.insert("object", i64::try_from(id).unwrap_or(i64::MAX));
+        let description = Message::new("scorer", class).with_dict("pipeline", &pipeline).ask_once(pool)?;
+        let own =
+            description.as_dict().and_then(|description| description.get_str("own")).and_then(Value::as_list);
         let own = own.unwrap_or_default().iter().filter_map(Value::as_str);
         let overridden_steps: Vec<String> = own.map(str::to_owned).collect();
         let pin = (!overridden_steps.is_empty()).then(Pin::default);
@@ -78,7 +79,7 @@ impl ClassScorer {
             .with("batch", &Value::Bool(batch))
             .with_list("documents", documents, encode);
         let document = |place: usize| documents.get(place)?.as_dict()?.get_str("doc")?.as_dict();
-        // A batch that fails has no one document to blame.
+        // A batch that fails does not identify a document.
         message.ask(&self.pool, documents.len(), |place| if batch { None } else { document(place) })
     }
 }

@@ -1,4 +1,4 @@
-//! The host: samplers that are Python classes.
+//! Host functions for samplers that are Python classes.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use crate::pool::Pool;
 use crate::protocol::encode_dict;
 use crate::services::encode_documents;
 
-/// An object of a Python class with the method `sample`.
+/// An instance of a Python class with the method `sample`.
 ///
-/// Any worker can make the next draw: the state of the object's generator goes from one to the other.
+/// Any worker can make the next draw: the state of the random generator travels with the messages.
 #[derive(Debug)]
 pub(crate) struct PythonSampler {
     class: Function,
     seed: Option<i64>,
     /// The state of the generator after the last draw.
     state: Value,
-    /// What workers know the sampler and its documents by.
-    number: u64,
+    /// Identifies the sampler and its documents to workers.
+    id: u64,
     pool: Arc<Pool>,
 }
 
 impl PythonSampler {
-    /// A sampler of a class, which is imported.
+    /// Imports a sampler class.
     pub(crate) fn new(class: &Function, seed: Option<i64>, pool: &Arc<Pool>) -> Result<Self, HostError> {
         Message::new("load", class).ask_once(pool)?;
         Ok(Self {
             class: class.clone(),
             seed,
             state: Value::None,
-            number: pool.services.number(),
+            id: pool.services.next_id(),
             pool: Arc::clone(pool),
         })
     }
 
     fn ask(&mut self, draw: &Draw<'_>, excluded: &[Option<&Dict>]) -> Result<Vec<Vec<usize>>, HostError> {
         let message = Message::new("sample", &self.class)
-            .with("sampler", &Value::Int(self.number as i64))
+            .with("sampler", &Value::Int(self.id as i64))
             .with("seed", &Value::from(self.seed))
             .with("state", &self.state)
             .with("count", &Value::Int(draw.count as i64))
@@ -80,7 +80,7 @@ impl Sampler for PythonSampler {
     fn draw_many(&mut self, draw: Draw<'_>, excluded: &[Option<&Dict>]) -> Vec<Drawn> {
         match self.ask(&draw, excluded) {
             Ok(draws) => draws.into_iter().map(Ok).collect(),
-            // One failure ends the run, so who gets it does not matter.
+            // One failure ends the run, so it does not matter which draw gets it.
             Err(error) => vec![Err(SamplerError::Host(error))],
         }
     }

@@ -1,4 +1,4 @@
-//! The host: functions that answers are scored with.
+//! Host functions for scoring.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::message::{Message, wrong_type};
 use crate::pool::Pool;
 use crate::protocol::{encode, encode_dict};
 
-/// How many calls go to a worker at once: enough that their number no longer matters for the cost of each.
+/// How many calls are sent to a worker at once: enough to amortise the cost of a message.
 const BATCH: usize = 64;
 
-/// A function of a task with what runs it.
+/// A function of a task and the pool that runs it.
 #[derive(Debug)]
 pub(crate) struct Scoring {
     function: Arc<Function>,
@@ -23,7 +23,7 @@ pub(crate) struct Scoring {
 }
 
 impl PythonHost {
-    /// A function that is known to be there, before anything is sent to a model.
+    /// Checks that a function can be imported, before anything is sent to a model.
     pub(crate) fn scoring(&self, function: &Arc<Function>) -> Result<Scoring, HostError> {
         self.check(function)?;
         Ok(Scoring { function: Arc::clone(function), pool: Arc::clone(&self.pool) })
@@ -129,7 +129,7 @@ impl HostAggregation for Scoring {
     }
 }
 
-/// Whether an environment variable says yes.
+/// Whether an environment variable is set to a true value.
 fn is_set(variable: &str) -> bool {
     let value = std::env::var(variable).unwrap_or_default().trim().to_lowercase();
     !matches!(value.as_str(), "" | "0" | "false" | "no" | "off")

@@ -1,4 +1,4 @@
-//! What workers ask the engine while they work on a message.
+//! Requests of workers to the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -8,71 +8,71 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::protocol::{self, ProtocolError};
 
-/// What is sent back for a question: a value in terms of JSON, or why there is none.
+/// The reply to a request: a value as JSON, or an error message.
 pub(crate) type Served = Result<String, String>;
 
-/// Answers questions of one message that only it can answer; `None` leaves a question to [`Services`].
+/// Handles requests specific to one message; `None` leaves a request to [`Services`].
 pub(crate) type Serve<'a> = dyn Fn(&str, &Dict) -> Option<Served> + 'a;
 
-/// Answers the questions of all workers.
+/// Serves the requests of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     engine: RwLock<Option<Arc<dyn HostServices>>>,
-    /// Classes of tasks with what their objects are made of, in terms of JSON.
+    /// Definitions of task classes, as JSON.
     classes: Mutex<Vec<String>>,
-    /// Data sets that were asked for.
+    /// The data sets loaded so far.
     datasets: Mutex<Vec<(String, NamedSplits)>>,
     numbers: AtomicU64,
 }
 
 impl Services {
-    /// Lets the engine load data sets and render templates.
+    /// Sets the loader of data sets and templates.
     pub(crate) fn set_engine(&self, engine: Arc<dyn HostServices>) {
         *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
     }
 
-    /// Adds a class of a task and returns its number.
+    /// Adds the definition of a task class and returns its index.
     pub(crate) fn add_class(&self, definition: String) -> usize {
         let mut classes = lock(&self.classes);
         classes.push(definition);
         classes.len() - 1
     }
 
-    /// A number that no other call gives.
-    pub(crate) fn number(&self) -> u64 {
+    /// An id that is unique in this pool.
+    pub(crate) fn next_id(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Answers a question.
-    pub(crate) fn serve(&self, kind: &str, question: &Dict) -> Served {
+    /// Serves a request.
+    pub(crate) fn serve(&self, kind: &str, query: &Dict) -> Served {
         match kind {
             "class" => {
                 let classes = lock(&self.classes);
-                let class = place(question).and_then(|place| classes.get(place));
-                class.cloned().ok_or_else(|| "there is no such class".to_owned())
+                let class = index(query).and_then(|index| classes.get(index));
+                class.cloned().ok_or_else(|| "unknown class".to_owned())
             }
-            "dataset" => self.dataset(question),
-            "split" => self.split(question),
-            "render" => self.render(question),
-            other => Err(format!("the engine does not know what `{other}` asks for")),
+            "dataset" => self.dataset(query),
+            "split" => self.split(query),
+            "render" => self.render(query),
+            other => Err(format!("the engine does not serve requests of kind `{other}`")),
         }
     }
 
     fn engine(&self) -> Result<Arc<dyn HostServices>, String> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
-        engine.clone().ok_or_else(|| "nothing loads data sets or renders templates here".to_owned())
+        engine.clone().ok_or_else(|| "data sets and templates are not available here".to_owned())
     }
 
-    fn dataset(&self, question: &Dict) -> Served {
-        let text = |name: &str| match question.get_str(name) {
+    fn dataset(&self, query: &Dict) -> Served {
+        let text = |name: &str| match query.get_str(name) {
             None | Some(Value::None) => Ok(None),
             Some(Value::Str(text)) => Ok(Some(text.to_string())),
             Some(other) => {
                 let found = other.type_name();
-                Err(format!("`{name}` of a data set must be text, found a value of type `{found}`"))
+                Err(format!("`{name}` of a data set must be a string, found a value of type `{found}`"))
             }
         };
-        let kwargs = question.get_str("kwargs").and_then(Value::as_dict).cloned().unwrap_or_default();
+        let kwargs = query.get_str("kwargs").and_then(Value::as_dict).cloned().unwrap_or_default();
         let request = DatasetRequest {
             path: text("path")?.ok_or("a data set needs a path")?,
             name: text("name")?,
@@ -81,7 +81,7 @@ impl Services {
             base: text("folder")?.map(Into::into),
             ..DatasetRequest::default()
         };
-        let key = lmeval_pycompat::repr::repr(&Value::from(question.clone()));
+        let key = lmeval_pycompat::repr::repr(&Value::from(query.clone()));
         let known = lock(&self.datasets).iter().position(|(known, _)| *known == key);
         let number = match known {
             Some(number) => number,
@@ -100,22 +100,22 @@ impl Services {
         encoded(|text| protocol::encode(text, &answer))
     }
 
-    fn split(&self, question: &Dict) -> Served {
-        let name = question.get_str("name").and_then(Value::as_str).unwrap_or_default();
+    fn split(&self, query: &Dict) -> Served {
+        let name = query.get_str("name").and_then(Value::as_str).unwrap_or_default();
         let splits = {
             let datasets = lock(&self.datasets);
-            let known = place(question).and_then(|place| datasets.get(place));
-            Arc::clone(&known.ok_or("there is no such data set")?.1.splits)
+            let known = index(query).and_then(|index| datasets.get(index));
+            Arc::clone(&known.ok_or("unknown data set")?.1.splits)
         };
         let documents = splits.split(name).map_err(|error| full_message(&*error))?;
         encode_documents(&*documents)
     }
 
-    fn render(&self, question: &Dict) -> Served {
+    fn render(&self, query: &Dict) -> Served {
         let (Some(Value::Str(template)), Some(Value::Dict(document))) =
-            (question.get_str("template"), question.get_str("document"))
+            (query.get_str("template"), query.get_str("document"))
         else {
-            return Err("a template and a document are needed".to_owned());
+            return Err("a template and a document are required".to_owned());
         };
         let text = self.engine()?.render(template, document).map_err(|error| full_message(&*error))?;
         encoded(|out| protocol::encode(out, &Value::from(text)))
@@ -126,18 +126,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn place(question: &Dict) -> Option<usize> {
-    question.get_str("number").and_then(Value::as_i64).and_then(|number| usize::try_from(number).ok())
+fn index(query: &Dict) -> Option<usize> {
+    query.get_str("number").and_then(Value::as_i64).and_then(|number| usize::try_from(number).ok())
 }
 
-/// What a function writes.
+/// Collects the output of a function that writes JSON.
 pub(crate) fn encoded(write: impl FnOnce(&mut String) -> Result<(), ProtocolError>) -> Served {
     let mut text = String::new();
     write(&mut text).map_err(|error| error.to_string())?;
     Ok(text)
 }
 
-/// Documents with their columns and, where they are known, the types of those.
+/// Documents with their columns and, if known, the types of the columns.
 pub(crate) fn encode_documents(documents: &dyn Documents) -> Served {
     let mut text = String::from("{\"columns\":");
     let columns = Value::list(documents.columns().iter().map(|name| Value::str(name.as_str())));
@@ -159,7 +159,7 @@ pub(crate) fn encode_documents(documents: &dyn Documents) -> Served {
     Ok(text)
 }
 
-/// The message of an error with those of its causes.
+/// The message of an error followed by those of its causes.
 fn full_message(error: &(dyn std::error::Error + 'static)) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
@@ -178,14 +178,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_names_no_data_set() {
+    fn rejects_data_set_names_that_are_not_strings() {
         for (name, given) in [("path", Value::Int(1)), ("name", Value::Int(2024)), ("split", Value::list([]))]
         {
-            let mut question: Dict = [(Value::str("path"), Value::str("data"))].into_iter().collect();
-            question.insert(name, given.clone());
-            let message = Services::default().serve("dataset", &question).unwrap_err();
+            let mut query: Dict = [(Value::str("path"), Value::str("data"))].into_iter().collect();
+            query.insert(name, given.clone());
+            let message = Services::default().serve("dataset", &query).unwrap_err();
             let found = given.type_name();
-            let expected = format!("`{name}` of a data set must be text, found a value of type `{found}`");
+            let expected =
+                format!("`{name}` of a data set must be a string, found a value of type `{found}`");
             assert_eq!(message, expected);
         }
     }

@@ -1,4 +1,4 @@
-//! What the engine and Python talk over.
+//! The connection between the engine and Python.
 
 use std::io;
 #[cfg(not(unix))]
@@ -6,40 +6,40 @@ use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::{fd::AsFd as _, unix::net::UnixStream};
 
-/// One end of a conversation.
+/// One end of a connection.
 #[cfg(unix)]
 pub type Socket = UnixStream;
-/// One end of a conversation, which nobody can have here.
+/// A placeholder; connections are not supported on this system.
 #[cfg(not(unix))]
 pub type Socket = TcpStream;
 
-/// Both ends of a new conversation.
+/// Both ends of a new connection.
 #[cfg(unix)]
 pub(crate) fn pair() -> io::Result<(Socket, Socket)> {
     Socket::pair()
 }
 
-/// The socket that standard input is.
+/// Standard input as a socket.
 #[cfg(unix)]
 pub(crate) fn stdin() -> io::Result<Socket> {
     let stream = Socket::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // An address is what tells a socket from a file or a terminal.
+    // Only a socket has an address; a file or terminal fails here.
     stream.local_addr()?;
     Ok(stream)
 }
 
 #[cfg(not(unix))]
 pub(crate) fn pair() -> io::Result<(Socket, Socket)> {
-    Err(not_here())
+    Err(unsupported())
 }
 
 #[cfg(not(unix))]
 pub(crate) fn stdin() -> io::Result<Socket> {
-    Err(not_here())
+    Err(unsupported())
 }
 
 #[cfg(not(unix))]
-fn not_here() -> io::Error {
-    let message = "Python code runs on Linux and macOS alone; on Windows, use WSL";
+fn unsupported() -> io::Error {
+    let message = "Python code runs on Linux and macOS only; on Windows, use WSL";
     io::Error::new(io::ErrorKind::Unsupported, message)
 }

@@ -18,23 +18,23 @@ use crate::protocol::{self, ProtocolError, VERSION};
 use crate::services::Served;
 use crate::socket::{self, Socket};
 
-/// How long a worker may take from its start to its first message.
+/// How long a worker may take to start.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
-/// How long a worker that was told to end may take to do so.
+/// How long a worker may take to exit when its connection is closed.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// The status with which a Python that is too old ends.
+/// The exit code of a Python that is too old.
 const TOO_OLD: i32 = 86;
 
-/// What a worker is for.
+/// The purpose of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Functions of tasks, with a limit for the time of each call.
+    /// Functions of tasks, with a time limit per call.
     Functions,
-    /// A model that uses the package which the program carries.
+    /// A model that uses the embedded package.
     Model,
-    /// A model of the original package, which is the only `lm_eval` there.
+    /// A model of the original package, the only `lm_eval` in that process.
     Original,
 }
 
@@ -43,7 +43,7 @@ impl Purpose {
         if self == Self::Original { ORIGINAL } else { BOOT }
     }
 
-    /// The modules that the engine brings along.
+    /// The embedded modules it needs.
     fn modules(self) -> impl Iterator<Item = (&'static str, Value)> {
         let carried = move |path: &str| self != Self::Original || BRIDGE.contains(&path);
         MODULES
@@ -53,7 +53,7 @@ impl Purpose {
     }
 
     fn environment(self) -> &'static [(&'static str, &'static str)] {
-        // The engine shows how far a model is; bars of Python's would be lines of the log.
+        // The engine shows the progress of a model; Python's progress bars would fill the log.
         if self == Self::Functions { &[] } else { &[("TQDM_DISABLE", "1")] }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Worker {
     process: Process,
     engine_end: BufReader<Socket>,
     decoder: Decoder,
-    /// How long a call may take; `None` for as long as it needs.
+    /// The time limit of a call; `None` for no limit.
     time_limit: Option<Duration>,
     progress: Option<Progress>,
     is_broken: bool,
@@ -75,9 +75,9 @@ impl Worker {
     /// Starts a worker and waits until it is ready.
     pub(crate) fn start(options: &PythonOptions, purpose: Purpose) -> Result<Self, WorkerError> {
         let (python, mut worker) = options.start(|python| Self::spawn(python, options, purpose))?;
-        match worker.greet(options, purpose) {
-            Err(WorkerError::Died { said, .. }) if worker.process.exit_code() == Some(TOO_OLD) => {
-                Err(WorkerError::TooOld { python: python.display().to_string(), said })
+        match worker.handshake(options, purpose) {
+            Err(WorkerError::Died { output, .. }) if worker.process.exit_code() == Some(TOO_OLD) => {
+                Err(WorkerError::TooOld { python: python.display().to_string(), output })
             }
             Err(error) => Err(error),
             Ok(()) => Ok(worker),
@@ -98,8 +98,8 @@ impl Worker {
         })
     }
 
-    fn greet(&mut self, options: &PythonOptions, purpose: Purpose) -> Result<(), WorkerError> {
-        // A model takes what it needs.
+    fn handshake(&mut self, options: &PythonOptions, purpose: Purpose) -> Result<(), WorkerError> {
+        // Models have no memory limit.
         let memory_limit = options.memory_limit.filter(|_| purpose == Purpose::Functions);
         let roots = options.task_roots.iter().map(|root| Value::str(root.to_string_lossy()));
         let plugins = options.plugins.iter().map(|plugin| Value::str(plugin.as_str()));
@@ -125,32 +125,32 @@ impl Worker {
         let hello = self.receive(Some(START_LIMIT))?;
         if hello.as_dict().and_then(|hello| hello.get_str("protocol")) != Some(&Value::Int(VERSION)) {
             self.is_broken = true;
-            let message = "it speaks another version of the protocol".to_owned();
+            let message = "it uses another protocol version".to_owned();
             return Err(ProtocolError::Malformed(message).into());
         }
         if let Some(progress) = &self.progress {
             progress.opened();
         }
-        // Plug-ins may import large packages; they have as much time as a call.
-        self.answer(&|_| Err("nothing can be asked yet".to_owned())).map(drop)
+        // Plug-ins may import large packages, so they get the time limit of a call.
+        self.answer(&|_| Err("requests are not served yet".to_owned())).map(drop)
     }
 
-    /// Whether the worker can be used no more.
+    /// Whether the worker is no longer usable.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Whether a call has taken too long.
+    /// Whether a call has timed out.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.has_timed_out
     }
 
-    /// What other threads can send to the process.
+    /// A handle for sending signals from other threads.
     pub(crate) fn signals(&self) -> Signals {
         self.process.signals()
     }
 
-    /// Sends a message; each answer goes to `take`, until that says that it was the last.
+    /// Sends a message and passes each answer to `take`, until `take` returns true.
     pub(crate) fn converse(
         &mut self,
         message: &str,
@@ -158,22 +158,22 @@ impl Worker {
     ) -> Result<(), WorkerError> {
         self.send(message)?;
         loop {
-            match self.answer(&|_| Err("a model can ask nothing".to_owned())) {
+            match self.answer(&|_| Err("a model cannot send requests to the engine".to_owned())) {
                 Ok(value) => {
                     if take(value) {
                         return Ok(());
                     }
                 }
                 Err(error) => {
-                    self.is_broken |= !error.is_survived();
+                    self.is_broken |= !error.leaves_worker_usable();
                     return Err(error);
                 }
             }
         }
     }
 
-    /// Sends a message and waits for its answers; an error comes with the number of answers before it. What the worker
-    /// asks in between, `serve` answers.
+    /// Sends a message and waits for its answers; an error comes with the number of answers before it. `serve`
+    /// handles requests that the worker sends meanwhile.
     pub(crate) fn ask(
         &mut self,
         message: &str,
@@ -186,7 +186,7 @@ impl Worker {
             match self.answer(serve) {
                 Ok(value) => values.push(value),
                 Err(error) => {
-                    self.is_broken |= !error.is_survived();
+                    self.is_broken |= !error.leaves_worker_usable();
                     let done = self.progress.as_ref().filter(|_| self.is_broken).map_or(0, Progress::done);
                     return Err((values.len().max(done.min(answers - 1)), error));
                 }
@@ -198,7 +198,7 @@ impl Worker {
     fn answer(&mut self, serve: &dyn Fn(&Dict) -> Served) -> Result<Value, WorkerError> {
         let answer = loop {
             let Value::Dict(answer) = self.receive(self.time_limit)? else {
-                return Err(ProtocolError::Malformed("an answer that is no dictionary".to_owned()).into());
+                return Err(ProtocolError::Malformed("an answer that is not a dictionary".to_owned()).into());
             };
             let Some(Value::Dict(question)) = answer.get_str("ask") else { break answer };
             let mut reply = String::from("{\"");
@@ -224,22 +224,22 @@ impl Worker {
         let sent = stream
             .set_write_timeout(at_least(self.time_limit))
             .and_then(|()| protocol::write_frame(stream, message));
-        sent.map_err(|error| self.lost(error, self.time_limit))
+        sent.map_err(|error| self.diagnose(error, self.time_limit))
     }
 
     fn receive(&mut self, limit: Option<Duration>) -> Result<Value, WorkerError> {
         if let Err(error) = self.engine_end.get_ref().set_read_timeout(at_least(limit)) {
-            return Err(self.lost(error, limit));
+            return Err(self.diagnose(error, limit));
         }
         match protocol::read_frame(&mut self.engine_end) {
             Ok(text) => Ok(protocol::decode(&mut self.decoder, &text)?),
-            Err(ProtocolError::Io(error)) => Err(self.lost(error, limit)),
+            Err(ProtocolError::Io(error)) => Err(self.diagnose(error, limit)),
             Err(other) => Err(other.into()),
         }
     }
 
-    /// What became of a worker whose pipe failed.
-    fn lost(&mut self, error: io::Error, limit: Option<Duration>) -> WorkerError {
+    /// Diagnoses a worker whose connection failed.
+    fn diagnose(&mut self, error: io::Error, limit: Option<Duration>) -> WorkerError {
         self.is_broken = true;
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -250,19 +250,19 @@ impl Worker {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 let status = self.end(END_LIMIT);
                 let how = status.map_or_else(|| "ended".to_owned(), described);
-                WorkerError::Died { how, said: self.process.last_words() }
+                WorkerError::Died { how, output: self.process.last_output() }
             }
             _ => ProtocolError::Io(error).into(),
         }
     }
 
-    /// Tells the worker that nothing more will come.
+    /// Closes the connection, which makes the worker exit.
     pub(crate) fn close(&self) {
-        // A worker that is gone needs not be told.
+        // Fails if the worker is gone.
         let _ = self.engine_end.get_ref().shutdown(Shutdown::Both);
     }
 
-    /// Ends the worker, and all that it has started, unless it ends by itself in time.
+    /// Waits for the worker to exit; after `limit`, kills it and its children.
     fn end(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.close();
         self.process.end(limit)
@@ -276,7 +276,7 @@ impl Drop for Worker {
     }
 }
 
-/// A limit as sockets take it, for which nothing would be none at all.
+/// A timeout for sockets, which reject zero.
 fn at_least(limit: Option<Duration>) -> Option<Duration> {
     limit.map(|limit| limit.max(Duration::from_millis(1)))
 }

@@ -1,4 +1,4 @@
-//! What goes to a model and comes back.
+//! Encoding of requests to a model and of its answers.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::protocol::{self, ProtocolError};
 
-/// How many bytes of text go over at once, roughly.
-const MOST_TEXT: usize = 64 << 20;
+/// The approximate maximum size of a call in bytes.
+const MAX_CALL_BYTES: usize = 64 << 20;
 
-/// Requests of one kind that go over together: their places in the batch.
+/// Requests of one type that are sent together, by their indices in the batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) kind: RequestType,
     pub(crate) places: Vec<usize>,
 }
 
-/// The calls that a batch takes: one for each kind, in order of first appearance, more where there is much text.
+/// Splits a batch into calls: one per request type in order of first appearance, more if they are large.
 pub(crate) fn calls(requests: &[ModelRequest]) -> Vec<Call> {
     let mut calls: Vec<(Call, usize)> = Vec::new();
     for (place, request) in requests.iter().enumerate() {
         let (kind, size) = (request.request_type(), text_size(request));
         let open = calls.iter_mut().rev().find(|(call, _)| call.kind == kind);
         match open {
-            Some((call, text)) if *text + size <= MOST_TEXT => {
+            Some((call, text)) if *text + size <= MAX_CALL_BYTES => {
                 call.places.push(place);
                 *text += size;
             }
@@ -46,7 +46,7 @@ fn text_size(request: &ModelRequest) -> usize {
     }
 }
 
-/// The message of a call.
+/// Encodes a call.
 pub(crate) fn encode_call(
     handle: i64,
     call: &Call,
@@ -96,26 +96,26 @@ fn prompt(context: &Context) -> Value {
     }
 }
 
-/// What a model says while it is asked.
+/// A message of a model during a call.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Said {
-    /// An answer to the request of this number.
+pub(crate) enum ModelMessage {
+    /// An answer to the request with this index.
     Answer(usize, Answer),
-    /// Something that is none.
+    /// An unusable answer.
     Bad(usize, String),
-    /// There are no more answers.
+    /// The call is complete.
     Done,
 }
 
-/// Reads what a model says; `None` for what nobody understands.
-pub(crate) fn decode(kind: RequestType, value: &Value) -> Option<Said> {
+/// Decodes a message of a model; `None` if it is malformed.
+pub(crate) fn decode(kind: RequestType, value: &Value) -> Option<ModelMessage> {
     if value.is_none() {
-        return Some(Said::Done);
+        return Some(ModelMessage::Done);
     }
     let (number, answer) = value.as_list()?.split_first()?;
     let number = usize::try_from(number.as_i64()?).ok()?;
     let response = match (kind, answer) {
-        (_, [Value::None, message]) => return Some(Said::Bad(number, message.as_str()?.to_owned())),
+        (_, [Value::None, message]) => return Some(ModelMessage::Bad(number, message.as_str()?.to_owned())),
         (RequestType::Loglikelihood, [logprob, Value::Bool(is_greedy)]) => {
             Response::Loglikelihood { logprob: logprob.to_f64()?, is_greedy: *is_greedy }
         }
@@ -125,10 +125,10 @@ pub(crate) fn decode(kind: RequestType, value: &Value) -> Option<Said> {
         (RequestType::GenerateUntil, [Value::Str(text)]) => Response::Text(Arc::clone(text)),
         _ => return None,
     };
-    Some(Said::Answer(number, response.into()))
+    Some(ModelMessage::Answer(number, response.into()))
 }
 
-/// A message without requests.
+/// Encodes a message without requests.
 pub(crate) fn encode_message(operation: &str, parts: &Dict) -> Result<String, ProtocolError> {
     let mut message = Dict::new();
     message.insert("op", operation);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_one_call_for_each_kind() {
+    fn splits_batch_by_request_type() {
         let rolling = || Arguments::Rolling { text: "r".into() };
         let requests = [pair("a"), rolling(), pair("b"), rolling()].map(|arguments| request(0, arguments));
         let calls = calls(&requests);
@@ -170,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn much_text_is_several_calls() {
-        let text = "x".repeat(MOST_TEXT / 3);
+    fn splits_large_calls() {
+        let text = "x".repeat(MAX_CALL_BYTES / 3);
         let requests: Vec<_> = (0..7).map(|number| request(number, pair(&text))).collect();
         let calls = calls(&requests);
         let places: Vec<usize> = calls.iter().flat_map(|call| call.places.clone()).collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn rolling_requests_have_the_shape_of_the_package() {
+    fn rolling_requests_match_the_package() {
         let requests = [request(3, Arguments::Rolling { text: "r".into() })];
         let call = Call { kind: RequestType::LoglikelihoodRolling, places: vec![0] };
         let with = encode_call(0, &call, &requests, true).unwrap();
@@ -190,16 +190,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read() {
-        let said = |kind, value: Value| decode(kind, &value);
+    fn decodes_answers() {
+        let decoded = |kind, value: Value| decode(kind, &value);
         let list = |parts: &[Value]| Value::list(parts.iter().cloned());
         let answer = Response::Loglikelihood { logprob: -1.0, is_greedy: true };
-        let told = list(&[Value::Int(2), Value::Float(-1.0), Value::Bool(true)]);
-        assert_eq!(said(RequestType::Loglikelihood, told.clone()), Some(Said::Answer(2, answer.into())));
-        assert_eq!(said(RequestType::GenerateUntil, told), None);
+        let answered = list(&[Value::Int(2), Value::Float(-1.0), Value::Bool(true)]);
+        assert_eq!(
+            decoded(RequestType::Loglikelihood, answered.clone()),
+            Some(ModelMessage::Answer(2, answer.into()))
+        );
+        assert_eq!(decoded(RequestType::GenerateUntil, answered), None);
         let bad = list(&[Value::Int(0), Value::None, Value::str("no")]);
-        assert_eq!(said(RequestType::GenerateUntil, bad), Some(Said::Bad(0, "no".to_owned())));
-        assert_eq!(said(RequestType::GenerateUntil, Value::None), Some(Said::Done));
-        assert_eq!(said(RequestType::GenerateUntil, Value::Int(1)), None);
+        assert_eq!(decoded(RequestType::GenerateUntil, bad), Some(ModelMessage::Bad(0, "no".to_owned())));
+        assert_eq!(decoded(RequestType::GenerateUntil, Value::None), Some(ModelMessage::Done));
+        assert_eq!(decoded(RequestType::GenerateUntil, Value::Int(1)), None);
     }
 }

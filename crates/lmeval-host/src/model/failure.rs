@@ -1,10 +1,10 @@
-//! What is said of a model that fails.
+//! Errors of Python models.
 
 use lmeval_core::{ModelError, ModelErrorKind};
 
 use crate::error::WorkerError;
 
-/// The error of a model, with what Python says and what to try.
+/// Converts a worker's error to a model error with traceback and hints.
 pub(crate) fn failure(kind: ModelErrorKind, what: &str, error: WorkerError) -> ModelError {
     let message = match &error {
         WorkerError::Died { how, .. } => format!("{what}: its Python process {how}"),
@@ -24,7 +24,7 @@ pub(crate) fn failure(kind: ModelErrorKind, what: &str, error: WorkerError) -> M
                 None => failure,
             }
         }
-        WorkerError::Died { said, .. } if !said.is_empty() => failure.with_traceback(said),
+        WorkerError::Died { output, .. } if !output.is_empty() => failure.with_traceback(output),
         _ => failure,
     }
 }

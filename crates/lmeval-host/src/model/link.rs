@@ -1,4 +1,4 @@
-//! The conversation with the process that has a model.
+//! The connection to the process that runs a model.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,22 +14,22 @@ use crate::options::PythonOptions;
 use crate::process::Signals;
 use crate::worker::{Purpose, Worker};
 
-/// How long a model that was interrupted may take to notice.
+/// How long an interrupted model may take to react before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Takes an answer and says whether it was the last one.
+/// Receives an answer and returns whether it was the last one.
 pub(crate) type Take<'a> = &'a mut dyn FnMut(Value) -> bool;
 
-/// Where a model is. One conversation at a time is under way; others wait.
+/// A connection to a model. Only one conversation is in flight at a time; others wait.
 pub(crate) trait Link: Debug + Send + Sync {
-    /// Sends a message and takes its answers.
+    /// Sends a message and receives its answers.
     fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError>;
 
-    /// Ends the conversation that is under way, if there is one.
+    /// Interrupts the conversation in flight, if any.
     fn interrupt(&self) {}
 }
 
-/// A process that was started for a model.
+/// A process started for a model.
 #[derive(Debug)]
 pub(crate) struct ModelProcess {
     worker: Mutex<Worker>,
@@ -48,7 +48,7 @@ impl Link for ModelProcess {
     fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         if worker.is_broken() {
-            return Err(WorkerError::Died { how: "has ended before".to_owned(), said: String::new() });
+            return Err(WorkerError::Died { how: "had already ended".to_owned(), output: String::new() });
         }
         self.is_busy.store(true, Ordering::SeqCst);
         let conversed = worker.converse(message, take);
@@ -68,7 +68,7 @@ impl Link for ModelProcess {
                 signals.kill();
             }
         };
-        // Without a thread, a second Ctrl-C does the same.
+        // If the thread cannot be started, a second Ctrl-C kills the model.
         let _ = thread::Builder::new().name("python-end".to_owned()).spawn(kill);
     }
 }

@@ -1,4 +1,4 @@
-//! Models that are written in Python.
+//! Models written in Python.
 
 mod calls;
 mod failure;
@@ -30,23 +30,23 @@ use crate::options::PythonOptions;
 use crate::protocol::ProtocolError;
 use crate::worker::Purpose;
 
-/// How many requests a model gets at once: it sorts them by length and makes batches of its own.
-const AT_ONCE: usize = 8192;
+/// How many requests a model gets at once: it sorts them by length and forms its own batches.
+const REQUESTS_PER_BATCH: usize = 8192;
 
-/// How long requests wait for others, so that a model gets many at once.
+/// How long to wait for more requests, so that a model gets many at once.
 const FILL_TIME: Duration = Duration::from_secs(1);
 
-/// What to do after a failure of a call.
-const KEPT_HINT: &str = "Answers that came before are kept with `--output_path` or `--use_cache`; the same command again \
-                         asks for the others only";
+/// Hint after a failed call.
+const RESUME_HINT: &str =
+    "With `--output_path` or `--use_cache`, answers are saved and the same command resumes the run";
 
-/// What to do about a model that hands over other answers than it returns.
-const DIFFERING_HINT: &str = "Hand over what is returned, or nothing; what was handed over is kept with `--output_path` or \
-                              `--use_cache`, so name other ones for the next run if the model stays as it is";
+/// Hint for a model whose `cache_hook` gets different answers than it returns.
+const DIFFERING_HINT: &str = "Pass `cache_hook` the answers that the model returns; those passed so far may be saved, \
+                              so use another `--output_path` or `--use_cache` for the next run";
 
-/// A Python process in which plug-ins have registered models.
+/// A Python process whose plug-ins have registered models.
 ///
-/// It becomes the process of the model that is made of one of them.
+/// It becomes the process of the model created from one of them.
 #[derive(Debug)]
 pub struct RegisteredModels {
     process: ModelProcess,
@@ -54,21 +54,21 @@ pub struct RegisteredModels {
 }
 
 impl RegisteredModels {
-    /// Starts a process and looks what is registered.
+    /// Starts a process and lists the registered models.
     pub fn start(options: &PythonOptions) -> Result<Self, ModelError> {
-        Self::look(options).map_err(not_found)
+        Self::discover(options).map_err(not_found)
     }
 
-    /// As [`RegisteredModels::start`]; `None` where there is no Python, which then has no plug-ins either.
+    /// Like [`RegisteredModels::start`]; `None` if there is no Python, and hence no plug-ins.
     pub fn start_if_possible(options: &PythonOptions) -> Result<Option<Self>, ModelError> {
-        match Self::look(options) {
+        match Self::discover(options) {
             Ok(registered) => Ok(Some(registered)),
             Err(error) if error.is_without_python() => Ok(None),
             Err(error) => Err(not_found(error)),
         }
     }
 
-    fn look(options: &PythonOptions) -> Result<Self, WorkerError> {
+    fn discover(options: &PythonOptions) -> Result<Self, WorkerError> {
         let process = ModelProcess::start(options, Purpose::Model)?;
         let mut names = Vec::new();
         let mut take = |value: Value| {
@@ -79,12 +79,12 @@ impl RegisteredModels {
         Ok(Self { process, names })
     }
 
-    /// The names of models.
+    /// The names of the registered models.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Makes the model of a name.
+    /// Creates the model with a name.
     pub fn create(self, name: &str, settings: &PythonModelSettings) -> Result<Arc<PythonModel>, ModelError> {
         let mut parts = settings.to_dict();
         parts.insert("name", name);
@@ -92,10 +92,10 @@ impl RegisteredModels {
     }
 }
 
-/// A model that a Python process has.
+/// A model in a Python process.
 ///
-/// Requests go over in batches, all of one kind at a time; answers that the model hands to its `cache_hook` come back
-/// at once, the others at the end of the call.
+/// Requests are sent in batches of one type. Answers passed to the model's `cache_hook` arrive at once, others at
+/// the end of the call.
 #[derive(Debug)]
 pub struct PythonModel {
     name: String,
@@ -105,19 +105,19 @@ pub struct PythonModel {
     rolling_context: bool,
     link: Box<dyn Link>,
     is_ending: AtomicBool,
-    /// Whether answers have come of the call that is under way.
+    /// Whether the call in flight has produced answers.
     has_answered: AtomicBool,
     this: Weak<Self>,
 }
 
 impl PythonModel {
-    /// Makes a model of the original package `lm_eval` that is installed for the interpreter.
+    /// Creates a model of the original package `lm_eval` installed for the interpreter.
     pub fn original(
         name: &str,
         options: &PythonOptions,
         settings: &PythonModelSettings,
     ) -> Result<Arc<Self>, ModelError> {
-        let what = format!("The model `{name}` of the package `lm_eval` cannot be made");
+        let what = format!("Cannot create the model `{name}` of the package `lm_eval`");
         let process = ModelProcess::start(options, Purpose::Original)
             .map_err(|error| failure(ModelErrorKind::Configuration, &what, error))?;
         let mut parts = settings.to_dict();
@@ -125,7 +125,7 @@ impl PythonModel {
         Self::open("lm_eval", name, Box::new(process), &parts, settings)
     }
 
-    /// Takes a model that is in the process that called the engine.
+    /// Wraps a model owned by the calling Python process.
     pub fn of_caller(
         caller: Arc<Caller>,
         reference: &Function,
@@ -144,11 +144,11 @@ impl PythonModel {
         parts: &Dict,
         settings: &PythonModelSettings,
     ) -> Result<Arc<Self>, ModelError> {
-        let what = format!("The model `{name}` cannot be made");
+        let what = format!("Cannot create the model `{name}`");
         let kind = ModelErrorKind::Configuration;
         let described = ask_once(&*link, "model_open", parts).map_err(|error| failure(kind, &what, error))?;
         let (Some(description), Some(handle)) = (described.as_dict(), part(&described, "handle")) else {
-            return Err(ModelError::new(kind, format!("{what}: Python says nothing of it")));
+            return Err(ModelError::new(kind, format!("{what}: Python did not describe it")));
         };
         let class = part(&described, "class").and_then(Value::as_str).unwrap_or(name);
         let ignored = part(&described, "ignored").and_then(Value::as_list).unwrap_or_default();
@@ -168,17 +168,17 @@ impl PythonModel {
         }))
     }
 
-    /// The name of the model's class.
+    /// The name of the model's Python class.
     pub fn class_name(&self) -> &str {
         &self.name
     }
 
-    /// Settings that the model takes no argument for: `batch_size`, `max_batch_size`, `device`.
+    /// Settings that the model does not accept: `batch_size`, `max_batch_size`, `device`.
     pub fn ignored_settings(&self) -> &[String] {
         &self.ignored
     }
 
-    /// Asks something other than requests.
+    /// Sends a message other than requests.
     pub(crate) fn ask(&self, operation: &str, mut parts: Dict, what: &str) -> Result<Value, ModelError> {
         parts.insert("handle", self.handle);
         let what = format!("The model `{}` {what}", self.name);
@@ -190,7 +190,7 @@ impl PythonModel {
         })
     }
 
-    /// Has a batch answered, call by call. An error is told of one request: it ends the run, whatever the others are.
+    /// Answers a batch, call by call. An error is reported for one request only, because it ends the run.
     fn answer_calls(&self, requests: &[ModelRequest], sink: &mut AnswerSink) {
         for call in calls(requests) {
             if self.is_ending.load(Ordering::SeqCst) {
@@ -219,20 +219,20 @@ impl PythonModel {
         let message = encode_call(self.handle, call, requests, self.rolling_context)
             .map_err(|error| failure(ModelErrorKind::Request, &what, error.into()))?;
         self.has_answered.store(false, Ordering::SeqCst);
-        let mut nonsense = false;
+        let mut malformed = false;
         let mut missing = open.len();
-        // The last answer counts when the call is over: until then, one request must be there that may fail.
+        // The last answer is held back until the call is over, so that there is a request left that can fail.
         let mut last = None;
         let mut take = |value: Value| {
             let (number, answer) = match decode(call.kind, &value) {
                 Some(Said::Done) => return true,
                 Some(Said::Answer(number, answer)) => (number, Ok(answer)),
                 Some(Said::Bad(number, message)) => {
-                    let message = format!("The model `{}` gave no usable answer: {message}", self.name);
+                    let message = format!("The model `{}` gave an unusable answer: {message}", self.name);
                     (number, Err(ModelError::new(ModelErrorKind::Answer, message)))
                 }
                 None => {
-                    nonsense = true;
+                    malformed = true;
                     return false;
                 }
             };
@@ -247,7 +247,7 @@ impl PythonModel {
                         sink(call.places[number], answer);
                     }
                 }
-                _ => nonsense = true,
+                _ => malformed = true,
             }
             false
         };
@@ -261,15 +261,15 @@ impl PythonModel {
             }
         }
         match conversed {
-            // What was interrupted has not failed.
+            // An interrupted request has not failed.
             Err(error) if self.is_ending.load(Ordering::SeqCst) => {
                 Err(failure(ModelErrorKind::Unreachable, &what, error))
             }
             Err(error) => {
-                let hint = if is_differing(&error) { DIFFERING_HINT } else { KEPT_HINT };
+                let hint = if is_differing(&error) { DIFFERING_HINT } else { RESUME_HINT };
                 Err(failure(ModelErrorKind::Capability, &what, error).hint(hint))
             }
-            Ok(()) if nonsense => Err(wrong("an answer to no request, or of another kind")),
+            Ok(()) if malformed => Err(wrong("an answer to no request or of the wrong type")),
             Ok(()) => Ok(()),
         }
     }
@@ -280,7 +280,7 @@ fn is_differing(error: &WorkerError) -> bool {
 }
 
 fn not_found(error: WorkerError) -> ModelError {
-    failure(ModelErrorKind::Configuration, "Models of plug-ins cannot be found", error)
+    failure(ModelErrorKind::Configuration, "Cannot list the models of plug-ins", error)
 }
 
 fn part<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
@@ -305,14 +305,14 @@ impl Model for PythonModel {
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         let mut parts = Dict::new();
         parts.insert("template", name.map_or(Value::Bool(true), Value::str));
-        let told = self.ask("model_template", parts, "has no chat template to use")?;
-        let source = part(&told, "source").and_then(Value::as_str).map(str::to_owned);
-        let model = self.this.upgrade().expect("the model is borrowed, so it is there");
+        let description = self.ask("model_template", parts, "has no usable chat template")?;
+        let source = part(&description, "source").and_then(Value::as_str).map(str::to_owned);
+        let model = self.this.upgrade().expect("the model is borrowed, so it is alive");
         Ok(ModelTemplate { template: Arc::new(PythonTemplate { model }), source })
     }
 
     fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: AT_ONCE, in_flight: 1 }
+        Dispatch { batch_size: REQUESTS_PER_BATCH, in_flight: 1 }
     }
 
     fn fill_time(&self) -> Duration {
@@ -320,21 +320,22 @@ impl Model for PythonModel {
     }
 
     fn facts(&self) -> ModelFacts {
-        // Results do without what a model cannot say of itself.
-        let told = self.ask("model_facts", Dict::new(), "says nothing of itself").unwrap_or_default();
-        let dict = |name: &str| part(&told, name).and_then(Value::as_dict).cloned().unwrap_or_default();
-        let sizes = part(&told, "batch_sizes").and_then(Value::as_list).unwrap_or_default();
+        // Results omit facts that a model does not report.
+        let description = self.ask("model_facts", Dict::new(), "does not report facts").unwrap_or_default();
+        let dict =
+            |name: &str| part(&description, name).and_then(Value::as_dict).cloned().unwrap_or_default();
+        let sizes = part(&description, "batch_sizes").and_then(Value::as_list).unwrap_or_default();
         ModelFacts {
             config: dict("config"),
             tokenizer: dict("tokenizer"),
             batch_sizes: sizes.iter().filter_map(Value::as_i64).collect(),
-            device: part(&told, "device").and_then(Value::as_str).map(str::to_owned),
+            device: part(&description, "device").and_then(Value::as_str).map(str::to_owned),
         }
     }
 
     fn wind_down(&self) {
         self.is_ending.store(true, Ordering::SeqCst);
-        // A model that hands its answers over one by one loses next to nothing; from another one, all are still to come.
+        // A model that delivers answers one by one loses next to nothing; another one would lose all.
         if self.has_answered.load(Ordering::SeqCst) {
             self.link.interrupt();
         }
@@ -344,7 +345,7 @@ impl Model for PythonModel {
         Box::pin(async move {
             let (sender, receiver) = std::sync::mpsc::channel();
             let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
-            // The receiver is there until all is sent.
+            // The receiver outlives all senders.
             let sink = Box::new(move |place, answer| drop(sender.send((place, answer))));
             self.answer_each(requests, sink).await;
             for (place, answer) in receiver {
@@ -365,16 +366,16 @@ impl Model for PythonModel {
     fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
         Box::pin(async move {
             let (done, ended) = oneshot::channel();
-            let model = self.this.upgrade().expect("the model is borrowed, so it is there");
+            let model = self.this.upgrade().expect("the model is borrowed, so it is alive");
             let work = move || {
                 model.answer_calls(&requests, &mut sink);
-                // What the engine waits for is the end of this, and that the sink is gone.
+                // The engine waits for this thread to end and for the sink to be dropped.
                 drop((requests, sink, model));
                 let _ = done.send(());
             };
-            // A thread of its own: what it does is to wait, for as long as the model takes.
+            // A dedicated thread, because it blocks for as long as the model takes.
             if thread::Builder::new().name("python-model".to_owned()).spawn(work).is_ok() {
-                // An end without a word is an end, too.
+                // A dropped sender also means that the thread has ended.
                 let _ = ended.await;
             }
         })

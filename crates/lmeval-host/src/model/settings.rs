@@ -1,29 +1,29 @@
-//! How a model is made, and what makes it the one that it is.
+//! Settings and identity of Python models.
 
 use lmeval_core::ModelIdentity;
 use lmeval_core::results::hash_text;
 use lmeval_core::secrets::{is_secret, mask_secrets};
 use lmeval_pycompat::{Dict, Value, repr};
 
-/// How a Python model is made.
+/// How to create a Python model.
 #[derive(Clone, Debug, Default)]
 pub struct PythonModelSettings {
     /// `--model_args`.
     pub args: Dict,
-    /// `--batch_size`: a number, or text such as `auto`.
+    /// `--batch_size`: an integer, or a string such as `auto`.
     pub batch_size: Option<Value>,
     /// `--max_batch_size`.
     pub max_batch_size: Option<i64>,
     /// `--device`.
     pub device: Option<String>,
-    /// The seeds of Python's own generator, numpy's and torch's.
+    /// The seeds of Python's, numpy's and torch's random generators.
     pub seeds: [Option<i64>; 3],
-    /// Whether requests for whole texts have an empty context before the text.
+    /// Whether rolling requests have an empty context before the string.
     pub rolling_context: bool,
 }
 
 impl PythonModelSettings {
-    /// The parts of the message that asks for the model.
+    /// The fields of the message that creates the model.
     pub(crate) fn to_dict(&self) -> Dict {
         let mut additional = Dict::new();
         additional.insert("batch_size", self.batch_size.clone().unwrap_or_default());
@@ -36,14 +36,14 @@ impl PythonModelSettings {
         parts
     }
 
-    /// The identity of a model that Python describes so.
+    /// The identity of a model that Python describes by `description`.
     pub(crate) fn identity(&self, backend: &str, description: &Dict) -> ModelIdentity {
         let text =
             |name: &str| description.get_str(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let args = self.args.iter().filter(|(name, _)| !is_secret(&repr::str(name)));
         let args = Value::from(args.map(|(name, value)| (name.clone(), value.clone())).collect::<Dict>());
         let shown = mask_secrets(&args);
-        // Addresses may hold keys, and yet two that differ in nothing else are two models.
+        // Addresses may contain keys, which are not shown; still, models that differ only there must differ.
         let whole = (shown != args).then(|| ("args_hash", hash_text(&repr::repr(&args))));
         let seeds = self.seeds.map(|seed| seed.map_or_else(|| "none".to_owned(), |seed| seed.to_string()));
         ModelIdentity {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_no_part_of_the_identity() {
+    fn identity_excludes_secrets() {
         let mut settings = PythonModelSettings::default();
         for name in [
             "pretrained",

@@ -7,7 +7,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::model::PythonModel;
 
-/// Has the model itself turn conversations into prompts.
+/// Renders conversations by calling the model.
 #[derive(Debug)]
 pub(crate) struct PythonTemplate {
     pub(crate) model: Arc<PythonModel>,
@@ -18,20 +18,20 @@ impl ChatTemplate for PythonTemplate {
         let mut parts = Dict::new();
         parts.insert("messages", Value::list(messages.iter().map(ChatMessage::to_value)));
         parts.insert("add_generation_prompt", add_generation_prompt);
-        let made = self.model.ask("model_prompt", parts, "cannot make a prompt of a conversation")?;
+        let made = self.model.ask("model_prompt", parts, "cannot apply its chat template")?;
         Ok(match &made {
             Value::Str(text) => Context::Text(Arc::clone(text)),
             Value::Tuple(parts) => match parts.as_slice() {
                 [Value::Str(text)] => Context::Json(Arc::clone(text)),
-                _ => return Err("The chat template gave neither text nor messages".into()),
+                _ => return Err("The chat template returned neither a string nor messages".into()),
             },
             Value::List(made) => Context::Messages(read(made)?.into()),
-            _ => return Err("The chat template gave neither text nor messages".into()),
+            _ => return Err("The chat template returned neither a string nor messages".into()),
         })
     }
 }
 
-/// Messages that a template gave back.
+/// Parses messages returned by a template.
 fn read(made: &[Value]) -> Result<Vec<ChatMessage>, ChatError> {
     let read = made.iter().map(|message| {
         let part = |name: &str| message.as_dict().and_then(|message| message.get_str(name));
@@ -40,7 +40,7 @@ fn read(made: &[Value]) -> Result<Vec<ChatMessage>, ChatError> {
         let role = roles.into_iter().find(|role| Some(role.name()) == named);
         match (role, part("content")) {
             (Some(role), Some(Value::Str(content))) => Ok(ChatMessage::new(role, Arc::clone(content))),
-            _ => Err("The chat template gave a message without a known role and text".into()),
+            _ => Err("The chat template returned a message without a known role or content".into()),
         }
     });
     read.collect()

@@ -7,7 +7,7 @@ use lmeval_core::{DocId, Host, MemoryDocuments, Splits};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 
-use crate::support::{Folder, document, told};
+use crate::support::{Folder, document, message_and_traceback};
 
 const UTILS: &str = r#"
 import functools
@@ -51,7 +51,7 @@ fn asked(number: i64) -> Arc<Dict> {
 }
 
 #[test]
-fn functions_of_a_document() {
+fn calls_functions_of_a_document() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     let folder = Folder::with(UTILS, |options| {
@@ -71,7 +71,7 @@ fn functions_of_a_document() {
 }
 
 #[test]
-fn scoring_functions() {
+fn calls_scoring_functions() {
     let folder = Folder::new(UTILS);
     let host = &folder.host;
     let code = host.process_results(&folder.function("utils.process_results")).unwrap();
@@ -102,7 +102,11 @@ fn scoring_functions() {
     let reduction = host.reduction(&folder.function("utils.best")).unwrap();
     let reduced = reduction.reduce(&Value::str("gold"), &[Value::Int(1), Value::Int(3)]).unwrap();
     assert_eq!(repr(&reduced), "{'best': 3, 'reference': 'gold'}");
-    assert!(told(host.metric(&folder.function("utils.value")).unwrap_err()).0.contains("not a function"));
+    assert!(
+        message_and_traceback(host.metric(&folder.function("utils.value")).unwrap_err())
+            .0
+            .contains("not a function")
+    );
 }
 
 #[test]
@@ -126,7 +130,7 @@ fn filters_are_functions_or_classes() {
 }
 
 #[test]
-fn documents_come_from_functions() {
+fn loads_documents_from_functions() {
     let folder = Folder::new(UTILS);
     let samples = folder.host.documents(&folder.function("utils.samples")).unwrap();
     assert_eq!((samples.len(), samples.columns()), (2, &["q".to_owned()][..]));

@@ -1,4 +1,4 @@
-//! Objects of tasks that are Python classes.
+//! Instances of tasks that are Python classes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lmeval_core::{
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
 
-use crate::support::{Folder, document, function, told, write};
+use crate::support::{Folder, document, function, message_and_traceback, write};
 
 const UTILS: &str = r#"
 from lm_eval.api.instance import Instance
@@ -80,7 +80,7 @@ def keep(dataset):
     return dataset.filter(lambda doc: doc["q"] != "drop")
 "#;
 
-/// One data set, and templates that are put in brackets.
+/// Has one data set; renders templates in brackets.
 #[derive(Debug)]
 struct Services;
 
@@ -114,7 +114,7 @@ fn asked(q: &str, a: &str) -> Arc<Dict> {
 }
 
 fn folder() -> Folder {
-    // A bare interpreter: everything has to work without packages.
+    // A bare interpreter: everything must work without packages.
     let folder = Folder::with(UTILS, |options| options.python = Some("python3".into()));
     write(folder.folder.path(), "helper.py", "def shout(text):\n    return text.upper()\n");
     folder.host.set_services(Arc::new(Services));
@@ -151,7 +151,7 @@ fn call<'a>(document: &'a Arc<Dict>, context: Option<&'a Value>) -> ClassCall<'a
 }
 
 #[test]
-fn an_object_is_described_and_called() {
+fn describes_and_calls_an_instance() {
     let folder = folder();
     let keep = Value::Function(function(folder.folder.path(), "utils.keep"));
     let config =
@@ -166,14 +166,14 @@ fn an_object_is_described_and_called() {
     for (key, expected) in [("makes_requests", true), ("makes_context", false), ("is_configurable", true)] {
         assert_eq!(described.get_str(key), Some(&Value::Bool(expected)), "{key}");
     }
-    // Documents come through the engine and the functions of the task.
+    // Documents pass through the engine and the functions of the task.
     let documents = folder.host.documents(&method(&described, "eval_docs")).unwrap();
     assert_eq!((documents.len(), documents.columns()), (3, &["q".to_owned(), "a".to_owned()][..]));
     let fields = described.get_str("fields").and_then(Value::as_dict).unwrap();
     assert_eq!(fields.len(), 1);
     let why = documents.get(0).unwrap();
     assert_eq!(folder.host.call(&method(fields, "doc_to_text"), &why).unwrap(), Value::str("WHY"));
-    // Requests of several types, in the order of their numbers, with the settings of the run.
+    // Requests of several types, in order of their indices, with the settings of the run.
     let context = Value::str("ctx");
     let object = method(&described, "object");
     let made = folder.host.class_requests(&object, &call(&why, Some(&context))).unwrap();
@@ -206,7 +206,7 @@ fn an_object_is_described_and_called() {
 }
 
 #[test]
-fn a_class_can_make_the_context() {
+fn class_can_build_the_context() {
     let folder = folder();
     let config =
         [("task", Value::str("talk")), ("doc_to_text", Value::str("q")), ("doc_to_target", Value::str("a"))];
@@ -231,7 +231,7 @@ fn a_class_can_make_the_context() {
 }
 
 #[test]
-fn classes_of_the_older_kind() {
+fn supports_older_classes() {
     let folder = folder();
     let described = describe(&folder, "utils.Texts", &[("task", Value::str("texts"))]).unwrap();
     assert_eq!(described.get_str("output_type"), Some(&Value::str("loglikelihood_rolling")));
@@ -262,7 +262,7 @@ fn classes_of_the_older_kind() {
 #[test]
 fn failures_name_the_class() {
     let folder = folder();
-    let (message, _) = told(describe(&folder, "utils.Plain", &[]).unwrap_err());
+    let (message, _) = message_and_traceback(describe(&folder, "utils.Plain", &[]).unwrap_err());
     assert!(message.contains("`Plain` is not a subclass of `lm_eval.api.task.Task`"), "{message}");
     let error = describe(&folder, "utils.Broken", &[]).unwrap_err();
     assert!(error.to_string().starts_with("The function `utils.Broken` failed: KeyError"), "{error}");
@@ -270,7 +270,7 @@ fn failures_name_the_class() {
     let context = Value::Int(1);
     let bad = document([("a", Value::None)]);
     let error = folder.host.class_requests(&method(&described, "object"), &call(&bad, Some(&context)));
-    let (message, traceback) = told(error.unwrap_err());
+    let (message, traceback) = message_and_traceback(error.unwrap_err());
     assert!(message.contains("KeyError: 'q' (document {'a': None})"), "{message}");
     assert!(traceback.contains("construct_requests"), "{traceback}");
 }

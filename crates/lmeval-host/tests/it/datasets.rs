@@ -68,8 +68,8 @@ fn shown(documents: &dyn Documents) -> String {
 }
 
 #[test]
-fn splits_are_data_sets_with_and_without_the_library() {
-    // A bare interpreter, and the one of the tests, which may have the library.
+fn splits_behave_like_datasets_with_and_without_library() {
+    // A bare interpreter, and that of the tests, which may have the library.
     for bare in [true, false] {
         let folder = Folder::with(UTILS, |options| {
             if bare {
@@ -83,9 +83,9 @@ fn splits_are_data_sets_with_and_without_the_library() {
         let chain = process("utils.chain").unwrap();
         let expected = "[{'question': 'q2?', 'pair': [2.0, 0.5], 'new': 'aa'}, {'question': 'q3?', 'pair': [3.0, 0.5], 'new': 'bb'}]";
         let text = shown(&*chain);
-        // The library has one type for the numbers of a list.
+        // The library has one type for the items of a list.
         assert!(text == expected || text == expected.replace("2.0", "2").replace("3.0", "3"), "{text}");
-        // What numpy's generator with this seed makes of five rows.
+        // The order that numpy's generator gives for this seed and five rows.
         let order = process("utils.shuffled").unwrap();
         let order = (0..5).map(|index| order.get(index).unwrap().get_str("n").and_then(Value::as_i64));
         assert!(order.eq([4, 2, 3, 1, 0].map(Some)));
@@ -96,7 +96,7 @@ fn splits_are_data_sets_with_and_without_the_library() {
     }
 }
 
-/// Documents whose numbers have names.
+/// Documents with class labels.
 #[derive(Debug)]
 struct Labelled(MemoryDocuments);
 
@@ -125,7 +125,7 @@ impl Documents for Labelled {
 }
 
 #[test]
-fn numbers_keep_their_names_with_and_without_the_library() {
+fn class_labels_keep_names_with_and_without_library() {
     for bare in [true, false] {
         let folder = Folder::with(UTILS, |options| {
             if bare {

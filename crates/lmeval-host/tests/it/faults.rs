@@ -1,4 +1,4 @@
-//! What functions can do wrong.
+//! Functions that fail.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use lmeval_core::{Host, HostError};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
 
-use crate::support::{Folder, document, function, python, told, write};
+use crate::support::{Folder, document, function, message_and_traceback, python, write};
 
 const UTILS: &str = r#"
 import ctypes, os, sys, time
@@ -59,11 +59,11 @@ fn asked() -> Arc<Dict> {
 }
 
 fn fault(folder: &Folder, name: &str) -> (String, String) {
-    told(folder.host.call(&folder.function(name), &asked()).unwrap_err())
+    message_and_traceback(folder.host.call(&folder.function(name), &asked()).unwrap_err())
 }
 
 fn is_running(process: i64) -> bool {
-    // A process that has ended and is not yet waited for counts as ended.
+    // A zombie has ended.
     let status = fs_err::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
@@ -77,7 +77,7 @@ fn ends(process: i64) -> bool {
 }
 
 #[test]
-fn exceptions_leave_the_worker_alone() {
+fn exceptions_leave_worker_usable() {
     let folder = Folder::with(UTILS, |options| options.workers = 1);
     let process = || folder.host.call(&folder.function("utils.fine"), &asked()).unwrap();
     let before = process();
@@ -105,7 +105,7 @@ fn exceptions_leave_the_worker_alone() {
 }
 
 #[test]
-fn crashes_are_told_and_the_next_call_works() {
+fn reports_crash_and_recovers() {
     let folder = Folder::with(UTILS, |options| options.workers = 1);
     let (message, _) = fault(&folder, "utils.exits");
     assert_eq!(message, "Python ended with status 7 (document {'q': 'why'})");
@@ -116,28 +116,28 @@ fn crashes_are_told_and_the_next_call_works() {
 }
 
 #[test]
-fn the_document_that_crashes_is_named_among_many() {
+fn names_the_document_that_crashed() {
     let folder = Folder::new(UTILS);
     let code = folder.host.process_results(&folder.function("utils.results")).unwrap();
     let question = |number: usize| if number == 150 { "poison".to_owned() } else { format!("q{number}") };
     let calls: Vec<(Arc<Dict>, Vec<Value>)> =
         (0..300).map(|number| (document([("q", Value::from(question(number)))]), vec![])).collect();
-    let (message, _) = told(code.process_many(&calls).unwrap_err());
+    let (message, _) = message_and_traceback(code.process_many(&calls).unwrap_err());
     assert_eq!(message, "Python ended with status 9 (document {'q': 'poison'})");
     assert_eq!(code.process_many(&calls[..100]).unwrap().len(), 100);
 }
 
 #[test]
-fn calls_end_in_time() {
+fn calls_time_out() {
     let folder = Folder::with(UTILS, |options| options.time_limit = Duration::from_millis(500));
     let started = Instant::now();
     let (message, _) = fault(&folder, "utils.sleeps");
-    assert_eq!(message, "There was no answer within 0.5 seconds (document {'q': 'why'})");
+    assert_eq!(message, "Timed out: no answer within 0.5 seconds (document {'q': 'why'})");
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
-fn a_call_that_waits_for_one_without_an_answer_names_it() {
+fn abandoned_call_names_the_culprit() {
     let folder = Folder::with(UTILS, |options| {
         options.workers = 1;
         options.time_limit = Duration::from_secs(4);
@@ -160,20 +160,20 @@ fn a_call_that_waits_for_one_without_an_answer_names_it() {
 }
 
 #[test]
-fn memory_can_be_limited() {
+fn limits_memory() {
     let folder = Folder::with(UTILS, |options| options.memory_limit = Some(4 << 30));
     assert!(fault(&folder, "utils.allocates").0.starts_with("MemoryError"));
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn leaves_no_processes() {
     let folder = Folder::new(UTILS);
     let call = |name: &str| folder.host.call(&folder.function(name), &asked()).unwrap().as_i64().unwrap();
     let (worker, child) = (call("utils.fine"), call("utils.starts"));
     assert!(is_running(worker) && is_running(child));
     drop(folder);
-    assert!(ends(worker), "the worker is left");
-    assert!(ends(child), "what a function has started is left");
+    assert!(ends(worker), "the worker still runs");
+    assert!(ends(child), "a child process of a function still runs");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn nothing_starts_before_the_first_call() {
 }
 
 #[test]
-fn an_environment_that_is_gone_is_passed_over() {
+fn ignores_missing_virtual_environment() {
     let folder = Folder::with(UTILS, |options| {
         options.python = None;
         options.virtual_env = Some(PathBuf::from("/no/such/environment"));
@@ -194,10 +194,10 @@ fn an_environment_that_is_gone_is_passed_over() {
     assert!(folder.host.call(&folder.function("utils.fine"), &asked()).is_ok());
 }
 
-/// The variable that names the folder of [`waits_to_be_killed`].
+/// The environment variable with the folder of [`waits_to_be_killed`].
 const KILLED: &str = "LMEVAL_HOST_TEST_KILLED";
 
-/// An engine that is killed by [`workers_end_with_a_killed_engine`] while a function runs.
+/// An engine that [`workers_end_with_a_killed_engine`] kills while a function runs.
 #[test]
 #[ignore = "part of another test"]
 fn waits_to_be_killed() {
@@ -220,8 +220,8 @@ fn workers_end_with_a_killed_engine() {
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     let worker = loop {
-        let told = fs_err::read_to_string(folder.path().join("pid")).unwrap_or_default();
-        if let Some(process) = told.strip_suffix('.') {
+        let message_and_traceback = fs_err::read_to_string(folder.path().join("pid")).unwrap_or_default();
+        if let Some(process) = message_and_traceback.strip_suffix('.') {
             break process.parse().unwrap();
         }
         assert!(Instant::now() < deadline, "the function was not called");
@@ -229,14 +229,14 @@ fn workers_end_with_a_killed_engine() {
     };
     engine.kill().unwrap();
     engine.wait().unwrap();
-    assert!(ends(worker), "the worker is left");
+    assert!(ends(worker), "the worker still runs");
 }
 
 #[test]
-fn an_old_interpreter_is_refused() {
+fn rejects_old_interpreter() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    // An interpreter that says that it is 3.8 and otherwise is the one at hand.
+    // The test interpreter, pretending to be 3.8.
     write(
         folder.path(),
         "python",
@@ -251,7 +251,7 @@ fn an_old_interpreter_is_refused() {
 }
 
 #[test]
-fn a_module_that_does_not_parse_is_shown() {
+fn reports_syntax_error() {
     let folder = Folder::new("def f(doc):\n    return (\n");
     let (message, traceback) = fault(&folder, "utils.f");
     assert!(message.starts_with("SyntaxError: '(' was never closed"), "{message}");

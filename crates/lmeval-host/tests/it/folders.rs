@@ -1,13 +1,13 @@
-//! Where functions are found.
+//! Resolution of function references.
 
 use lmeval_core::Host;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::Value;
 
-use crate::support::{document, function, python, told, write};
+use crate::support::{document, function, message_and_traceback, python, write};
 
 #[test]
-fn equal_names_in_two_folders_do_not_meet() {
+fn folders_have_separate_modules() {
     let root = tempfile::tempdir().unwrap();
     for name in ["one", "two"] {
         let utils = "import helper\nfrom .beside import NAME\ndef who(doc):\n    import late\n    return [helper.NAME, NAME, late.NAME]\n";
@@ -26,7 +26,7 @@ fn equal_names_in_two_folders_do_not_meet() {
 }
 
 #[test]
-fn packages_and_libraries_are_found() {
+fn finds_packages_and_libraries() {
     let root = tempfile::tempdir().unwrap();
     let tasks = root.path().join("lm_eval/tasks");
     write(
@@ -45,16 +45,16 @@ fn packages_and_libraries_are_found() {
     assert_eq!(call("two", "deep/utils.g").unwrap(), Value::str("g"));
     assert_eq!(call("one", "lm_eval.tasks.two.deep.utils.g").unwrap(), Value::str("g"));
     assert_eq!(call("one", "builtins.len").unwrap(), Value::Int(0));
-    let (message, _) = told(call("one", "absent.f").unwrap_err());
+    let (message, _) = message_and_traceback(call("one", "absent.f").unwrap_err());
     assert_eq!(
         message,
         "ModuleNotFoundError: No module named 'absent'; install the Python package `absent` to run this task (document {})"
     );
-    // Advice to install what is there would be wrong.
-    let (message, _) = told(call("one", "json.absent.f").unwrap_err());
+    // Installing an existing package would not help.
+    let (message, _) = message_and_traceback(call("one", "json.absent.f").unwrap_err());
     assert_eq!(message, "ModuleNotFoundError: No module named 'json.absent' (document {})");
-    let (message, _) = told(call("one", "utils.absent").unwrap_err());
+    let (message, _) = message_and_traceback(call("one", "utils.absent").unwrap_err());
     assert!(message.starts_with("AttributeError: "), "{message}");
-    let (message, _) = told(call("one", "nodot").unwrap_err());
+    let (message, _) = message_and_traceback(call("one", "nodot").unwrap_err());
     assert!(message.starts_with("ValueError: "), "{message}");
 }

@@ -9,24 +9,24 @@ use lmeval_host::{PythonHost, PythonOptions};
 
 use crate::support::{function, python};
 
-/// What an error holds that is no fault of ours: the reference fails on these just the same.
+/// Errors that are not our fault: the reference fails on these too.
 const FOREIGN: [&str; 7] = [
-    // A metric of the package `evaluate`, which it downloads.
+    // A metric that the package `evaluate` downloads.
     "Couldn't find a module script",
-    // Names that are not there.
+    // Missing names.
     "cannot import name 'load_metric' from 'datasets'",
     "has no attribute 'filter_per_entities_from_lines'",
     // A module that newer versions of an installed package lack.
     "No module named 'transformers.data.metrics'",
     // A folder that is a template for others.
     "KeyError: 'template'",
-    // A program that is not installed.
+    // A command that is not installed.
     "SWI-Prolog (swipl) is not installed",
-    // Modules that run a program when they are imported, which needs a permission.
+    // Modules that run a program on import, which needs permission.
     "Running code that a model generated is not allowed",
 ];
 
-/// The functions that the files below a folder name, with the folder of each.
+/// The functions referenced by the files below a folder, with their folders.
 fn references(folder: &Path, found: &mut BTreeSet<(String, String)>) {
     for entry in fs_err::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -50,7 +50,7 @@ fn references(folder: &Path, found: &mut BTreeSet<(String, String)>) {
 }
 
 #[test]
-fn every_function_of_the_library_is_found() {
+fn finds_every_function_of_the_library() {
     let Some(library) = lmeval_testkit::reference_library() else { return };
     let mut found = BTreeSet::new();
     references(&library, &mut found);

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and tells what it found"
+    reason = "a test fails by panicking, and prints what it found"
 )]
 
 mod calls;

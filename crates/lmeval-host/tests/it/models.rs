@@ -1,4 +1,4 @@
-//! Models that are written in Python.
+//! Models written in Python.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// The answers in the order in which they came.
+/// The answers in order of arrival.
 fn each(model: &PythonModel, requests: Vec<ModelRequest>) -> Vec<(usize, Result<Answer, ModelError>)> {
     let (sender, receiver) = mpsc::channel();
     block_on(
@@ -181,7 +181,7 @@ fn text(answer: &Result<Answer, ModelError>) -> String {
 }
 
 #[test]
-fn requests_have_the_shapes_of_the_contract() {
+fn requests_follow_the_contract() {
     let mut settings = PythonModelSettings {
         batch_size: Some(Value::Int(7)),
         device: Some("cpu".to_owned()),
@@ -211,14 +211,14 @@ fn requests_have_the_shapes_of_the_contract() {
 }
 
 #[test]
-fn the_main_line_has_rolling_requests_of_one_part() {
+fn rolling_requests_have_one_part_in_main_line() {
     let (_folder, model) = made("echo");
     let answers = block_on(model.answer(vec![request(1, Arguments::Rolling { text: "hello".into() })]));
     assert_eq!(answers[0].as_ref().unwrap().response, Response::Rolling { logprob: -105.0 });
 }
 
 #[test]
-fn a_model_applies_its_chat_template() {
+fn applies_chat_template_of_model() {
     let (_folder, model) = made("echo");
     let named = model.chat_template(Some("short")).unwrap();
     assert_eq!(named.source.as_deref(), Some("template short"));
@@ -233,7 +233,7 @@ fn a_model_applies_its_chat_template() {
 }
 
 #[test]
-fn answers_come_before_the_call_is_over() {
+fn delivers_answers_before_call_ends() {
     let (folder, model) = made("partial");
     let first = folder.path().join("go").to_str().unwrap().to_owned();
     let came = Arc::new(Mutex::new(Vec::new()));
@@ -243,7 +243,7 @@ fn answers_come_before_the_call_is_over() {
         let mut came = counter.lock().unwrap();
         came.push((place, text(&answer)));
         if came.len() == 3 {
-            // The model waits for this, so the three must have come before its end.
+            // The model waits for this, so three answers must have arrived before its end.
             fs_err::write(&go, "").unwrap();
         }
     });
@@ -256,19 +256,19 @@ fn answers_come_before_the_call_is_over() {
 }
 
 #[test]
-fn settings_that_the_model_changed_do_not_hide_a_request() {
+fn matches_requests_with_changed_settings() {
     let (_folder, model) = made("changed");
     let answers = each(&model, generate(&["a", "b", "b"]));
-    // The context alone does not say which of two equal ones is meant.
+    // The context alone does not tell apart two equal requests.
     let texts: Vec<_> = answers.iter().map(|(place, answer)| (*place, text(answer))).collect();
     assert_eq!(texts, [(0, "early".to_owned()), (1, "late".to_owned()), (2, "late".to_owned())]);
 }
 
 #[test]
-fn answers_that_are_not_those_that_were_handed_over_end_the_run() {
+fn differing_answers_end_the_run() {
     let (_folder, model) = made("changed");
     let answers = each(&model, generate(&["x", "y"]));
-    // The last answer was held back, so that there is a request that can fail.
+    // The last answer was held back, so that a request is left that can fail.
     let (place, error) = (answers[1].0, answers[1].1.as_ref().unwrap_err());
     assert_eq!(
         (answers.len(), text(&answers[0].1), place, error.is_fatal()),
@@ -277,11 +277,11 @@ fn answers_that_are_not_those_that_were_handed_over_end_the_run() {
     let told = "`changed.generate_until` returned `('late',)` for request 0 of 2, after it had given `('early',)` to \
                 `cache_hook.add_partial`";
     assert!(error.to_string().ends_with(told), "{error}");
-    assert!(error.hints()[0].starts_with("Hand over what is returned"), "{:?}", error.hints());
+    assert!(error.hints()[0].starts_with("Pass `cache_hook` the answers"), "{:?}", error.hints());
 }
 
 #[test]
-fn a_generator_is_followed() {
+fn accepts_generators() {
     let (_folder, model) = made("generates");
     let answers = each(&model, generate(&["a", "b"]));
     assert_eq!(
@@ -291,7 +291,7 @@ fn a_generator_is_followed() {
 }
 
 #[test]
-fn a_model_that_raises_keeps_what_it_had() {
+fn keeps_answers_before_exception() {
     let (_folder, model) = made("raises");
     let answers = each(&model, generate(&["a", "b", "c", "d"]));
     assert_eq!(answers.len(), 3);
@@ -304,12 +304,12 @@ fn a_model_that_raises_keeps_what_it_had() {
         traceback.contains("raise ValueError(\"no more\")") && !traceback.contains("_models.py"),
         "{traceback}"
     );
-    // The process is still there.
+    // The process is still alive.
     assert!(each(&model, generate(&["a"])).last().unwrap().1.is_err());
 }
 
 #[test]
-fn wrong_answers_are_named() {
+fn reports_wrong_answers() {
     let error = |name: &str| {
         let (_folder, model) = made(name);
         let answers = each(&model, generate(&["a", "b", "c", "d"]));
@@ -333,7 +333,7 @@ fn wrong_answers_are_named() {
 }
 
 #[test]
-fn a_model_that_ends_keeps_what_it_had() {
+fn keeps_answers_before_exit() {
     let (_folder, model) = made("leaves");
     let answers = each(&model, generate(&["a", "b"]));
     assert_eq!((answers[0].0, text(&answers[0].1)), (1, "kept".to_owned()));
@@ -342,14 +342,14 @@ fn a_model_that_ends_keeps_what_it_had() {
     assert!(error.traceback().unwrap().contains("last words"));
     assert!(error.is_fatal());
     let again = each(&model, generate(&["a"]));
-    assert!(again[0].1.as_ref().unwrap_err().to_string().contains("has ended before"));
+    assert!(again[0].1.as_ref().unwrap_err().to_string().contains("had already ended"));
     let (_folder, model) = made("killed");
     let answers = each(&model, generate(&["a"]));
-    assert!(answers[0].1.as_ref().unwrap_err().to_string().contains("perhaps for lack of memory"));
+    assert!(answers[0].1.as_ref().unwrap_err().to_string().contains("possibly out of memory"));
 }
 
 #[test]
-fn a_run_that_ends_interrupts_its_model() {
+fn cancel_interrupts_model() {
     for name in ["slow", "deaf"] {
         let (_folder, model) = made(name);
         let start = Instant::now();
@@ -363,13 +363,13 @@ fn a_run_that_ends_interrupts_its_model() {
         let answers: Vec<_> = receiver.iter().collect();
         assert_eq!(text(&answers[0].1), "kept");
         assert!(!answers[1].1.as_ref().unwrap_err().is_fatal());
-        // The models themselves take a hundred seconds.
+        // The models themselves would take a hundred seconds.
         assert!(start.elapsed() < Duration::from_secs(50), "{name}: {:?}", start.elapsed());
     }
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_an_error_and_settings_are_not() {
+fn unknown_arguments_fail_and_unknown_settings_do_not() {
     let mut settings =
         PythonModelSettings { batch_size: Some(Value::Int(7)), ..PythonModelSettings::default() };
     let (_folder, model) = made_with("short", &settings).unwrap();
@@ -377,11 +377,11 @@ fn arguments_that_do_not_fit_are_an_error_and_settings_are_not() {
     settings.args.insert("unknown", 1);
     let error = made_with("short", &settings).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Configuration);
-    assert!(error.to_string().starts_with("The model `short` cannot be made: TypeError"), "{error}");
+    assert!(error.to_string().starts_with("Cannot create the model `short`: TypeError"), "{error}");
 }
 
 #[test]
-fn a_plug_in_that_fails_is_named() {
+fn names_failing_plug_in() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "plugin.py", "import nowhere_to_be_found");
     let error = RegisteredModels::start(&options(&folder)).unwrap_err();
@@ -392,7 +392,7 @@ fn a_plug_in_that_fails_is_named() {
 }
 
 #[test]
-fn models_of_the_original_package_run() {
+fn runs_models_of_original_package() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
     let options = PythonOptions { python: Some(python), ..PythonOptions::default() };
     let settings = PythonModelSettings {
@@ -432,9 +432,9 @@ fn models_of_the_original_package_run() {
 }
 
 #[test]
-fn a_python_without_the_original_package_says_what_to_do() {
+fn missing_original_package_has_hint() {
     let folder = tempfile::tempdir().unwrap();
-    // An interpreter whose packages are hidden.
+    // An interpreter that does not see its packages.
     let hidden = folder.path().join("python");
     write(folder.path(), "python", "#!/bin/sh\nexec python3 -I -S \"$@\"\n");
     std::process::Command::new("chmod").arg("+x").arg(&hidden).status().unwrap();

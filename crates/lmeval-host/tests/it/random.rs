@@ -30,7 +30,7 @@ fn numbered(number: i64) -> Arc<Dict> {
 }
 
 #[test]
-fn draws_depend_on_the_document_alone() {
+fn draws_depend_only_on_the_document() {
     let folder = Folder::new(UTILS);
     let draw = |number| folder.host.call(&folder.function("utils.drawn"), &numbered(number)).unwrap();
     let forth: Vec<Value> = (0..20).map(draw).collect();
@@ -42,15 +42,15 @@ fn draws_depend_on_the_document_alone() {
 }
 
 #[test]
-fn a_generator_of_the_code_is_its_own() {
+fn keeps_generators_created_by_code() {
     let folder = Folder::with(UTILS, |options| options.workers = 1);
     let draw = || folder.host.call(&folder.function("utils.of_own"), &numbered(0)).unwrap().to_f64();
-    // What `random.Random(42)` gives.
+    // The values of `random.Random(42)`.
     assert_eq!([draw(), draw()], [Some(0.639_426_798_457_883_7), Some(0.025_010_755_222_666_936)]);
 }
 
 #[test]
-fn a_split_is_shuffled_the_same_way_each_time() {
+fn shuffles_splits_deterministically() {
     let folder = Folder::new(UTILS);
     let order = || {
         let split: Arc<dyn Documents> =
@@ -58,7 +58,7 @@ fn a_split_is_shuffled_the_same_way_each_time() {
         let made = folder.host.process_documents(&folder.function("utils.shuffled"), split).unwrap();
         (0..5).map(|index| made.get(index).unwrap().get_str("n").and_then(Value::as_i64)).collect::<Vec<_>>()
     };
-    // What `random.seed(0)` and `random.shuffle` give, as in a run with the default seeds.
+    // The order from `random.seed(0)` and `random.shuffle`, as in a run with the default seeds.
     assert_eq!(order(), [2, 1, 0, 4, 3].map(Some));
     assert_eq!(order(), order());
 }

@@ -1,4 +1,4 @@
-//! Names that Python code registers.
+//! Names registered by Python code.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use lmeval_core::scorers::HostAggregation;
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 
-use crate::support::{Folder, told};
+use crate::support::{Folder, message_and_traceback};
 
 const UTILS: &str = r#"
 from lm_eval.api.metrics import mean
@@ -53,7 +53,7 @@ fn found(folder: &Folder, kind: &str, name: &str) -> Registered {
 }
 
 #[test]
-fn names_have_their_facts() {
+fn describes_registered_names() {
     let folder = Folder::new(UTILS);
     let own = found(&folder, "metric", "own");
     assert_eq!(own.function.reference, "registry:metric/own");
@@ -78,15 +78,15 @@ fn names_have_their_facts() {
         panic!("there is no such metric")
     };
     assert_eq!(known, ["own", "joint"]);
-    // Without its folder a name means nothing.
+    // Names are local to their folder.
     let elsewhere = folder.host.find_registered("metric", "own", &NameScope::default()).unwrap();
     assert!(matches!(elsewhere, NameLookup::Unknown(known) if known.is_empty()));
     let strange = folder.host.find_registered("metric", "acc", &scope(&folder)).unwrap();
-    assert!(matches!(strange, NameLookup::Unknown(_)), "built-in names are not for Python to find");
+    assert!(matches!(strange, NameLookup::Unknown(_)), "built-in names are not registered in Python");
 }
 
 #[test]
-fn log_likelihoods_come_as_one_object() {
+fn passes_log_likelihoods_as_one_object() {
     let folder = Folder::new(UTILS);
     let metric = folder.host.metric(&found(&folder, "metric", "joint").function).unwrap();
     let list = |numbers: &[f64]| Value::list(numbers.iter().copied().map(Value::Float));
@@ -108,7 +108,7 @@ fn log_likelihoods_come_as_one_object() {
     assert!(place == 150 && error.to_string().contains("IndexError"), "{place}: {error}");
 }
 
-/// What single calls give for the draws of Python's generator.
+/// The results of single calls for the draws of Python's generator.
 fn one_by_one(
     aggregation: &Arc<dyn HostAggregation>,
     values: &[Value],
@@ -129,7 +129,7 @@ fn one_by_one(
 }
 
 #[test]
-fn draws_in_a_worker_have_the_digits_of_single_calls() {
+fn bootstrap_in_worker_equals_single_calls() {
     let folder = Folder::new(UTILS);
     let aggregation = folder.host.aggregation(&found(&folder, "aggregation", "spread").function).unwrap();
     let values: Vec<Value> = (0..17).map(|n| Value::Float(f64::from(n * n) / 7.0)).collect();
@@ -150,11 +150,11 @@ fn a_hundred_thousand_draws_take_seconds() {
 }
 
 #[test]
-fn what_fails_says_so() {
+fn reports_failing_registration() {
     let folder =
         Folder::new("from lm_eval.api.registry import register_metric\nraise ValueError('broken')\n");
     let (message, traceback) =
-        told(folder.host.find_registered("metric", "own", &scope(&folder)).unwrap_err());
+        message_and_traceback(folder.host.find_registered("metric", "own", &scope(&folder)).unwrap_err());
     assert!(message.contains("ValueError: broken"), "{message}");
     assert!(traceback.contains("utils.py"));
 }

@@ -8,7 +8,7 @@ use lmeval_core::{Dialect, Host, MemoryDocuments};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 
-use crate::support::{Folder, document, told};
+use crate::support::{Folder, document, message_and_traceback};
 
 const UTILS: &str = r#"
 import os
@@ -48,7 +48,7 @@ fn pool() -> MemoryDocuments {
     MemoryDocuments::new((0..30).map(numbered).collect())
 }
 
-/// Three draws of several documents each; `between` runs before each of them.
+/// Three draws of several documents each; calls `between` before each.
 fn draws(sampler: &mut dyn Sampler, count: usize, between: &dyn Fn()) -> Vec<Vec<usize>> {
     let pool = pool();
     let mut random = Random::from_seed(1234);
@@ -64,13 +64,13 @@ fn draws(sampler: &mut dyn Sampler, count: usize, between: &dyn Fn()) -> Vec<Vec
 }
 
 #[test]
-fn the_generator_goes_on_from_worker_to_worker() {
+fn generator_state_moves_between_workers() {
     let folder = Folder::with(UTILS, |options| options.workers = 2);
     let expected = draws(&mut DefaultSampler, 3, &|| ());
     let class = folder.function("utils.Same");
     let mut alone = folder.host.sampler(&class, Some(1234)).unwrap();
     assert_eq!(draws(&mut *alone, 3, &|| ()), expected);
-    // One worker is kept busy, each time the one that was free before.
+    // Keeps the worker of the previous draw busy each time.
     let mut moved = folder.host.sampler(&class, Some(1234)).unwrap();
     thread::scope(|scope| {
         let keep_busy = || {
@@ -83,7 +83,7 @@ fn the_generator_goes_on_from_worker_to_worker() {
 }
 
 #[test]
-fn a_class_chooses() {
+fn class_chooses_examples() {
     let folder = Folder::new(UTILS);
     for reference in ["utils.LastFirst", "registry:sampler/last_first"] {
         let mut sampler = folder.host.sampler(&folder.function(reference), Some(1)).unwrap();
@@ -93,7 +93,7 @@ fn a_class_chooses() {
 }
 
 #[test]
-fn wrong_samplers() {
+fn reports_wrong_samplers() {
     let folder = Folder::new(UTILS);
     let pool = pool();
     for (name, expected) in [
@@ -109,5 +109,5 @@ fn wrong_samplers() {
         assert!(error.contains(expected), "{error}");
     }
     let error = folder.host.sampler(&folder.function("utils.Absent"), Some(1)).unwrap_err();
-    assert!(told(error).0.contains("Absent"));
+    assert!(message_and_traceback(error).0.contains("Absent"));
 }

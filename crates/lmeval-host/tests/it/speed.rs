@@ -1,4 +1,4 @@
-//! What a call costs: `cargo test -p lmeval-host --release speed -- --ignored --nocapture`.
+//! The cost of a call: `cargo test -p lmeval-host --release speed -- --ignored --nocapture`.
 
 use std::sync::Arc;
 use std::time::Instant;

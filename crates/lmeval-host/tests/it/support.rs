@@ -14,7 +14,7 @@ pub(crate) fn python() -> PathBuf {
     lmeval_testkit::python()
 }
 
-/// A folder as tasks have it, with a host.
+/// A task folder and a host.
 pub(crate) struct Folder {
     pub(crate) folder: TempDir,
     pub(crate) host: Arc<PythonHost>,
@@ -26,7 +26,7 @@ impl Folder {
         Self::with(utils, |_| {})
     }
 
-    /// As [`Folder::new`], with other options.
+    /// Like [`Folder::new`], with other options.
     pub(crate) fn with(utils: &str, change: impl FnOnce(&mut PythonOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "utils.py", utils);
@@ -61,7 +61,7 @@ pub(crate) fn document<const N: usize>(entries: [(&str, Value); N]) -> Arc<Dict>
 }
 
 /// The message and the traceback of an error.
-pub(crate) fn told(error: HostError) -> (String, String) {
+pub(crate) fn message_and_traceback(error: HostError) -> (String, String) {
     match error {
         HostError::Failed { message, traceback, .. } => (message, traceback.unwrap_or_default()),
         other => panic!("{other}"),

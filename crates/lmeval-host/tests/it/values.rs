@@ -1,4 +1,4 @@
-//! Values cross the pipe unchanged.
+//! Values cross the connection unchanged.
 
 use lmeval_core::Host;
 use lmeval_pycompat::datetime::{Date, DateTime};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::{Folder, document};
 
-/// Texts that `repr` writes alike in all versions of Unicode that Pythons have.
+/// Strings whose `repr` does not depend on Python's Unicode version.
 const TEXT: &str = "[ -~\\n\\t\u{0}\u{7f}éß€語\u{1f600}]{0,12}";
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -47,7 +47,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn any_value_comes_back_as_it_was() {
+fn values_round_trip() {
     let folder =
         Folder::new("def same(doc):\n    return doc['v']\ndef shown(doc):\n    return repr(doc['v'])\n");
     let (same, shown) = (folder.function("utils.same"), folder.function("utils.shown"));
@@ -56,14 +56,14 @@ fn any_value_comes_back_as_it_was() {
         let document = document([("v", value.clone())]);
         let back = folder.host.call(&same, &document).unwrap();
         prop_assert_eq!(repr(&back), repr(&value));
-        // Python sees the same value, too: its own text of it is the one that we write.
+        // Python sees the same value: its `repr` equals ours.
         let text = folder.host.call(&shown, &document).unwrap();
         prop_assert_eq!(text.as_str().unwrap(), repr(&value));
     });
 }
 
 #[test]
-fn any_text_comes_back_as_it_was() {
+fn strings_round_trip() {
     let folder = Folder::new("def same(doc):\n    return [doc['v'], {doc['v']: 1}]\n");
     let same = folder.function("utils.same");
     let config = ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() };
@@ -74,7 +74,7 @@ fn any_text_comes_back_as_it_was() {
 }
 
 #[test]
-fn bits_of_floats_are_kept() {
+fn floats_are_bit_exact() {
     let folder = Folder::new("def same(doc):\n    return doc['v']\n");
     let same = folder.function("utils.same");
     for bits in [0, 1 << 63, 1, 0x7fef_ffff_ffff_ffff, 0x7ff0_0000_0000_0000, 0x3fb9_9999_9999_999a_u64] {
@@ -85,7 +85,7 @@ fn bits_of_floats_are_kept() {
 }
 
 #[test]
-fn kin_of_plain_types_become_plain() {
+fn converts_subclasses_to_plain_types() {
     let folder = Folder::new(
         "import collections, enum, decimal
 class Text(str): pass

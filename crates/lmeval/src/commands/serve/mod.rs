@@ -92,11 +92,11 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
     };
     match done {
         Ok(value) => {
-            caller.tell("result", &value)?;
+            caller.send_reply("result", &value)?;
             Ok(Status::Success)
         }
         Err(error) => {
-            caller.tell("failure", &failure::described(&error))?;
+            caller.send_reply("failure", &failure::described(&error))?;
             // The caller prints the error, not this command.
             Ok(Status::Failure)
         }

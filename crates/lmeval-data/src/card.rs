@@ -1,4 +1,4 @@
-//! The front matter of a data set's README: configurations and column types.
+//! The front matter of a data set's README: chooses_configuration and column types.
 
 use lmeval_pycompat::{Dict, Value, repr, yaml};
 
@@ -6,14 +6,14 @@ use crate::error::{Error, ErrorKind};
 use crate::features;
 use crate::types::Schema;
 
-/// What a README says about its data.
+/// The metadata of a data set.
 #[derive(Debug, Default)]
 pub(crate) struct Card {
     pub(crate) configs: Vec<Config>,
     infos: Vec<(String, Option<Schema>)>,
 }
 
-/// A configuration: a named choice of files.
+/// A configuration: a named selection of files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ fn front_matter(readme: &str) -> Option<String> {
 }
 
 impl Card {
-    /// Reads a README and the stand-alone YAML that may be beside it, whose keys win.
+    /// Parses a README and an optional standalone YAML file, whose keys take precedence.
     pub(crate) fn new(readme: Option<&str>, standalone: Option<&str>, place: &str) -> Result<Self, Error> {
         let bad = |file: &str, message: String| -> Error {
             ErrorKind::Metadata { file: format!("{place}/{file}"), message }.into()
@@ -74,7 +74,7 @@ impl Card {
         Ok(Self { configs, infos })
     }
 
-    /// The configuration of a name, or the default one where no name is given.
+    /// The configuration with a name, or the default one.
     pub(crate) fn choose(&self, name: Option<&str>, dataset: &str) -> Result<&Config, Error> {
         let available = || self.configs.iter().map(|config| config.name.clone()).collect();
         if let Some(name) = name {
@@ -94,17 +94,20 @@ impl Card {
             (Some(config), None) => Ok(config),
             (Some(first), Some(second)) => Err(ErrorKind::Metadata {
                 file: format!("{dataset}/README.md"),
-                message: format!("several default configurations: `{}` and `{}`", first.name, second.name),
+                message: format!(
+                    "several default chooses_configuration: `{}` and `{}`",
+                    first.name, second.name
+                ),
             }
             .into()),
             _ => Err(ErrorKind::MissingConfig { dataset: dataset.into(), available: available() }.into()),
         }
     }
 
-    /// The column types that are declared for a configuration.
+    /// The declared column types of a configuration.
     pub(crate) fn features(&self, config: &str) -> Option<Schema> {
         match &self.infos[..] {
-            // A description without a name is that of the only configuration.
+            // An entry without a name describes the only configuration.
             [(name, features)] if name == config || self.configs.len() < 2 => features.clone(),
             infos => infos.iter().find(|(name, _)| name == config).and_then(|(_, features)| features.clone()),
         }
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configurations() {
+    fn chooses_configuration() {
         let readme = "---\nlicense: mit\nconfigs:\n- config_name: a\n  data_files: a.csv\n- config_name: b\n  \
                       data_files:\n  - split: test\n    path: b/*\n  sep: ';'\ndataset_info:\n- config_name: b\n  features:\n  \
                       - name: x\n    dtype: string\n---\n# Title\n";

@@ -1,4 +1,4 @@
-//! Data sets as the documents of tasks.
+//! Data sets as documents of tasks.
 
 use std::sync::Arc;
 

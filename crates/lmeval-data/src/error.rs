@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use lmeval_core::Diagnose;
 
-/// What went wrong while a data set was found, fetched or read.
+/// An error of finding, downloading or reading a data set.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
-    /// Where a local copy was looked for before the hub was asked.
+    /// The folders searched for a local copy before the hub was queried.
     looked_in: Vec<PathBuf>,
 }
 
@@ -24,13 +24,13 @@ pub enum ErrorKind {
     /// A file could not be opened or read.
     #[error("Cannot read `{path}`")]
     Io {
-        /// The file.
+        /// The file as displayed.
         path: String,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// No file, folder or pattern match at any of the places where one was looked for.
+    /// A file, folder or pattern was not found in any of the searched locations.
     #[error("Cannot find `{path}`; looked for {}", list_paths(tried))]
     NotFound {
         /// The path or pattern as written.
@@ -38,120 +38,120 @@ pub enum ErrorKind {
         /// The full paths that were tried.
         tried: Vec<PathBuf>,
     },
-    /// A data file that breaks the rules of its format.
+    /// A data file violates its format.
     #[error("{file}:{line}: {message}")]
     Syntax {
-        /// The file.
+        /// The file as displayed.
         file: String,
         /// The line in the file, from 1.
         line: u64,
-        /// What is wrong there.
+        /// A description of the violation.
         message: String,
     },
-    /// A value that does not fit the type of its column.
+    /// A value cannot be converted to the type of its column.
     #[error("`{file}`, row {row}, column `{column}`: {message}")]
     Value {
-        /// The file.
+        /// The file as displayed.
         file: String,
-        /// The row, from 0.
+        /// The index of the row, from 0.
         row: u64,
-        /// The column.
+        /// The name of the column.
         column: String,
-        /// Why it does not fit.
+        /// The reason that it cannot be converted.
         message: String,
     },
-    /// A Parquet or Arrow file that cannot be decoded.
+    /// A Parquet or Arrow file cannot be decoded.
     #[error("Cannot decode `{file}`")]
     Columnar {
-        /// The file.
+        /// The file as displayed.
         file: String,
-        /// The decoder's error.
+        /// The error of the decoder.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A split that the data set does not have.
+    /// The data set has no such split.
     #[error("Unknown split `{split}`. Should be one of {}", quoted(available))]
     UnknownSplit {
-        /// The split that was asked for.
+        /// The requested split.
         split: String,
-        /// The splits there are.
+        /// The available splits.
         available: Vec<String>,
     },
-    /// A split or slice without rows.
+    /// A split or slice has no rows.
     #[error("Split `{split}` of `{dataset}` corresponds to no data")]
     NoRows {
-        /// The split as asked for.
+        /// The split as requested.
         split: String,
-        /// The data set.
+        /// The name of the data set.
         dataset: String,
     },
-    /// A split instruction that cannot be read.
+    /// A split instruction cannot be parsed.
     #[error("Unrecognized split instruction `{spec}`: {message}")]
     BadSplit {
-        /// The instruction.
+        /// The instruction as written.
         spec: String,
-        /// What is wrong with it.
+        /// A description of the syntax error.
         message: String,
     },
-    /// A configuration that the data set does not have.
+    /// The data set has no such configuration.
     #[error("Configuration `{name}` of `{dataset}` not found. Available: {}", quoted(available))]
     UnknownConfig {
-        /// The data set.
+        /// The name of the data set.
         dataset: String,
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The available names.
         available: Vec<String>,
     },
-    /// Several configurations, none of them the default, and no name given.
+    /// The data set has several configurations without a default, and none was requested.
     #[error("Configuration name of `{dataset}` is missing. Pick one of {}", quoted(available))]
     MissingConfig {
-        /// The data set.
+        /// The name of the data set.
         dataset: String,
-        /// The names there are.
+        /// The available names.
         available: Vec<String>,
     },
-    /// A folder or repository without data files that can be read.
-    #[error("No supported data files in `{place}`: {message}")]
+    /// A folder or repository has no supported data files.
+    #[error("No supported data files in `{location}`: {message}")]
     NoDataFiles {
         /// The folder or repository.
-        place: String,
-        /// What was looked for.
+        location: String,
+        /// The files that were expected.
         message: String,
     },
-    /// A README whose front matter cannot be used.
+    /// The front matter of a README is invalid.
     #[error("Bad metadata in `{file}`: {message}")]
     Metadata {
-        /// The file.
+        /// The file as displayed.
         file: String,
-        /// What is wrong.
+        /// A description of the problem.
         message: String,
     },
-    /// An option in `dataset_kwargs` that is unknown or has a wrong value.
+    /// An option in `dataset_kwargs` is unknown or has an invalid value.
     #[error("Option `{name}` of the `{builder}` loader: {message}")]
     Option {
-        /// The loader.
+        /// The name of the loader.
         builder: String,
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// What is wrong.
+        /// A description of the problem.
         message: String,
     },
-    /// A kind of data that is not read.
+    /// A kind of data that is not supported.
     #[error("{what} is not supported")]
     Unsupported {
         /// The kind of data.
         what: String,
     },
-    /// A data set that is defined by Python code.
-    #[error("Data set `{dataset}` needs the script `{script}`, and scripts are not run")]
+    /// A data set defined by Python code.
+    #[error("Data set `{dataset}` needs the script `{script}`, but scripts are not run")]
     Script {
-        /// The data set.
+        /// The name of the data set.
         dataset: String,
-        /// The script.
+        /// The file name of the script.
         script: String,
     },
-    /// A file of the hub, or of another address, is not available.
+    /// A file of the hub or of another address is not available.
     #[error(transparent)]
     Hub(#[from] lmeval_hub::Error),
 }
@@ -169,17 +169,17 @@ fn quoted(names: &[String]) -> String {
 }
 
 impl Error {
-    /// An error of a kind.
+    /// Creates an error.
     pub fn new(kind: ErrorKind) -> Self {
         Self(Box::new(Inner { kind, looked_in: Vec::new() }))
     }
 
-    /// The kind with its details.
+    /// The specific failure with its details.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// Adds where a local copy was looked for.
+    /// Adds the folders searched for a local copy.
     pub(crate) fn after_looking_in(mut self, folders: Vec<PathBuf>) -> Self {
         self.0.looked_in = folders;
         self
@@ -201,24 +201,15 @@ impl Error {
         Self::new(ErrorKind::Columnar { file: file.into(), source: source.into() })
     }
 
-    /// Advice that helps with this error, one sentence each.
-    pub fn hints(&self) -> Vec<String> {
-        let mut hints = self.hints_of_kind();
-        if !self.0.looked_in.is_empty() {
-            hints.push(format!("There is no local copy in {}", list_paths(&self.0.looked_in)));
-        }
-        hints
-    }
-
     fn hints_of_kind(&self) -> Vec<String> {
         match self.kind() {
             ErrorKind::Script { dataset, .. } => vec![
                 format!(
-                    "Use the converted copy of the data set: put `revision: refs/convert/parquet` into \
+                    "Use the converted copy of the data set: set `revision: refs/convert/parquet` in \
                      `dataset_kwargs`, if `{dataset}` has one"
                 ),
-                "Or export the rows once with Python (`save_to_disk`, `to_parquet`) and name that folder as \
-                 `dataset_path`"
+                "Or export the rows once with Python (`save_to_disk`, `to_parquet`) and set `dataset_path` to \
+                 that folder"
                     .into(),
             ],
             ErrorKind::NotFound { .. } => vec![
@@ -248,7 +239,11 @@ impl std::error::Error for Error {
 
 impl Diagnose for Error {
     fn hints(&self) -> Vec<String> {
-        Self::hints(self)
+        let mut hints = self.hints_of_kind();
+        if !self.0.looked_in.is_empty() {
+            hints.push(format!("There is no local copy in {}", list_paths(&self.0.looked_in)));
+        }
+        hints
     }
 }
 

@@ -1,4 +1,4 @@
-//! Column types that a README declares under `dataset_info`.
+//! Column types declared in a README under `dataset_info`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::types::{Fields, Schema, Type};
 
-/// The schema in a list of `{name, dtype | struct | list | sequence}`; `None` where it cannot be read.
+/// Parses a list of `{name, dtype | struct | list | sequence}`; `None` if it is invalid.
 pub(crate) fn schema(features: &Value) -> Option<Schema> {
     fields(features).map(Schema::new)
 }
@@ -71,7 +71,7 @@ fn named(name: &str) -> Type {
     }
 }
 
-/// `{class_label: {names: {'0': a, '1': b}}}`, with the names as a map or a list.
+/// Parses `{class_label: {names: {'0': a, '1': b}}}`, with the names as a map or a list.
 fn class_label(dtype: &Value) -> Option<Type> {
     let Some(label) = dtype.as_dict()?.get_str("class_label") else {
         return Some(Type::Any);
@@ -84,7 +84,7 @@ fn class_label(dtype: &Value) -> Option<Type> {
     Some(Type::ClassLabel(names.into()))
 }
 
-/// The types of columns as the library `datasets` writes them.
+/// The column types in the notation of the `datasets` library.
 pub(crate) fn written(schema: &Schema) -> Dict {
     schema.columns.iter().map(|(name, kind)| (Value::Str(Arc::clone(name)), feature(kind))).collect()
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declared_types() {
+    fn parses_declared_types() {
         let text = "
 - name: a
   dtype: int64

@@ -1,4 +1,4 @@
-//! Data files: bytes in memory or on disk, decompressed where they must be.
+//! Data files: bytes in memory or on disk, decompressed on opening.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
@@ -10,20 +10,20 @@ use bytes::Bytes;
 
 use crate::error::Error;
 
-/// Files up to this size are held in memory.
+/// Files up to this size in bytes are held in memory.
 const IN_MEMORY: u64 = 1 << 20;
 
-/// What a compressed file may always unpack to. Beyond it, at most so many times its own size: text shrinks to a
-/// hundredth at best, and a file that was made to fill disks to far less.
+/// The size in bytes that any compressed file may unpack to. Larger results may be at most `RATIO` times the size
+/// of the file: text compresses to a hundredth at best, decompression bombs to far less.
 const UNPACKED: u64 = 4 << 30;
 const RATIO: u64 = 200;
 
-/// Handles that are held at most; a data set may have more files than a process may open.
+/// The maximum number of files held open; a data set may have more files than a process may open.
 const HANDLES: usize = 256;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A file that can be read at any place by any thread.
+/// A file with random access from any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct DataFile {
     name: Arc<str>,
@@ -37,7 +37,7 @@ enum Content {
     Disk(Arc<DiskFile>),
 }
 
-/// A file on disk, which is opened for every read where too many are open.
+/// A file on disk. Reopened for every read if too many files are open.
 #[derive(Debug)]
 enum DiskFile {
     Open(File),
@@ -45,7 +45,7 @@ enum DiskFile {
 }
 
 impl DiskFile {
-    /// Holds the file open while that is possible. A file without a path is always held.
+    /// Holds the file open if the limit allows. A file without a path is always held open.
     fn new(file: File, path: Option<PathBuf>) -> Self {
         match path {
             Some(path) if OPEN.load(Ordering::Relaxed) >= HANDLES => Self::Closed(path),
@@ -79,7 +79,7 @@ impl DataFile {
         Self::from_disk(path.display().to_string().into(), file, Some(path.into()))
     }
 
-    /// A file whose content is at hand.
+    /// A file in memory.
     pub(crate) fn from_memory(name: impl Into<Arc<str>>, content: impl Into<Bytes>) -> Self {
         let content = content.into();
         Self { name: name.into(), length: content.len() as u64, content: Content::Memory(content) }
@@ -107,7 +107,7 @@ impl DataFile {
         self.length
     }
 
-    /// The bytes at a place; fewer than asked for only at the end of the file.
+    /// Reads bytes at an offset; fewer than requested only at the end of the file.
     pub(crate) fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Error> {
         let available = self.length.saturating_sub(offset).min(length as u64) as usize;
         match &self.content {
@@ -123,12 +123,12 @@ impl DataFile {
         }
     }
 
-    /// The whole content.
+    /// Reads the complete file.
     pub(crate) fn read_all(&self) -> Result<Bytes, Error> {
         self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))
     }
 
-    /// The line that a place lies in, from 1.
+    /// The line that contains an offset, from 1.
     pub(crate) fn line_of(&self, offset: u64) -> Result<u64, Error> {
         let mut lines = 1;
         let mut at = 0;
@@ -140,7 +140,7 @@ impl DataFile {
         Ok(lines)
     }
 
-    /// What is inside, where the file is compressed; several files for an archive.
+    /// Decompresses the file if it is compressed; an archive gives several files.
     pub(crate) fn decompress(self) -> Result<Vec<Self>, Error> {
         let head = self.read_at(0, 6)?;
         let fail = |source| Error::io(self.name(), source);
@@ -176,7 +176,7 @@ impl DataFile {
         Ok(files)
     }
 
-    /// How large everything in the file may be together.
+    /// The maximum total size of everything in the file.
     fn unpacked_limit(&self) -> u64 {
         self.length.saturating_mul(RATIO).max(UNPACKED)
     }
@@ -186,21 +186,20 @@ impl DataFile {
         Reader { file: self.clone(), at: 0, block: Bytes::new() }
     }
 
-    /// Whether the content is read from disk.
     #[cfg(test)]
     fn is_on_disk(&self) -> bool {
         matches!(self.content, Content::Disk(_))
     }
 }
 
-/// Reads a stream to its end, into memory or, where it is long, into a nameless temporary file. What it takes is taken
-/// from the limit.
+/// Reads a stream to its end, into memory or, if it is long, into an unnamed temporary file. Its size is
+/// subtracted from the limit.
 fn spool(name: Arc<str>, stream: impl Read, left: &mut u64) -> Result<DataFile, Error> {
     let fail = |source| Error::io(&*name, source);
     let limit = *left;
     let mut spend = |bytes: u64| {
         *left = left.checked_sub(bytes).ok_or_else(|| {
-            let message = format!("unpacked it is larger than {limit} bytes, more than its size allows");
+            let message = format!("it unpacks to more than {limit} bytes, which its size does not justify");
             fail(io::Error::new(io::ErrorKind::FileTooLarge, message))
         })?;
         Ok::<_, Error>(())
@@ -277,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_files_open() {
+    fn opens_compressed_files() {
         let text = b"one\ntwo\n".repeat(100);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(&text).unwrap();
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacking_has_a_limit() {
+    fn limits_unpacked_size() {
         let zeros = || io::repeat(b'x').take(3 << 20);
         for limit in [10, 2 << 20] {
             let error = spool("bomb.gz".into(), zeros(), &mut { limit }).unwrap_err().to_string();
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_stay_on_disk() {
+    fn keeps_long_files_on_disk() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let block = vec![b'x'; 1 << 20];
         for _ in 0..9 {

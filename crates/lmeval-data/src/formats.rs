@@ -1,4 +1,4 @@
-//! File formats and how they are told from file names.
+//! File formats and their detection by file name.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// A format that can be read.
+/// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Json,
@@ -16,8 +16,8 @@ pub(crate) enum Format {
     Text,
 }
 
-/// Endings of files that are read.
-const ENDINGS: [(&str, Format); 10] = [
+/// Supported file extensions.
+const EXTENSIONS: [(&str, Format); 10] = [
     ("csv", Format::Csv),
     ("tsv", Format::Csv),
     ("json", Format::Json),
@@ -30,14 +30,14 @@ const ENDINGS: [(&str, Format); 10] = [
     ("txt", Format::Text),
 ];
 
-/// Endings that mean another kind of data set, which is not read.
-const OTHER_ENDINGS: [&str; 22] = [
+/// Extensions of unsupported kinds of data sets.
+const UNSUPPORTED_EXTENSIONS: [&str; 22] = [
     "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "png", "jpg", "jpeg", "gif", "webp",
     "bmp", "tiff", "wav", "mp3", "flac", "ogg", "mp4", "pdf", "zarr",
 ];
 
 impl Format {
-    /// The format that a loader's name stands for.
+    /// The format of a loader name.
     pub(crate) fn from_loader(name: &str) -> Option<Self> {
         match name {
             "json" => Some(Self::Json),
@@ -49,7 +49,7 @@ impl Format {
         }
     }
 
-    /// The loader's name.
+    /// The name of the loader.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -61,32 +61,33 @@ impl Format {
     }
 }
 
-/// The endings of a file's name: all that follows dots.
-fn endings(path: &str) -> impl Iterator<Item = &str> {
+/// The extensions in a file name: all parts that follow dots.
+fn extensions(path: &str) -> impl Iterator<Item = &str> {
     path.rsplit('/').next().unwrap_or(path).split('.').skip(1)
 }
 
-/// Whether a file's name says that it is data of any kind.
+/// Whether a file name looks like data of any kind.
 pub(crate) fn is_data(path: &str) -> bool {
-    endings(path).any(|ending| {
-        ending == "zip"
-            || ENDINGS.iter().any(|(known, _)| *known == ending)
-            || OTHER_ENDINGS.contains(&ending)
+    extensions(path).any(|extension| {
+        extension == "zip"
+            || EXTENSIONS.iter().any(|(known, _)| *known == extension)
+            || UNSUPPORTED_EXTENSIONS.contains(&extension)
     })
 }
 
-/// Whether a file belongs to a format, compressed or not.
+/// Whether a file has a format, compressed or not.
 pub(crate) fn belongs(path: &str, format: Format) -> bool {
-    endings(path).any(|ending| ending == "zip" || ENDINGS.contains(&(ending, format)))
+    extensions(path).any(|extension| extension == "zip" || EXTENSIONS.contains(&(extension, format)))
 }
 
-/// The most common format of some files, with its options; ties go to Parquet, Arrow, JSON lines, JSON, CSV.
+/// The most common format of some files, with its options; ties are broken in the order Parquet, Arrow, JSON
+/// lines, JSON, CSV.
 fn of_files(files: &[String]) -> Option<(Option<Format>, Dict)> {
     let mut counts: HashMap<String, usize> = HashMap::new();
-    for ending in files.iter().flat_map(|path| endings(path)) {
-        *counts.entry(ending.to_lowercase()).or_default() += 1;
+    for extension in files.iter().flat_map(|path| extensions(path)) {
+        *counts.entry(extension.to_lowercase()).or_default() += 1;
     }
-    let favour = |ending: &str| match ending {
+    let favour = |extension: &str| match extension {
         "parquet" => 5,
         "arrow" => 4,
         "jsonl" => 3,
@@ -98,59 +99,59 @@ fn of_files(files: &[String]) -> Option<(Option<Format>, Dict)> {
     counts.sort_by(|(left, left_count), (right, right_count)| {
         (right_count, favour(right), right).cmp(&(left_count, favour(left), left))
     });
-    for (ending, _) in counts {
-        if let Some((_, format)) = ENDINGS.iter().find(|(known, _)| *known == ending) {
-            let options = (ending == "tsv").then(|| (Value::str("sep"), Value::str("\t")));
+    for (extension, _) in counts {
+        if let Some((_, format)) = EXTENSIONS.iter().find(|(known, _)| *known == extension) {
+            let options = (extension == "tsv").then(|| (Value::str("sep"), Value::str("\t")));
             return Some((Some(*format), options.into_iter().collect()));
         }
-        if OTHER_ENDINGS.contains(&ending.as_str()) {
+        if UNSUPPORTED_EXTENSIONS.contains(&extension.as_str()) {
             return Some((None, Dict::new()));
         }
     }
     None
 }
 
-/// The one format of the files of all splits. Archives are taken for the format of their first member, which
-/// `peek` tells.
+/// The single format of the files of all splits. An archive has the format of its first member, which `peek`
+/// lists.
 pub(crate) fn of_splits(
     splits: &[(String, Vec<String>)],
-    place: &str,
+    location: &str,
     peek: &dyn Fn(&str) -> Result<Vec<String>, Error>,
 ) -> Result<(Format, Dict), Error> {
     let mut common: Option<(Option<Format>, Dict)> = None;
     for (_, files) in splits {
         let mut found = of_files(files);
         if found.is_none()
-            && let Some(archive) = files.iter().find(|path| endings(path).last() == Some("zip"))
+            && let Some(archive) = files.iter().find(|path| extensions(path).last() == Some("zip"))
         {
             found = of_files(&peek(archive)?);
         }
         match (&common, found) {
-            (Some(known), Some(found)) if *known != found => return Err(differ(splits, place)),
-            (Some(_), None) => return Err(differ(splits, place)),
+            (Some(known), Some(found)) if *known != found => return Err(differ(splits, location)),
+            (Some(_), None) => return Err(differ(splits, location)),
             (_, found) => common = found.or(common),
         }
     }
     match common {
         Some((Some(format), options)) => Ok((format, options)),
         Some((None, _)) => {
-            Err(ErrorKind::Unsupported { what: format!("The kind of files in `{place}`") }.into())
+            Err(ErrorKind::Unsupported { what: format!("The kind of files in `{location}`") }.into())
         }
         None => Err(ErrorKind::NoDataFiles {
-            place: place.into(),
+            location: location.into(),
             message: "there are no JSON, CSV, Parquet, Arrow or text files".into(),
         }
         .into()),
     }
 }
 
-fn differ(splits: &[(String, Vec<String>)], place: &str) -> Error {
+fn differ(splits: &[(String, Vec<String>)], location: &str) -> Error {
     let kinds = splits.iter().map(|(split, files)| {
         let format = of_files(files).and_then(|(format, _)| format).map_or("none", Format::name);
         format!("{split}: {format}")
     });
     let message = format!("splits have different formats ({})", kinds.collect::<Vec<_>>().join(", "));
-    ErrorKind::NoDataFiles { place: place.into(), message }.into()
+    ErrorKind::NoDataFiles { location: location.into(), message }.into()
 }
 
 #[cfg(test)]
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_common_ending_wins() {
+    fn most_common_extension_wins() {
         let format = |names: &[&str]| {
             let files: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             of_files(&files).and_then(|(format, _)| format)

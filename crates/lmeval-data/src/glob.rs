@@ -1,4 +1,4 @@
-//! File patterns as the reference's file systems understand them.
+//! File matches_patterns with the semantics of the reference's file systems.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use lmeval_pycompat::fnmatch;
 
 use crate::error::Error;
 
-/// Files that describe a data set rather than being part of it.
+/// Files that describe a data set but are not part of it.
 const NOT_DATA: [&str; 6] = [
     "README.md",
     "config.json",
@@ -16,7 +16,7 @@ const NOT_DATA: [&str; 6] = [
     "dataset_dict.json",
 ];
 
-/// Whether a text has wildcards.
+/// Whether a string contains wildcards.
 pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
@@ -43,8 +43,8 @@ impl Glob {
         Self { text: pattern.into(), segments: segments.collect() }
     }
 
-    /// Whether a relative path is a data file that matches. Hidden files, folders that start with two
-    /// underscores and descriptions match only where the pattern names them.
+    /// Whether a relative path is a data file that matches. Hidden files, folders that start with two underscores
+    /// and description files match only if the pattern names them.
     pub(crate) fn matches(&self, path: &str) -> bool {
         let parts: Vec<&str> = path.split('/').collect();
         let name = parts.last().copied().unwrap_or_default();
@@ -61,7 +61,7 @@ impl Glob {
             && special(&parts) == special(&pattern_parts)
     }
 
-    /// The depth below which nothing can match.
+    /// The maximum depth of matching paths.
     fn depth(&self) -> usize {
         if self.segments.iter().any(|segment| matches!(segment, Segment::Any)) {
             usize::MAX
@@ -87,13 +87,13 @@ fn matches_from(segments: &[Segment], parts: &[&str]) -> bool {
     }
 }
 
-/// Files on disk that match a pattern, which is relative to a folder or absolute, in name order.
+/// Files on disk that match a pattern, absolute or relative to a folder, sorted by name.
 pub(crate) fn local(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Error> {
     if !is_pattern(pattern) {
         let path = folder.join(pattern);
         return Ok(if path.is_file() { vec![path] } else { Vec::new() });
     }
-    // Only what comes after the last folder without wildcards needs to be looked through.
+    // Only the part after the last folder without wildcards has to be searched.
     let first = pattern.split('/').take_while(|part| !is_pattern(part)).map(|part| part.len() + 1).sum();
     let (fixed, rest) = pattern.split_at(first);
     let root = folder.join(fixed);
@@ -105,7 +105,7 @@ pub(crate) fn local(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Error>
     Ok(files.into_iter().map(|path| root.join(path)).collect())
 }
 
-/// All files below a folder as relative paths, in name order.
+/// All files below a folder as relative paths, sorted by name.
 pub(crate) fn list_folder(root: &Path) -> Result<Vec<String>, Error> {
     let mut files = Vec::new();
     list(root, "", usize::MAX, &mut files)?;
@@ -127,7 +127,7 @@ fn list(root: &Path, below: &str, depth: usize, files: &mut Vec<String>) -> Resu
         };
         let path = if below.is_empty() { name } else { format!("{below}/{name}") };
         let kind = entry.file_type().map_err(|error| Error::io(&folder, error))?;
-        // Reference: links to files count, links to folders are not followed.
+        // Reference: links to files are included, links to folders are not followed.
         if kind.is_dir() {
             if depth > 1 {
                 list(root, &path, depth - 1, files)?;
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn matches_patterns() {
         for (pattern, path, expected) in [
             ("**", "a.csv", true),
             ("**", "x/y/a.csv", true),

@@ -1,10 +1,10 @@
-//! `dataset_kwargs`, sorted.
+//! Parsing of `dataset_kwargs`.
 
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::error::Error;
 
-/// `dataset_kwargs`, sorted.
+/// `dataset_kwargs`, split into selections of files and loader options.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kwargs {
     pub(crate) data_files: Option<Value>,
@@ -14,7 +14,7 @@ pub(crate) struct Kwargs {
     pub(crate) options: Dict,
 }
 
-/// Arguments that say how to download or to cache, which changes no row.
+/// Arguments about downloading and caching that do not affect rows.
 const WITHOUT_EFFECT: [&str; 13] = [
     "trust_remote_code",
     "cache_dir",

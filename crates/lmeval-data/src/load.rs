@@ -1,4 +1,4 @@
-//! Finds out what a `dataset_path` is and loads it.
+//! Resolves a `dataset_path` and loads it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,10 +18,10 @@ use crate::settings::Settings;
 use crate::split::DatasetDict;
 use crate::tree::{Folder, Location, Tree};
 
-/// The branch with the copy of every data set that the hub has converted.
+/// The branch with the hub's Parquet conversion of a data set.
 const CONVERTED: &str = "refs/convert/parquet";
 
-/// Loaders of the reference that are not read here.
+/// Loaders of the reference that are not supported.
 const OTHER_LOADERS: [&str; 14] = [
     "pandas",
     "imagefolder",
@@ -39,10 +39,10 @@ const OTHER_LOADERS: [&str; 14] = [
     "harbor",
 ];
 
-/// Loads the splits that a request asks for.
+/// Loads the splits of a request.
 ///
-/// Files are looked through once, for the places of rows and the types of columns; rows are made when they
-/// are asked for. Data sets on the hub are downloaded into the cache that Python processes share.
+/// Files are scanned once, for the offsets of rows and the types of columns; rows are read on demand. Data sets on
+/// the hub are downloaded into the cache shared with Python.
 pub fn load(request: &DatasetRequest, settings: &Settings) -> Result<DatasetDict, Error> {
     let loader = Loader { request, settings, client: OnceLock::new() };
     let plan = loader.plan()?;
@@ -78,7 +78,7 @@ impl Loader<'_> {
         if let Some(id) = path.strip_prefix("hf://datasets/") {
             return self.hub(id, name, &kwargs);
         }
-        if let Some(folder) = self.places(path).into_iter().find(|folder| folder.is_dir()) {
+        if let Some(folder) = self.candidates(path).into_iter().find(|folder| folder.is_dir()) {
             return self.folder(&folder, name, &kwargs);
         }
         if formats::is_data(path)
@@ -91,21 +91,21 @@ impl Loader<'_> {
             && path.matches('/').count() <= 1
             && !path.is_empty();
         if is_id {
-            let looked_in: Vec<PathBuf> = copy.into_iter().chain(self.places(path)).collect();
+            let looked_in: Vec<PathBuf> = copy.into_iter().chain(self.candidates(path)).collect();
             self.settings.hub.progress.no_local_copy(path, &looked_in);
             return self.hub(path, name, &kwargs).map_err(|error| error.after_looking_in(looked_in));
         }
-        Err(ErrorKind::NotFound { path: path.into(), tried: self.places(path) }.into())
+        Err(ErrorKind::NotFound { path: path.into(), tried: self.candidates(path) }.into())
     }
 
-    /// The places where a relative path may be, in order.
-    fn places(&self, path: &str) -> Vec<PathBuf> {
+    /// The candidate locations of a relative path, in order.
+    fn candidates(&self, path: &str) -> Vec<PathBuf> {
         let here = self.settings.working_directory.join(path);
         let base = self.request.base.as_ref().filter(|_| !is_absolute(path));
         let beside = base.map(|base| self.settings.working_directory.join(base).join(path));
-        let mut places = vec![here];
-        places.extend(beside.filter(|beside| *beside != places[0]));
-        places
+        let mut candidates = vec![here];
+        candidates.extend(beside.filter(|beside| *beside != candidates[0]));
+        candidates
     }
 
     fn folder(&self, folder: &Path, name: Option<&str>, kwargs: &Kwargs) -> Result<Plan, Error> {
@@ -123,7 +123,7 @@ impl Loader<'_> {
         plan::of_tree(&tree, name, kwargs, self)
     }
 
-    /// A path that is itself a data file: its rows are the split `train`.
+    /// Handles a path that is itself a data file: its rows are the split `train`.
     fn single_file(&self, path: &str, kwargs: &Kwargs) -> Result<Option<Plan>, Error> {
         let files = match self.outside(path) {
             Some(Ok(files)) if !files.is_empty() => files,
@@ -165,7 +165,7 @@ impl Loader<'_> {
                 other => return other,
             }
         };
-        // The hub converts most data sets; its copy needs no script and no guess about files.
+        // The hub converts most data sets; its copy needs neither scripts nor guesses about files.
         if kwargs.data_files.is_some() || kwargs.data_dir.is_some() {
             return Err(problem);
         }
@@ -202,9 +202,9 @@ impl Loader<'_> {
         Ok(found.into_iter().map(|path| Location::Tree(tree.clone(), path)).collect())
     }
 
-    fn program_file(&self, path: &Path) -> Option<Location> {
+    fn virtual_file(&self, path: &Path) -> Option<Location> {
         let content = self.settings.virtual_files?(path)?;
-        Some(Location::Program(path.display().to_string(), content))
+        Some(Location::Embedded(path.display().to_string(), content))
     }
 }
 
@@ -224,7 +224,7 @@ impl Locate for Loader<'_> {
             let path =
                 if pattern.starts_with("builtin:") { PathBuf::from(pattern) } else { base.join(pattern) };
             if in_program(&path) {
-                if let Some(file) = self.program_file(&path) {
+                if let Some(file) = self.virtual_file(&path) {
                     return Some(Ok(vec![file]));
                 }
             } else {

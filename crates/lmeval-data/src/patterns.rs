@@ -1,4 +1,4 @@
-//! Which files belong to which split.
+//! Assigns files to splits.
 
 use lmeval_pycompat::{Value, repr};
 
@@ -15,10 +15,10 @@ const KEYWORDS: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval", "evaluation"]),
 ];
 
-/// What may stand next to a keyword in a name.
+/// The characters allowed next to a keyword in a name.
 const BREAKS: &str = "-._ 0-9";
 
-/// The number of shards at the end of a name such as `train-00000-of-00001.parquet`.
+/// The suffix of sharded files such as `train-00000-of-00001.parquet`.
 const SHARD: &str = "-[0-9][0-9][0-9][0-9][0-9]-of-[0-9][0-9][0-9][0-9][0-9]*.*";
 
 /// The files that match a pattern.
@@ -27,15 +27,15 @@ pub(crate) fn select(files: &[String], pattern: &str) -> Vec<String> {
     files.iter().filter(|path| glob.matches(path)).cloned().collect()
 }
 
-/// The patterns that a keyword stands for.
+/// Maps a keyword to patterns.
 type PatternsOf<'p> = &'p dyn Fn(&str) -> Vec<String>;
 
-/// The patterns of a folder that says nothing about its splits: by the shards in `data`, by names of folders,
-/// by names of files, or all files as `train`.
-pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
+/// Infers the patterns of a folder without metadata: by shards in `data`, by folder names, by file names, or all
+/// files as `train`.
+pub(crate) fn infer(files: &[String], location: &str) -> Result<Patterns, Error> {
     let shards = select(files, &format!("data/*{SHARD}"));
     if !shards.is_empty() {
-        return sharded(&shards, place);
+        return sharded(&shards, location);
     }
     let in_folders = |word: &str| {
         vec![
@@ -61,19 +61,21 @@ pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
         }
     }
     if select(files, "**").is_empty() {
-        return Err(ErrorKind::NoDataFiles { place: place.into(), message: "it has no files".into() }.into());
+        return Err(
+            ErrorKind::NoDataFiles { location: location.into(), message: "it has no files".into() }.into()
+        );
     }
     Ok(vec![("train".into(), vec!["**".into()])])
 }
 
-fn sharded(shards: &[String], place: &str) -> Result<Patterns, Error> {
+fn sharded(shards: &[String], location: &str) -> Result<Patterns, Error> {
     let mut splits: Vec<String> = Vec::new();
     for path in shards {
         let name = path.rsplit('/').next().unwrap_or(path);
         let split = name.rfind("-of-").and_then(|at| name.get(..at.checked_sub(6)?)).unwrap_or(name);
         if !is_split_name(split) {
             let message = format!("`{name}` does not start with the name of a split");
-            return Err(ErrorKind::NoDataFiles { place: place.into(), message }.into());
+            return Err(ErrorKind::NoDataFiles { location: location.into(), message }.into());
         }
         if !splits.iter().any(|known| known == split) {
             splits.push(split.into());
@@ -84,8 +86,7 @@ fn sharded(shards: &[String], place: &str) -> Result<Patterns, Error> {
     Ok(splits.into_iter().map(|split| (split.clone(), vec![format!("data/{split}{SHARD}")])).collect())
 }
 
-/// Patterns from `data_files`: a path, a list of paths, a map from split to paths, or a list of
-/// `{split, path}`.
+/// Parses `data_files`: a path, a list of paths, a map from split to paths, or a list of `{split, path}`.
 pub(crate) fn declared(data_files: &Value) -> Result<Patterns, String> {
     let bad = |value: &Value| {
         format!(
@@ -123,11 +124,11 @@ pub(crate) fn declared(data_files: &Value) -> Result<Patterns, String> {
     }
 }
 
-/// The files that patterns select from a list. A path without wildcards must be there.
+/// The files that patterns select from a list. A path without wildcards must exist.
 pub(crate) fn resolve(
     files: &[String],
     patterns: &[(String, Vec<String>)],
-    place: &str,
+    location: &str,
     keep: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, Vec<String>)>, Error> {
     let mut splits = Vec::with_capacity(patterns.len());
@@ -137,8 +138,8 @@ pub(crate) fn resolve(
             let mut found = select(files, pattern);
             found.retain(|path| keep(path));
             if found.is_empty() && !is_pattern(pattern) {
-                let message = format!("`{pattern}` of split `{split}` is not there");
-                return Err(ErrorKind::NoDataFiles { place: place.into(), message }.into());
+                let message = format!("`{pattern}` of split `{split}` does not exist");
+                return Err(ErrorKind::NoDataFiles { location: location.into(), message }.into());
             }
             chosen.extend(found);
         }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_are_inferred_from_names() {
+    fn infers_splits_from_names() {
         let is = |names: &[&str], expected: &[(&str, usize)]| {
             let expected: Vec<_> =
                 expected.iter().map(|(split, count)| ((*split).to_owned(), *count)).collect();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn data_files_in_all_forms() {
+    fn parses_all_forms_of_data_files() {
         let text = |value: Value| declared(&value).map(|patterns| format!("{patterns:?}"));
         assert_eq!(text(Value::str("a")).unwrap(), r#"[("train", ["a"])]"#);
         assert_eq!(

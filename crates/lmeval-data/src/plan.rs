@@ -1,4 +1,4 @@
-//! From a request to files: which loader, which options, which files make up which split.
+//! Resolves a request: loader, options, and the files of each split.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub(crate) type Splits = Vec<(String, Vec<Location>)>;
 
 /// Files by split, and how to read them.
 pub(crate) struct Plan {
-    /// The data set in messages.
+    /// The name of the data set in messages.
     pub(crate) dataset: String,
     pub(crate) format: Format,
     pub(crate) options: Dict,
     pub(crate) splits: Splits,
-    /// The column types that are declared.
+    /// The declared column types.
     pub(crate) features: Option<Schema>,
 }
 
-/// Finds files outside of the folder or repository that a pattern is written in.
+/// Finds files outside the folder or repository in which a pattern is written.
 pub(crate) trait Locate {
-    /// The files that a path, address or pattern stands for; `None` where it belongs to the folder at hand.
+    /// The files of a path, address or pattern; `None` if it is relative to the folder.
     fn outside(&self, pattern: &str) -> Option<Result<Vec<Location>, Error>>;
 }
 
@@ -45,15 +45,15 @@ pub(crate) fn of_tree(
     kwargs: &Kwargs,
     locate: &dyn Locate,
 ) -> Result<Plan, Error> {
-    let place = tree.place().to_owned();
+    let location = tree.location().to_owned();
     let read = |path: &str| -> Result<Option<String>, Error> {
         if !tree.files().iter().any(|known| known == path) {
             return Ok(None);
         }
         Ok(Some(String::from_utf8_lossy(&tree.open(path)?.read_all()?).into_owned()))
     };
-    let card = Card::new(read("README.md")?.as_deref(), read(".huggingface.yaml")?.as_deref(), &place)?;
-    let config = choose(&card, name, kwargs, &place)?;
+    let card = Card::new(read("README.md")?.as_deref(), read(".huggingface.yaml")?.as_deref(), &location)?;
+    let config = choose(&card, name, kwargs, &location)?;
     let folder = kwargs.data_dir.clone().or_else(|| config.data_dir.clone());
     let (base, files) = below(tree.files(), folder.as_deref());
     let data_files = match (&kwargs.data_files, &kwargs.data_dir) {
@@ -63,18 +63,18 @@ pub(crate) fn of_tree(
     };
     let declared = match data_files {
         Some(data_files) => {
-            let bad = |message| Error::from(ErrorKind::Metadata { file: place.clone(), message });
+            let bad = |message| Error::from(ErrorKind::Metadata { file: location.clone(), message });
             patterns::declared(data_files).map_err(bad)?
         }
-        None => patterns::infer(&files, &place)?,
+        None => patterns::infer(&files, &location)?,
     };
     if declared.iter().flat_map(|(_, patterns)| patterns).any(|pattern| is_absolute(pattern)) {
-        return of_locations(&place, &declared, kwargs, locate);
+        return of_locations(&location, &declared, kwargs, locate);
     }
-    let mut splits = patterns::resolve(&files, &declared, &place, formats::is_data)?;
+    let mut splits = patterns::resolve(&files, &declared, &location, formats::is_data)?;
     let full = |path: &str| format!("{base}{path}");
     let peek = |path: &str| members(&tree.open(&full(path))?);
-    let (format, mut options) = formats::of_splits(&splits, &place, &peek)?;
+    let (format, mut options) = formats::of_splits(&splits, &location, &peek)?;
     if data_files.is_none() {
         for (_, files) in &mut splits {
             files.retain(|path| formats::belongs(path, format));
@@ -86,25 +86,25 @@ pub(crate) fn of_tree(
         |files: Vec<String>| files.iter().map(|path| Location::Tree(tree.clone(), full(path))).collect();
     let splits = splits.into_iter().map(|(split, files)| (split, locations(files))).collect();
     let features = config.features.clone().or_else(|| card.features(&config.name));
-    Ok(Plan { dataset: place, format, options, splits, features })
+    Ok(Plan { dataset: location, format, options, splits, features })
 }
 
-/// The configuration that is meant; one without content where the README has none.
-fn choose(card: &Card, name: Option<&str>, kwargs: &Kwargs, place: &str) -> Result<Config, Error> {
+/// The requested configuration; an empty one if the README has none.
+fn choose(card: &Card, name: Option<&str>, kwargs: &Kwargs, location: &str) -> Result<Config, Error> {
     if card.configs.is_empty() {
         return match name {
             None | Some("default") => Ok(Config { name: "default".into(), ..Config::default() }),
             Some(name) => Err(ErrorKind::UnknownConfig {
-                dataset: place.into(),
+                dataset: location.into(),
                 name: name.into(),
                 available: vec!["default".into()],
             }
             .into()),
         };
     }
-    match card.choose(name, place) {
+    match card.choose(name, location) {
         Ok(config) => Ok(config.clone()),
-        // Files that are named do not need a configuration.
+        // Explicitly named files do not need a configuration.
         Err(_) if name.is_none() && (kwargs.data_files.is_some() || kwargs.data_dir.is_some()) => {
             Ok(Config { name: "default".into(), ..Config::default() })
         }
@@ -127,21 +127,21 @@ fn members(archive: &crate::file::DataFile) -> Result<Vec<String>, Error> {
     Ok(archive.clone().decompress()?.iter().map(|file| file.name().to_owned()).collect())
 }
 
-/// Plans files that are named one by one, in a format that their names tell.
+/// Plans individually named files, in the format that their names indicate.
 fn of_locations(
-    place: &str,
+    location: &str,
     declared: &Patterns,
     kwargs: &Kwargs,
     locate: &dyn Locate,
 ) -> Result<Plan, Error> {
     let names: Vec<(String, Vec<String>)> = declared.clone();
-    let (format, mut options) = formats::of_splits(&names, place, &|_| Ok(Vec::new()))?;
+    let (format, mut options) = formats::of_splits(&names, location, &|_| Ok(Vec::new()))?;
     options.update(&kwargs.options);
     let splits = located(declared, locate)?;
-    Ok(Plan { dataset: place.into(), format, options, splits, features: None })
+    Ok(Plan { dataset: location.into(), format, options, splits, features: None })
 }
 
-/// The files of patterns that belong to no folder.
+/// The files of patterns that do not belong to a folder.
 fn located(declared: &Patterns, locate: &dyn Locate) -> Result<Vec<(String, Vec<Location>)>, Error> {
     let mut splits = Vec::with_capacity(declared.len());
     for (split, patterns) in declared {
@@ -163,7 +163,7 @@ fn located(declared: &Patterns, locate: &dyn Locate) -> Result<Vec<(String, Vec<
     Ok(splits)
 }
 
-/// Plans a loader that is named, such as `json`.
+/// Plans a loader by name, such as `json`.
 pub(crate) fn of_loader(
     format: Format,
     loader: &str,
@@ -191,7 +191,7 @@ pub(crate) fn of_loader(
     Ok(Plan { dataset: loader.into(), format, options, splits, features: None })
 }
 
-/// The place of a split among others: training, validation and test data first, then by name.
+/// The sort key of splits: training, validation and test data first, then by name.
 pub(crate) fn split_rank(split: &str) -> (usize, String) {
     let rank = ["train", "validation", "test"].iter().position(|known| *known == split).unwrap_or(3);
     (rank, split.to_owned())
@@ -199,7 +199,7 @@ pub(crate) fn split_rank(split: &str) -> (usize, String) {
 
 /// Plans the branch with the hub's conversion: `configuration/split/0000.parquet`.
 pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kwargs) -> Result<Plan, Error> {
-    let place = tree.place().to_owned();
+    let location = tree.location().to_owned();
     let mut configs: Vec<(String, Splits)> = Vec::new();
     for path in tree.files().iter().filter(|path| path.ends_with(".parquet")) {
         let parts: Vec<&str> = path.split('/').collect();
@@ -217,21 +217,21 @@ pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kw
             [(only, _)] => only,
             [] => {
                 let message = "the converted branch has no Parquet files".into();
-                return Err(ErrorKind::NoDataFiles { place, message }.into());
+                return Err(ErrorKind::NoDataFiles { location, message }.into());
             }
             _ => {
-                return Err(ErrorKind::MissingConfig { dataset: place, available: available() }.into());
+                return Err(ErrorKind::MissingConfig { dataset: location, available: available() }.into());
             }
         },
     };
     let Some((_, splits)) = configs.iter().find(|(config, _)| config == wanted) else {
         let name = wanted.to_owned();
-        return Err(ErrorKind::UnknownConfig { dataset: place, name, available: available() }.into());
+        return Err(ErrorKind::UnknownConfig { dataset: location, name, available: available() }.into());
     };
     let mut splits = splits.clone();
     splits.sort_by_key(|(split, _)| split_rank(split));
     Ok(Plan {
-        dataset: place,
+        dataset: location,
         format: Format::Parquet,
         options: kwargs.options.clone(),
         splits,
@@ -239,11 +239,11 @@ pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kw
     })
 }
 
-/// The value of a key in a list of pairs, which is added where it is not there.
+/// The value of a key in a list of pairs, inserted if absent.
 fn entry<'m, T: Default>(pairs: &'m mut Vec<(String, T)>, key: &str) -> &'m mut T {
-    let place = pairs.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
+    let index = pairs.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
         pairs.push((key.to_owned(), T::default()));
         pairs.len() - 1
     });
-    &mut pairs[place].1
+    &mut pairs[index].1
 }

@@ -1,4 +1,4 @@
-//! From a plan to rows.
+//! Opens the files of a plan.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::text::{self, TextOptions};
 use crate::tree::Location;
 use crate::types::Schema;
 
-/// How the files of a plan are opened.
+/// A format with its options.
 enum Reader {
     Json { field: Option<String> },
     Csv(Arc<CsvOptions>),
@@ -28,7 +28,7 @@ enum Reader {
     Text(TextOptions),
 }
 
-/// Options that change how fast a file is read, and no row.
+/// Options that affect the speed of reading but not the rows.
 const WITHOUT_EFFECT: [&str; 8] = [
     "chunksize",
     "use_threads",
@@ -54,7 +54,7 @@ impl Reader {
             .filter_map(Value::as_str)
             .find(|name| !known.contains(name) && !WITHOUT_EFFECT.contains(name));
         if let Some(name) = unknown {
-            let message = format!("is unknown or not supported; known are {}", known.join(", "));
+            let message = format!("is unknown or not supported; supported: {}", known.join(", "));
             return Err(Error::option(format.name(), name, message));
         }
         Ok(match format {
@@ -91,7 +91,7 @@ impl Reader {
             Self::Arrow => Ok(vec![columnar::open_arrow(file)?]),
             Self::Json { field } => unpacked(file)?
                 .enumerate()
-                .map(|(place, file)| json::open(&file, field.as_deref(), first && place == 0))
+                .map(|(index, file)| json::open(&file, field.as_deref(), first && index == 0))
                 .collect(),
             Self::Csv(options) => unpacked(file)?.map(|file| csv::open(file, options)).collect(),
             Self::Text(options) => unpacked(file)?.map(|file| text::open(file, *options)).collect(),
@@ -106,10 +106,11 @@ pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict,
     let mut target = plan.features.clone();
     let mut opened: Vec<(&str, Vec<Arc<dyn Source>>)> = Vec::new();
     let mut later: Vec<Arc<Schema>> = Vec::new();
-    for (place, (split, files)) in plan.splits.iter().enumerate() {
+    for (index, (split, files)) in plan.splits.iter().enumerate() {
         let is_wanted = wanted.iter().any(|(_, parts)| parts.iter().any(|part| part.split == *split));
-        // Reference: the first file of the first split decides on the types of all, wanted or not.
-        let decides = place == 0 && target.is_none() && matches!(plan.format, Format::Json | Format::Csv);
+        // Reference: the first file of the first split determines the types of all, even if that split is not
+        // requested.
+        let decides = index == 0 && target.is_none() && matches!(plan.format, Format::Json | Format::Csv);
         if !is_wanted && !decides {
             continue;
         }
@@ -160,7 +161,7 @@ pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict,
     Ok(DatasetDict::new(result))
 }
 
-/// The splits that are asked for, under the names that they will have.
+/// The requested splits, under the names that they will have.
 fn wanted(plan: &Plan, request: &DatasetRequest) -> Result<Vec<(String, Vec<Part>)>, Error> {
     let limit = |part: Part| match request.limit_rows {
         Some(rows) => part.limit(rows),

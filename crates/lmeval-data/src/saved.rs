@@ -1,4 +1,4 @@
-//! Folders that `save_to_disk` has written.
+//! Folders written by `save_to_disk`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,7 @@ use crate::tree::Location;
 
 const STATE: &str = "state.json";
 
-/// The plan of a folder that holds saved splits, directly or in a folder for each configuration; `None` where
-/// it does not.
+/// The plan of a folder with saved splits, directly or in one folder per configuration; `None` if it has none.
 pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Error> {
     let dataset = folder.display().to_string();
     if let Some(name) = name
@@ -51,7 +50,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The folders in a folder, in name order.
+/// The folders in a folder, sorted by name.
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let fail = |error| Error::io(folder, error);
     let mut found = Vec::new();
@@ -112,7 +111,7 @@ fn files(folder: &Path, state: &Value) -> Result<Vec<Location>, Error> {
     };
     let state = state.as_dict().ok_or_else(|| bad("expected an object"))?;
     if state.get_str("_indices_data_files").is_some_and(Value::is_truthy) {
-        return Err(bad("the split has a list of row numbers; save it again with a newer `datasets`"));
+        return Err(bad("the split has an indices mapping; save it again with a newer `datasets`"));
     }
     let names = state
         .get_str("_data_files")

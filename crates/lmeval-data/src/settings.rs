@@ -1,26 +1,26 @@
-//! Everything outside a request that decides on how data is found.
+//! Settings for finding data.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use lmeval_hub::Kind;
 
-/// Reads a file that is part of the program; its path starts with `builtin:`.
+/// Reads an embedded file; its path starts with `builtin:`.
 pub type VirtualFiles = fn(&Path) -> Option<&'static [u8]>;
 
-/// Everything outside a [`DatasetRequest`](lmeval_core::DatasetRequest) that decides on how data is found.
+/// Everything besides a [`DatasetRequest`](lmeval_core::DatasetRequest) that affects where data is found.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How the hub is reached, and who hears about downloads.
+    /// The connection to the hub and the receiver of its progress.
     pub hub: lmeval_hub::Settings,
-    /// The folder that relative paths are looked up in first.
+    /// The folder in which relative paths are looked up first.
     pub working_directory: PathBuf,
-    /// Files that are part of the program.
+    /// Reads embedded files.
     pub virtual_files: Option<VirtualFiles>,
 }
 
 impl Settings {
-    /// The settings that environment variables and the hub's token file give.
+    /// The settings from environment variables and the hub's token file.
     pub fn from_environment() -> Self {
         Self {
             hub: lmeval_hub::Settings::from_environment(Kind::Dataset),
@@ -29,7 +29,7 @@ impl Settings {
         }
     }
 
-    /// Settings that use nothing of the environment: no token, and a cache and working directory as given.
+    /// Settings that ignore the environment: no token, and the given cache and working directory.
     pub fn isolated(endpoint: &str, cache: &Path, working_directory: &Path) -> Self {
         let hub = lmeval_hub::Settings::isolated(endpoint, cache);
         Self { hub, working_directory: working_directory.into(), virtual_files: None }

@@ -16,7 +16,7 @@ fn bad(spec: &str, message: impl Into<String>) -> Error {
     ErrorKind::BadSplit { spec: spec.into(), message: message.into() }.into()
 }
 
-/// Reads a split instruction: one part per summand.
+/// Parses a split instruction into its summands.
 pub(crate) fn parse(spec: &str) -> Result<Vec<Part>, Error> {
     let parts = spec.split('+').map(|part| parse_part(part.trim(), spec)).collect::<Result<Vec<_>, _>>()?;
     let mut roundings = parts.iter().filter(|part| part.percent).map(|part| part.drop_remainder);
@@ -28,7 +28,7 @@ pub(crate) fn parse(spec: &str) -> Result<Vec<Part>, Error> {
     Ok(parts)
 }
 
-/// Whether a name may stand for a split: words joined by dots.
+/// Whether a name is a valid split name: words joined by dots.
 pub(crate) fn is_split_name(name: &str) -> bool {
     name.split('.').all(|word| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }
@@ -69,8 +69,8 @@ fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
     Ok(Part { split: name.into(), from, to, percent, drop_remainder })
 }
 
-/// A boundary: nothing, a number, or a number with `%`. The outer `None` is a text that is neither.
-#[expect(clippy::option_option, reason = "absent and unreadable are different answers")]
+/// Parses a boundary: empty, an integer, or an integer with `%`. The outer `None` means that it is invalid.
+#[expect(clippy::option_option, reason = "absent and invalid are different results")]
 fn boundary(text: &str) -> Option<Option<(i64, bool)>> {
     if text.is_empty() {
         return Some(None);
@@ -91,12 +91,12 @@ fn boundary(text: &str) -> Option<Option<(i64, bool)>> {
 }
 
 impl Part {
-    /// The whole of a split.
+    /// A complete split.
     pub(crate) fn whole(split: &str) -> Self {
         Self { split: split.into(), from: None, to: None, percent: false, drop_remainder: false }
     }
 
-    /// Keeps at most the first `rows` rows of a part that has no slice of its own.
+    /// Limits a part without a slice to its first `rows` rows.
     pub(crate) fn limit(mut self, rows: u64) -> Self {
         if self.from.is_none() && self.to.is_none() {
             self.to = Some(i64::try_from(rows).unwrap_or(i64::MAX));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_resolve() {
+    fn resolves_slices() {
         assert_eq!(range("train", 7), (0, 7));
         assert_eq!(range("train[:]", 7), (0, 7));
         assert_eq!(range("train[:100]", 7), (0, 7));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_errors() {
+    fn parses_sums_and_rejects_errors() {
         let parts = parse("train[:2] + test").unwrap();
         assert_eq!((parts.len(), parts[1].split.as_str()), (2, "test"));
         for spec in ["", "train[", "train[1]", "train[:x]", "train[:101%]", "tr ain", "train[:1](closest)"] {

@@ -1,4 +1,4 @@
-//! What every reader gives: rows that are made when they are asked for.
+//! The interface of readers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,9 +8,8 @@ use lmeval_pycompat::Dict;
 use crate::error::Error;
 use crate::types::Schema;
 
-/// The rows of one file.
+/// The rows of one file, read on demand.
 pub(crate) trait Source: Debug + Send + Sync {
-    /// The number of rows.
     fn len(&self) -> u64;
 
     /// A row with all columns of the target schema. The index must be below [`Source::len`].
@@ -20,8 +19,7 @@ pub(crate) trait Source: Debug + Send + Sync {
 /// A file after its first pass.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The rows.
     pub(crate) source: Arc<dyn Source>,
-    /// The schemas of its parts, in order; the first part of a data set decides on the types of all.
+    /// The schemas of its parts, in order; the first part of a data set determines the types of all.
     pub(crate) schemas: Vec<Arc<Schema>>,
 }

@@ -1,4 +1,4 @@
-//! Splits and the map of them that a data set is.
+//! Splits, and the data set that maps names to them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::source::Source;
 use crate::types::Schema;
 
-/// The rows of a split, made when they are asked for. Clones share everything.
+/// The rows of a split, read on demand. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Split {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ struct Shared {
     schema: Arc<Schema>,
     columns: Vec<String>,
     parts: Vec<Part>,
-    /// The row after the last one of each part.
+    /// The end row of each part (exclusive).
     ends: Vec<u64>,
 }
 
@@ -54,22 +54,21 @@ impl Split {
         self.shared.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there are no rows.
+    /// Whether the split has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The names of the columns, in the order in which every row lists them.
+    /// The column names, in the order of every row.
     pub fn columns(&self) -> &[String] {
         &self.shared.columns
     }
 
-    /// The types of the columns.
     pub(crate) fn schema(&self) -> &Schema {
         &self.shared.schema
     }
 
-    /// The row at an index below [`Split::len`]; beyond it, `None`.
+    /// The row at an index, or `None` if the index is not below [`Split::len`].
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
         let Shared { schema, parts, ends, .. } = &*self.shared;
         let place = ends.partition_point(|end| *end <= index);
@@ -78,17 +77,17 @@ impl Split {
         Some(part.source.row(part.start + index - before, schema))
     }
 
-    /// All rows in order.
+    /// Iterates over all rows in order.
     pub fn iter(&self) -> Rows {
         self.range(0..self.len())
     }
 
-    /// Some of the rows in order.
+    /// Iterates over a range of rows.
     pub fn range(&self, range: Range<u64>) -> Rows {
         Rows { split: self.clone(), next: range.start, end: range.end.min(self.len()) }
     }
 
-    /// A split of some of the rows.
+    /// A split of a range of rows.
     pub fn slice(&self, range: Range<u64>) -> Self {
         let mut parts = Vec::new();
         let mut before = 0;
@@ -103,7 +102,7 @@ impl Split {
         Self::from_parts(self.shared.schema.clone(), parts)
     }
 
-    /// The rows of several splits of one data set, one after the other.
+    /// Concatenates splits of one data set.
     pub(crate) fn concatenate(splits: &[Self]) -> Option<Self> {
         let schema = splits.first()?.shared.schema.clone();
         let parts = splits.iter().flat_map(|split| split.shared.parts.iter().cloned()).collect();
@@ -120,7 +119,7 @@ impl IntoIterator for &Split {
     }
 }
 
-/// An iterator over rows, which holds one row at a time.
+/// An iterator that reads one row at a time.
 #[derive(Clone, Debug)]
 pub struct Rows {
     split: Split,
@@ -159,7 +158,7 @@ impl DatasetDict {
         Self { splits }
     }
 
-    /// The split of a name, spelled as it was asked for.
+    /// The split with a name, spelled as in the request.
     pub fn get(&self, name: &str) -> Option<&Split> {
         self.splits.iter().find(|(known, _)| known == name).map(|(_, split)| split)
     }
@@ -169,7 +168,7 @@ impl DatasetDict {
         self.splits.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Names and splits in order.
+    /// Iterates over names and splits in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Split)> {
         self.splits.iter().map(|(name, split)| (name.as_str(), split))
     }
@@ -179,7 +178,7 @@ impl DatasetDict {
         self.splits.len()
     }
 
-    /// Whether there are no splits.
+    /// Whether the data set has no splits.
     pub fn is_empty(&self) -> bool {
         self.splits.is_empty()
     }

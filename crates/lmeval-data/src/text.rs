@@ -1,4 +1,4 @@
-//! Text files: a row for each line, paragraph or file, in the column `text`.
+//! Text files: one row per line, paragraph or file, in the column `text`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::file::DataFile;
 use crate::source::{Opened, Source};
 use crate::types::{Schema, Type};
 
-/// What a row is made from.
+/// The unit that becomes a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SampleBy {
     Line,
@@ -25,10 +25,10 @@ pub(crate) struct TextOptions {
 }
 
 impl TextOptions {
-    /// The names of the options.
+    /// The names of all options.
     pub(crate) const NAMES: [&str; 3] = ["sample_by", "keep_linebreaks", "encoding"];
 
-    /// Reads the options.
+    /// Parses the options.
     pub(crate) fn new(kwargs: &Dict) -> Result<Self, Error> {
         let sample_by = match kwargs.get_str("sample_by").map(Value::as_str) {
             None | Some(Some("line")) => SampleBy::Line,
@@ -57,7 +57,6 @@ struct TextFile {
     options: TextOptions,
 }
 
-/// Opens a text file.
 pub(crate) fn open(file: DataFile, options: TextOptions) -> Result<Opened, Error> {
     let mut spans = Vec::new();
     let mut lines = Lines { file: &file, block: Vec::new(), start: 0, at: 0 };
@@ -68,7 +67,7 @@ pub(crate) fn open(file: DataFile, options: TextOptions) -> Result<Opened, Error
         match options.sample_by {
             SampleBy::Line => spans.push((start, end)),
             SampleBy::Document => {}
-            // A paragraph ends at the first empty line; a second empty line begins the next paragraph.
+            // A paragraph ends at the first empty line; a second empty line starts the next paragraph.
             SampleBy::Paragraph => match (&mut paragraph, line.to == line.from) {
                 (Some((from, to)), true) => {
                     spans.push((*from, *to));
@@ -104,11 +103,13 @@ pub(crate) fn open(file: DataFile, options: TextOptions) -> Result<Opened, Error
 fn check_text(file: &DataFile, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     match std::str::from_utf8(bytes) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::syntax(file.name(), file.line_of(offset)?, "the text is not UTF-8")),
+        Err(_) => Err(Error::syntax(file.name(), file.line_of(offset)?, "invalid UTF-8")),
     }
 }
 
-/// Lines ended by `\n`, `\r` or `\r\n`.
+/// Iterates over lines ended by `
+/// `, `\r` or `\r
+/// `.
 struct Lines<'f> {
     file: &'f DataFile,
     block: Vec<u8>,
@@ -116,7 +117,7 @@ struct Lines<'f> {
     at: usize,
 }
 
-/// A line without its end: its place in the file and in the block.
+/// A line without its end: its offsets in the file and in the block.
 struct Line {
     offset: u64,
     from: usize,
@@ -144,7 +145,8 @@ impl Lines<'_> {
         let mut searched = 0;
         let end = loop {
             match memchr::memchr2(b'\n', b'\r', &self.block[self.at + searched..]) {
-                // A `\r` at the end of the block may be the first half of `\r\n`.
+                // A `\r` at the end of the block may be the first half of `\r
+                // `.
                 Some(found) if self.at + searched + found + 1 < self.block.len() => break searched + found,
                 found => {
                     searched = found.map_or(self.block.len() - self.at, |found| searched + found);

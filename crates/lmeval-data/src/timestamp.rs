@@ -1,9 +1,9 @@
-//! ISO 8601 moments in text, and moments counted from 1970.
+//! ISO 8601 date-times and Unix timestamps.
 
 use lmeval_pycompat::datetime::{Date, DateTime};
 
-/// Reads `YYYY-MM-DD`, perhaps followed by a blank or `T` and a time of `hh`, `hh:mm` or `hh:mm:ss` with an
-/// optional zone. The result is in UTC and has no zone. Fractions of seconds are refused, as are leap seconds.
+/// Parses `YYYY-MM-DD`, optionally followed by a space or `T` and a time of `hh`, `hh:mm` or `hh:mm:ss` with an
+/// optional zone. The result is in UTC without a zone. Fractional and leap seconds are rejected.
 pub(crate) fn parse(text: &str) -> Option<DateTime> {
     let bytes = text.as_bytes();
     let date = parse_date(bytes.get(..10)?)?;
@@ -40,7 +40,7 @@ fn parse_date(bytes: &[u8]) -> Option<Date> {
     Date::new(two(bytes)? * 100 + two(&bytes[2..])?, two(&bytes[5..])?, two(&bytes[8..])?)
 }
 
-/// The clock part and the zone in seconds east of UTC.
+/// The clock part, and the zone in seconds east of UTC.
 fn split_zone(bytes: &[u8]) -> Option<(&[u8], i64)> {
     if let [clock @ .., b'Z'] = bytes {
         return Some((clock, 0));
@@ -62,18 +62,18 @@ fn split_zone(bytes: &[u8]) -> Option<(&[u8], i64)> {
     Some((clock, if zone[0] == b'-' { -offset } else { offset }))
 }
 
-/// Seconds from 1970 to a moment without zone.
+/// Seconds from the Unix epoch to a date-time without a zone.
 pub(crate) fn seconds(moment: DateTime) -> i64 {
     let (hour, minute, second) = moment.time();
     moment.date().unix_days() * 86_400 + i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second)
 }
 
-/// The moment that lies a number of microseconds after 1970-01-01 00:00:00.
+/// Converts microseconds since the Unix epoch.
 pub(crate) fn from_micros(micros: i64) -> Option<DateTime> {
     with_offset(micros, None)
 }
 
-/// The same in a zone, given in seconds east of UTC.
+/// Converts to a zone given in seconds east of UTC.
 pub(crate) fn with_offset(micros: i64, offset: Option<i32>) -> Option<DateTime> {
     let local = micros.checked_add(i64::from(offset.unwrap_or(0)) * 1_000_000)?;
     let date = Date::from_unix_days(local.div_euclid(86_400_000_000))?;
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_in_text() {
+    fn parses_date_times() {
         for (text, expected) in [
             ("2020-01-01", Some("2020-01-01 00:00:00")),
             ("2020-01-01T10:00:00", Some("2020-01-01 10:00:00")),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_before_1970_and_with_zones() {
+    fn converts_negative_timestamps_and_zones() {
         assert_eq!(from_micros(-1).unwrap().to_string(), "1969-12-31 23:59:59.999999");
         assert_eq!(with_offset(0, Some(-3600)).unwrap().to_string(), "1969-12-31 23:00:00-01:00");
     }

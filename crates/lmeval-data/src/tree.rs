@@ -1,4 +1,4 @@
-//! Where data files are: folders, repositories and single places.
+//! Locations of data files: folders, repositories and single files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use crate::error::Error;
 use crate::file::DataFile;
 use crate::glob;
 
-/// Files under names, in a folder or in a repository.
+/// Named files in a folder or repository.
 pub(crate) trait Tree: Send + Sync {
-    /// The folder or repository in messages.
-    fn place(&self) -> &str;
+    /// The folder or repository as displayed in messages.
+    fn location(&self) -> &str;
 
-    /// All files as relative paths, in name order.
+    /// All files as relative paths, sorted by name.
     fn files(&self) -> &[String];
 
-    /// Opens one of the files.
     fn open(&self, path: &str) -> Result<DataFile, Error>;
 }
 
@@ -35,7 +34,7 @@ impl Folder {
 }
 
 impl Tree for Folder {
-    fn place(&self) -> &str {
+    fn location(&self) -> &str {
         &self.place
     }
 
@@ -49,7 +48,7 @@ impl Tree for Folder {
 }
 
 impl Tree for Repository {
-    fn place(&self) -> &str {
+    fn location(&self) -> &str {
         self.id()
     }
 
@@ -62,15 +61,15 @@ impl Tree for Repository {
     }
 }
 
-/// The place of one data file.
+/// The location of one data file.
 #[derive(Clone)]
 pub(crate) enum Location {
     /// In a folder or repository.
     Tree(Arc<dyn Tree>, String),
     /// On disk.
     Disk(PathBuf),
-    /// In the program.
-    Program(String, &'static [u8]),
+    /// Embedded in the binary.
+    Embedded(String, &'static [u8]),
 }
 
 impl Location {
@@ -78,7 +77,7 @@ impl Location {
         match self {
             Self::Tree(tree, path) => tree.open(path),
             Self::Disk(path) => DataFile::open(path),
-            Self::Program(name, content) => {
+            Self::Embedded(name, content) => {
                 Ok(DataFile::from_memory(name.as_str(), bytes::Bytes::from_static(content)))
             }
         }

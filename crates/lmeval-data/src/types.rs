@@ -7,24 +7,24 @@ use lmeval_pycompat::{Dict, Value, json, repr};
 use crate::timestamp;
 use crate::ujson;
 
-/// The type of a column or of what is inside it.
+/// The type of a column or of values inside it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
-    /// Nothing but nulls.
+    /// Only nulls.
     Null,
     Bool,
     Int,
     Float,
-    /// A float that is stored in 32 bits.
+    /// A float stored in 32 bits.
     Float32,
     Str,
-    /// A moment without zone.
+    /// A date-time without a zone.
     Timestamp,
-    /// An integer with names, which texts are looked up in.
+    /// An integer with names; strings are converted by name.
     ClassLabel(Arc<[Arc<str>]>),
     List(Box<Type>),
     Struct(Fields),
-    /// Values of any type, kept as they are in each row.
+    /// Values of any type, stored as they are.
     Json,
     /// A type that is never converted.
     Any,
@@ -44,7 +44,7 @@ impl Schema {
         Self { columns }
     }
 
-    /// The type of a column, which is most often at the given place.
+    /// The type of a column, which is usually at the given position.
     pub(crate) fn column(&self, name: &str, position: usize) -> Option<&Type> {
         match self.columns.get(position) {
             Some((known, kind)) if **known == *name => Some(kind),
@@ -52,14 +52,14 @@ impl Schema {
         }
     }
 
-    /// Takes over what a later part of the data knows and this schema leaves open: columns that are new, and
-    /// types that were all null so far.
+    /// Adds information from a later part of the data: new columns, and types of columns that were all null so
+    /// far.
     pub(crate) fn widen(&mut self, later: &Self) {
         widen_fields(&mut self.columns, &later.columns, true);
     }
 
-    /// Shapes a row of parsed values: each is converted to its type in `source`, the part of the data that
-    /// it is from, then to its type in this schema. All columns are there, in order. The error names the column.
+    /// Converts a row: each value first to its type in `source`, the schema of its part of the data, then to its
+    /// type in this schema. The result has all columns in order. The error names the column.
     pub(crate) fn convert(&self, mut row: Dict, source: &Self) -> Result<Dict, (Arc<str>, String)> {
         let mut shaped = Dict::with_capacity(self.columns.len());
         for (position, (name, kind)) in self.columns.iter().enumerate() {
@@ -96,16 +96,16 @@ impl Type {
         }
     }
 
-    /// Converts a value to this type, as the reference casts a column; the error says why that cannot be.
+    /// Converts a value as the reference casts a column; the error is a message.
     pub(crate) fn convert(&self, value: Value) -> Result<Value, String> {
         if value.is_none() {
             return Ok(value);
         }
-        let refused = |value: &Value| Err(format!("cannot turn {} into {}", describe(value), self.name()));
+        let fail = |value: &Value| Err(format!("cannot convert {} to {}", describe(value), self.name()));
         match self {
             Self::Any => Ok(value),
             Self::Json => Ok(ujson::decoded_leaf(value)),
-            Self::Null => refused(&value),
+            Self::Null => fail(&value),
             Self::Bool => match &value {
                 Value::Bool(_) => Ok(value),
                 Value::Int(number) => Ok(Value::Bool(*number != 0)),
@@ -113,9 +113,9 @@ impl Type {
                 Value::Str(text) => match text.to_ascii_lowercase().as_str() {
                     "true" | "1" => Ok(Value::Bool(true)),
                     "false" | "0" => Ok(Value::Bool(false)),
-                    _ => refused(&value),
+                    _ => fail(&value),
                 },
-                _ => refused(&value),
+                _ => fail(&value),
             },
             Self::Int => match &value {
                 Value::Int(_) | Value::BigInt(_) => Ok(value),
@@ -123,15 +123,15 @@ impl Type {
                 Value::Float(number) if number.fract() == 0.0 && number.abs() < 9.2e18 => {
                     Ok(Value::Int(*number as i64))
                 }
-                Value::Str(text) => text.parse().map(Value::Int).or_else(|_| refused(&value)),
+                Value::Str(text) => text.parse().map(Value::Int).or_else(|_| fail(&value)),
                 Value::DateTime(moment) => Ok(Value::Int(timestamp::seconds(*moment))),
-                _ => refused(&value),
+                _ => fail(&value),
             },
-            Self::Float => Self::float(&value).map(Value::Float).ok_or(()).or_else(|()| refused(&value)),
+            Self::Float => Self::float(&value).map(Value::Float).ok_or(()).or_else(|()| fail(&value)),
             Self::Float32 => Self::float(&value)
                 .map(|number| Value::Float(f64::from(number as f32)))
                 .ok_or(())
-                .or_else(|()| refused(&value)),
+                .or_else(|()| fail(&value)),
             Self::Str => match &value {
                 Value::Str(_) => Ok(value),
                 Value::Bool(truth) => Ok(Value::str(if *truth { "true" } else { "false" })),
@@ -141,31 +141,29 @@ impl Type {
                 Value::Date(date) => Ok(Value::from(date.to_string())),
                 Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
                     Ok(text) => Ok(Value::str(text)),
-                    Err(_) => refused(&value),
+                    Err(_) => fail(&value),
                 },
-                Value::Dict(_) => {
-                    compact_json(&value).map(Value::from).ok_or(()).or_else(|()| refused(&value))
-                }
-                _ => refused(&value),
+                Value::Dict(_) => compact_json(&value).map(Value::from).ok_or(()).or_else(|()| fail(&value)),
+                _ => fail(&value),
             },
             Self::Timestamp => match &value {
                 Value::DateTime(_) => Ok(value),
                 Value::Str(text) => {
-                    timestamp::parse(text).map(Value::DateTime).ok_or(()).or_else(|()| refused(&value))
+                    timestamp::parse(text).map(Value::DateTime).ok_or(()).or_else(|()| fail(&value))
                 }
                 Value::Int(seconds) => seconds
                     .checked_mul(1_000_000)
                     .and_then(timestamp::from_micros)
                     .map(Value::DateTime)
                     .ok_or(())
-                    .or_else(|()| refused(&value)),
-                _ => refused(&value),
+                    .or_else(|()| fail(&value)),
+                _ => fail(&value),
             },
             Self::ClassLabel(names) => match &value {
                 Value::Int(_) => Ok(value),
                 Value::Str(text) => match names.iter().position(|name| **name == *text.trim()) {
                     Some(index) => Ok(Value::Int(index as i64)),
-                    None => text.trim().parse().map(Value::Int).or_else(|_| refused(&value)),
+                    None => text.trim().parse().map(Value::Int).or_else(|_| fail(&value)),
                 },
                 _ => Self::Int.convert(value),
             },
@@ -175,11 +173,11 @@ impl Type {
                     .map(|one| item.convert(one.clone()))
                     .collect::<Result<Vec<_>, _>>()
                     .map(Value::from),
-                _ => refused(&value),
+                _ => fail(&value),
             },
             Self::Struct(fields) => match &value {
                 Value::Dict(dict) => struct_value(dict, fields),
-                _ => refused(&value),
+                _ => fail(&value),
             },
         }
     }
@@ -208,7 +206,7 @@ impl Type {
 
 fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
     if let Some(extra) = dict.keys().find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name))) {
-        return Err(format!("the object has a key {} that no earlier row has", repr::repr(extra)));
+        return Err(format!("the object has a key {} that earlier rows do not have", repr::repr(extra)));
     }
     let mut shaped = Dict::with_capacity(fields.len());
     for (name, kind) in fields {
@@ -224,7 +222,7 @@ fn describe(value: &Value) -> String {
     format!("`{short}{}` ({})", if short.len() < text.len() { "…" } else { "" }, value.type_name())
 }
 
-/// A float as the reference's cast writes it: shortest digits, no trailing `.0`, exponents from 1e+10 on.
+/// Formats a float as the reference's cast does: shortest digits, no trailing `.0`, exponents from 1e+10 on.
 fn float_text(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {

@@ -1,22 +1,22 @@
-//! The JSON codec that the reference runs values through when a column mixes types.
+//! The JSON codec that the reference passes values through when a column mixes types.
 //!
-//! Such columns are stored as JSON text and parsed again on access, and array files are rewritten as JSON
-//! lines first. The codec is lossy: it writes ten decimals and its float parser is off by a unit in the last
-//! place now and then. Documents are hashed and printed, so the loss is reproduced.
+//! Such columns are stored as JSON strings and parsed on access, and array files are first rewritten as JSON
+//! lines. The codec is lossy: it writes ten decimals, and its float parser is sometimes off by one unit in the
+//! last place. Documents are hashed and printed, so the loss is reproduced.
 
 use std::sync::Arc;
 
 use lmeval_pycompat::repr::float_repr;
 use lmeval_pycompat::{Dict, Value};
 
-/// Decimals that are written.
+/// The number of decimals written.
 const DECIMALS: i32 = 10;
-/// Decimals that are read; later ones are skipped.
+/// The number of decimals read; later ones are skipped.
 const READ_DECIMALS: i32 = 15;
-/// The deepest nesting that is read.
+/// The maximum nesting depth.
 const DEPTH: usize = 900;
 
-/// What one pass through the writer and an exact parser makes of a value.
+/// Writes a value with the codec and parses it exactly.
 pub(crate) fn reencode(value: Value) -> Value {
     map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
         Some(text) => text.parse().map_or(Value::None, Value::Float),
@@ -24,14 +24,14 @@ pub(crate) fn reencode(value: Value) -> Value {
     })
 }
 
-/// What the codec's parser makes of a value.
+/// Parses a value with the codec.
 pub(crate) fn loaded(value: Value) -> Value {
     map_floats(value, &|number| Value::Float(read_float(&float_repr(number))))
 }
 
 /// The value of a mixed column as it is read back.
 ///
-/// Reference: a string that is itself JSON text is taken for the encoded form, so `"7"` comes back as `7`.
+/// Reference: a string that is itself valid JSON is mistaken for the encoded form, so `"7"` is read back as `7`.
 pub(crate) fn decoded_leaf(value: Value) -> Value {
     match &value {
         Value::Str(text) => decode(text).unwrap_or(value),
@@ -39,7 +39,7 @@ pub(crate) fn decoded_leaf(value: Value) -> Value {
     }
 }
 
-/// What one pass through the writer and the codec's own parser makes of a value.
+/// Writes and parses a value with the codec.
 pub(crate) fn decoded(value: Value) -> Value {
     map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
         Some(text) => Value::Float(read_float(&text)),
@@ -58,7 +58,7 @@ fn map_floats(value: Value, change: &dyn Fn(f64) -> Value) -> Value {
     }
 }
 
-/// The text that the writer makes of a float; `None` (written as `null`) for what is not finite.
+/// Formats a float like the codec; `None` (written as `null`) if it is not finite.
 fn write_float(number: f64) -> Option<String> {
     if !number.is_finite() {
         return None;
@@ -95,7 +95,7 @@ fn general_format(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-/// The float parser on a text that is known to be a number.
+/// Parses a string that is known to be a number with the codec's float parser.
 fn read_float(text: &str) -> f64 {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
     match reader.number() {
@@ -106,11 +106,11 @@ fn read_float(text: &str) -> f64 {
     }
 }
 
-/// Parses a whole text, or `None` where it is not JSON in the codec's eyes.
+/// Parses a complete string; `None` if the codec would reject it.
 fn decode(text: &str) -> Option<Value> {
     let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
     let value = reader.value()?;
-    reader.blanks();
+    reader.skip_whitespace();
     (reader.at == reader.bytes.len()).then_some(value)
 }
 
@@ -125,14 +125,14 @@ impl Reader<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    fn blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
     fn value(&mut self) -> Option<Value> {
-        self.blanks();
+        self.skip_whitespace();
         match self.peek()? {
             b'"' => self.string().map(Value::Str),
             b'[' => self.array(),
@@ -157,11 +157,11 @@ impl Reader<'_> {
     fn array(&mut self) -> Option<Value> {
         self.enter()?;
         let mut items = Vec::new();
-        self.blanks();
+        self.skip_whitespace();
         if self.peek()? != b']' {
             loop {
                 items.push(self.value()?);
-                self.blanks();
+                self.skip_whitespace();
                 match self.peek()? {
                     b',' => self.at += 1,
                     b']' => break,
@@ -176,18 +176,18 @@ impl Reader<'_> {
     fn object(&mut self) -> Option<Value> {
         self.enter()?;
         let mut dict = Dict::new();
-        self.blanks();
+        self.skip_whitespace();
         if self.peek()? != b'}' {
             loop {
-                self.blanks();
+                self.skip_whitespace();
                 let key = self.string()?;
-                self.blanks();
+                self.skip_whitespace();
                 if self.peek()? != b':' {
                     return None;
                 }
                 self.at += 1;
                 dict.insert(Value::Str(key), self.value()?);
-                self.blanks();
+                self.skip_whitespace();
                 match self.peek()? {
                     b',' => self.at += 1,
                     b'}' => break,
@@ -226,7 +226,7 @@ impl Reader<'_> {
         self.at += 1;
         let text = std::str::from_utf8(&self.bytes[start..self.at]).ok()?;
         if text[1..].contains(char::is_control) {
-            // The codec takes raw control characters; the exact parser does not.
+            // The codec accepts raw control characters; the exact parser does not.
             let escaped: String = text
                 .chars()
                 .map(|c| if c.is_ascii_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() })
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_that_are_json_are_decoded() {
+    fn decodes_strings_that_are_json() {
         for (text, expected) in [
             ("7", "7"),
             (" 7 ", "7"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_lose_digits() {
+    fn reproduces_loss_of_digits() {
         for (number, text) in [
             (1.0, "1.0"),
             (1e16, "10000000000000000.0"),

@@ -1,4 +1,4 @@
-//! Decoded blocks that were used last, over all open files.
+//! An LRU cache of decoded blocks, shared by all open files.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 
-/// The size of all kept blocks in bytes; the block that was used last stays whatever its size.
+/// The cache size in bytes. The most recently used block stays even if it is larger.
 const BUDGET: usize = 256 << 20;
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
-/// A file's share of the cache, which is emptied when the file is closed.
+/// The cached blocks of one file; removed when the file is closed.
 #[derive(Debug)]
 pub(super) struct FileBlocks {
     file: u64,
@@ -20,12 +20,12 @@ pub(super) struct FileBlocks {
 
 #[derive(Default)]
 struct Cache {
-    blocks: HashMap<(u64, usize), Kept>,
+    blocks: HashMap<(u64, usize), CachedBlock>,
     size: usize,
     clock: u64,
 }
 
-struct Kept {
+struct CachedBlock {
     batch: RecordBatch,
     size: usize,
     used: u64,
@@ -40,7 +40,7 @@ impl FileBlocks {
         Self { file: NEXT_FILE.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// A block that is kept.
+    /// A cached block.
     pub(super) fn get(&self, block: usize) -> Option<RecordBatch> {
         let mut cache = cache();
         cache.clock += 1;
@@ -50,12 +50,12 @@ impl FileBlocks {
         Some(kept.batch.clone())
     }
 
-    /// Keeps a block and lets go of those that were not used for longest.
+    /// Caches a block and evicts the least recently used ones.
     pub(super) fn put(&self, block: usize, batch: RecordBatch) {
         let mut cache = cache();
         cache.clock += 1;
         let (size, used) = (batch.get_array_memory_size(), cache.clock);
-        if let Some(old) = cache.blocks.insert((self.file, block), Kept { batch, size, used }) {
+        if let Some(old) = cache.blocks.insert((self.file, block), CachedBlock { batch, size, used }) {
             cache.size -= old.size;
         }
         cache.size += size;

@@ -13,10 +13,10 @@ use crate::source::Opened;
 
 use super::{Blocks, ColumnarFile};
 
-/// The start of the file format.
+/// The magic bytes of the file format.
 const MAGIC: &[u8] = b"ARROW1";
 
-/// A message's place in the file.
+/// The location of a message in the file.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     offset: u64,
@@ -32,7 +32,7 @@ struct IpcBlocks {
     batches: Vec<Span>,
 }
 
-/// Opens an Arrow file. Only the headers of its batches are read.
+/// Opens an Arrow file. Reads only the headers of its batches.
 pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     let mut offset = first_message(&file)?;
     let mut schema = None;
@@ -58,7 +58,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &arrow))
 }
 
-/// The place of the first message: after the magic of the file format and the padding that follows it.
+/// The offset of the first message: after the magic bytes of the file format and their padding.
 fn first_message(file: &DataFile) -> Result<u64, Error> {
     let head = file.read_at(0, 128)?;
     let padding = head.strip_prefix(MAGIC).map(|rest| rest.iter().take_while(|byte| **byte == 0).count());
@@ -77,9 +77,9 @@ enum Content {
     Other,
 }
 
-/// The message at a place; `None` at the end of the messages.
+/// The message at an offset; `None` at the end of the messages.
 fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> {
-    let cut = || Error::columnar(file.name(), "the file is cut off or is not an Arrow file");
+    let cut = || Error::columnar(file.name(), "the file is truncated or is not an Arrow file");
     let word = |offset| -> Result<Option<u32>, Error> {
         let bytes = file.read_at(offset, 4)?;
         Ok(<[u8; 4]>::try_from(&*bytes).ok().map(u32::from_le_bytes))
@@ -119,7 +119,7 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
     Ok(Some(Message { length: total, content }))
 }
 
-/// Whether the buffers of a batch lie inside its body, which the decoder takes for granted.
+/// Whether the buffers of a batch lie inside its body; the decoder does not check.
 fn fits(batch: &arrow_ipc::RecordBatch<'_>, body: u64) -> bool {
     let rows = batch.length();
     let buffers = batch.buffers().is_none_or(|buffers| {
@@ -135,7 +135,7 @@ fn fits(batch: &arrow_ipc::RecordBatch<'_>, body: u64) -> bool {
 }
 
 impl IpcBlocks {
-    /// A stream of the schema and some messages.
+    /// A stream of the schema and the given messages.
     fn stream(&self, messages: &[Span]) -> Result<StreamReader<Cursor<Vec<u8>>>, Error> {
         let mut bytes = Vec::new();
         for span in std::iter::once(&self.schema).chain(messages) {

@@ -1,4 +1,4 @@
-//! Parquet and Arrow files: blocks of rows are decoded when a row of them is asked for.
+//! Parquet and Arrow files, decoded in blocks of rows on demand.
 
 mod cache;
 mod ipc;
@@ -20,9 +20,8 @@ use cache::FileBlocks;
 pub(crate) use ipc::open as open_arrow;
 pub(crate) use parquet::open as open_parquet;
 
-/// A file that can be decoded block by block.
+/// A file that is decoded block by block.
 trait Blocks: Debug + Send + Sync {
-    /// Decodes a block.
     fn load(&self, block: usize) -> Result<RecordBatch, Error>;
 }
 
@@ -31,7 +30,7 @@ trait Blocks: Debug + Send + Sync {
 struct ColumnarFile {
     file: Arc<str>,
     blocks: Box<dyn Blocks>,
-    /// The row after the last one of each block.
+    /// The end row of each block (exclusive).
     ends: Vec<u64>,
     schema: Arc<Schema>,
     has_json: bool,
@@ -47,7 +46,7 @@ impl ColumnarFile {
         Opened { source: Arc::new(source), schemas: vec![schema] }
     }
 
-    /// A decoded block, from the cache where it is there.
+    /// A decoded block, cached if possible.
     fn block(&self, block: usize) -> Result<RecordBatch, Error> {
         if let Some(batch) = self.kept.get(block) {
             return Ok(batch);
@@ -58,9 +57,9 @@ impl ColumnarFile {
     }
 }
 
-/// Runs a decoder, which panics on some kinds of damage, and turns that into an error.
+/// Runs a decoder and turns panics, which some kinds of damage cause, into errors.
 fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    // Nothing of a decoder that has panicked is used again.
+    // A decoder that has panicked is not used again.
     lmeval_core::guarded(decode).unwrap_or_else(|_| Err(Error::columnar(file, "the file is damaged")))
 }
 
@@ -75,29 +74,29 @@ impl Source for ColumnarFile {
         let batch = self.block(block)?;
         let place = (index - start) as usize;
         if place >= batch.num_rows() {
-            return Err(Error::columnar(&self.file, "a block has fewer rows than the file says"));
+            return Err(Error::columnar(&self.file, "a block has fewer rows than the file declares"));
         }
         let mut row = Dict::with_capacity(batch.num_columns());
         for ((name, _), column) in self.schema.columns.iter().zip(batch.columns()) {
             let value = value::value_at(column.as_ref(), place)
-                .map_err(|message| self.refused(index, name, message))?;
+                .map_err(|message| self.conversion_error(index, name, message))?;
             row.insert(Value::Str(name.clone()), value);
         }
         if !self.has_json && *target == *self.schema {
             return Ok(row);
         }
-        // What is stored is already of the stored type, so only the target counts.
-        target.convert(row, target).map_err(|(name, message)| self.refused(index, &name, message))
+        // The stored values already have their stored type, so only the target matters.
+        target.convert(row, target).map_err(|(name, message)| self.conversion_error(index, &name, message))
     }
 }
 
 impl ColumnarFile {
-    fn refused(&self, row: u64, column: &str, message: String) -> Error {
+    fn conversion_error(&self, row: u64, column: &str, message: String) -> Error {
         ErrorKind::Value { file: self.file.to_string(), row, column: column.into(), message }.into()
     }
 }
 
-/// The schema of a file, with the features that the `datasets` library wrote into its metadata.
+/// The schema of a file, including the features that the `datasets` library wrote into its metadata.
 fn schema_of(arrow: &ArrowSchema) -> Schema {
     let metadata = arrow.metadata.get("huggingface").and_then(|text| json::loads(text).ok());
     let features = metadata
@@ -141,8 +140,8 @@ fn kind_of(kind: &DataType, feature: Option<&Value>) -> Type {
             Type::List(Box::new(kind_of(item.data_type(), inner)))
         }
         DataType::Struct(fields) => {
-            // Features of media types have fields that the metadata does not list; the old sequence of
-            // records lists them one level down, each of which is stored as a list.
+            // Features of media types have fields that the metadata does not list. The old sequence of records
+            // lists them one level down, each stored as a list.
             let (inner, is_sequence) = match tag {
                 Some("Sequence") => (dict.and_then(|dict| dict.get_str("feature")?.as_dict()), true),
                 Some(_) => (None, false),

@@ -16,7 +16,7 @@ use crate::source::Opened;
 
 use super::{Blocks, ColumnarFile, guarded};
 
-/// Row groups above this size are decoded in parts.
+/// Row groups above this size in bytes are decoded in parts.
 const LARGE_GROUP: u64 = 32 << 20;
 
 impl Length for DataFile {
@@ -58,11 +58,11 @@ struct Part {
     group: usize,
     offset: usize,
     rows: usize,
-    /// Rows in each part of this group but the last.
+    /// The number of rows in each part of this group except the last.
     step: usize,
 }
 
-/// A reader that stands before a block.
+/// A reader positioned at a block.
 struct Cursor {
     next: usize,
     reader: ParquetRecordBatchReader,

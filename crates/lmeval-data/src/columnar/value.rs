@@ -1,4 +1,4 @@
-//! Cells of Arrow arrays as Python values.
+//! Conversion of Arrow cells to Python values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -14,7 +14,7 @@ use num_bigint::BigInt;
 
 use crate::timestamp;
 
-/// The value of a cell, or why there is none.
+/// The value of a cell, or a message if it cannot be represented.
 pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String> {
     if array.is_null(index) {
         return Ok(Value::None);
@@ -114,7 +114,7 @@ fn dictionary<K: ArrowDictionaryKeyType>(array: &dyn Array, index: usize) -> Res
     }
 }
 
-/// The number under a moment, time of day or duration.
+/// The integer that represents a timestamp, time of day or duration.
 fn number(array: &dyn Array, index: usize) -> Result<i64, String> {
     use arrow_array::types::{
         DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
@@ -162,7 +162,7 @@ fn moment(number: i64, unit: TimeUnit, zone: Option<&str>) -> Result<Value, Stri
     moment.map(Value::DateTime).ok_or_else(|| "the date-time is out of range".into())
 }
 
-/// Seconds east of UTC. Named zones other than UTC are shown in UTC: the same moment, another clock.
+/// Seconds east of UTC. Named zones other than UTC are converted to UTC: the same instant, another offset.
 fn offset_of(zone: &str) -> i32 {
     let fixed = || {
         let (sign, rest) = match zone.strip_prefix('-') {
@@ -176,7 +176,7 @@ fn offset_of(zone: &str) -> i32 {
     fixed().filter(|offset| offset.abs() < 86_400).unwrap_or(0)
 }
 
-/// A time of day as Python writes it: there is no such value type, and templates only print it.
+/// A time of day as Python prints it: there is no such value type, and templates only print it.
 fn clock(number: i64, unit: TimeUnit) -> Result<Value, String> {
     let micros = micros(number, unit).filter(|micros| (0..86_400_000_000).contains(micros));
     let micros = micros.ok_or("the time of day is out of range")?;
@@ -186,17 +186,17 @@ fn clock(number: i64, unit: TimeUnit) -> Result<Value, String> {
     Ok(Value::from(text))
 }
 
-/// Hours, minutes and seconds.
+/// Formats hours, minutes and seconds.
 fn clock_text(seconds: i64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Microseconds after the dot, where there are any.
+/// Formats nonzero microseconds after a dot.
 fn fraction_text(micros: i64) -> String {
     if micros == 0 { String::new() } else { format!(".{micros:06}") }
 }
 
-/// A duration as Python writes it.
+/// A duration as Python prints it.
 fn duration(number: i64, unit: TimeUnit) -> Result<Value, String> {
     let micros = micros(number, unit).ok_or("the duration is out of range")?;
     let (days, rest) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
@@ -211,7 +211,7 @@ fn duration(number: i64, unit: TimeUnit) -> Result<Value, String> {
     Ok(Value::from(text))
 }
 
-/// A decimal as Python writes it: all digits of the scale.
+/// A decimal as Python prints it: with all digits of the scale.
 fn decimal(number: &BigInt, scale: i8) -> Value {
     let (sign, digits) = match number.to_string() {
         text if text.starts_with('-') => ("-", text[1..].to_owned()),
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_without_a_type_of_their_own_print_alike() {
+    fn prints_times_and_decimals_like_python() {
         let text = |value: Value| value.as_str().unwrap().to_owned();
         assert_eq!(text(decimal(&150.into(), 2)), "1.50");
         assert_eq!(text(decimal(&(-5).into(), 3)), "-0.005");

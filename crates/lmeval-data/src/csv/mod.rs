@@ -1,7 +1,7 @@
-//! CSV and TSV files with the column types that pandas would find.
+//! CSV and TSV files, with the column types that pandas would infer.
 //!
-//! A first pass finds the place of every record and the types of the columns, for ten thousand rows at a time
-//! as the reference does; records are split again when a row is asked for.
+//! A first pass finds the offset of every record and infers column types per ten thousand rows, as the reference
+//! does. Records are split again when a row is read.
 
 mod number;
 mod options;
@@ -20,7 +20,7 @@ use number::Integer;
 pub(crate) use options::{CsvOptions, is_utf8};
 use records::{Dialect, Records, cells};
 
-/// Rows whose types are found together.
+/// The number of rows whose types are inferred together.
 const CHUNK: usize = 10_000;
 
 /// The rows of a CSV file.
@@ -34,7 +34,7 @@ struct CsvFile {
     chunks: Vec<Chunk>,
 }
 
-/// A column that is read: its name and its place in the record.
+/// A column: its name and its index in the record.
 #[derive(Debug)]
 struct Column {
     name: Arc<str>,
@@ -48,14 +48,14 @@ struct Chunk {
     schema: Arc<Schema>,
 }
 
-/// How the cells of a column are read.
+/// How the cells of a column are parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Integer,
     Float,
     Bool,
     Text,
-    /// Text in which missing cells stay as they are written.
+    /// A string column in which missing cells are not replaced.
     RawText,
 }
 
@@ -103,13 +103,13 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
 }
 
 fn text_of<'b>(file: &DataFile, line: u64, bytes: &'b [u8]) -> Result<&'b str, Error> {
-    std::str::from_utf8(bytes).map_err(|_| Error::syntax(file.name(), line, "the text is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| Error::syntax(file.name(), line, "invalid UTF-8"))
 }
 
-/// A record that was read ahead: offset, line, text.
+/// A record read ahead: offset, line, content.
 type Pending = Option<(u64, u64, Vec<u8>)>;
 
-/// The columns, the number of cells in a record, and the first record where there is no header line.
+/// The columns, the number of cells per record, and the first record if there is no header line.
 fn header(
     file: &DataFile,
     options: &CsvOptions,
@@ -135,7 +135,7 @@ fn header(
     Ok((columns, width, pending))
 }
 
-/// Header cells as column names: empty ones are numbered, repeated ones get a suffix.
+/// Turns header cells into column names: empty ones are numbered, duplicates get a suffix.
 fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(cells.len());
     for (place, cell) in cells.iter().enumerate() {
@@ -151,7 +151,7 @@ fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
     names
 }
 
-/// What the cells of a column were so far.
+/// The kinds of cells seen in a column so far.
 #[derive(Clone, Debug)]
 struct Seen {
     missing: bool,
@@ -159,7 +159,7 @@ struct Seen {
     negative: bool,
     unsigned: bool,
     too_long: bool,
-    /// Whether a positive number that is too long came before anything but integers.
+    /// Whether a positive integer over 64 bits occurred before any cell that is not an integer.
     overflow: bool,
     integers: bool,
     floats: bool,
@@ -209,7 +209,7 @@ impl Seen {
         } else if self.overflow
             || (self.integers && (self.too_long || (self.unsigned && (self.negative || self.missing))))
         {
-            // Reference: a column that fits neither signed nor unsigned integers is left as text.
+            // Reference: a column that fits neither signed nor unsigned integers stays a string.
             Kind::RawText
         } else if self.integers && !self.missing {
             Kind::Integer

@@ -1,6 +1,6 @@
-//! Cells that are numbers, as the reference's CSV parser reads them.
+//! Numeric cells, parsed like the reference's CSV parser.
 
-/// An integer of up to 64 bits with or without sign.
+/// A signed or unsigned 64-bit integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Integer {
     Signed(i64),
@@ -8,9 +8,9 @@ pub(super) enum Integer {
     TooLong,
 }
 
-/// An integer with blanks around it.
+/// Parses an integer surrounded by optional whitespace.
 pub(super) fn integer(cell: &str) -> Option<Integer> {
-    let text = cell.trim_matches(is_blank);
+    let text = cell.trim_matches(is_whitespace);
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -21,17 +21,17 @@ pub(super) fn integer(cell: &str) -> Option<Integer> {
     Some(number.unwrap_or(Integer::TooLong))
 }
 
-fn is_blank(character: char) -> bool {
+fn is_whitespace(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 
-/// A float with blanks around it: the nearest one to the decimal number.
+/// Parses a float surrounded by optional whitespace, correctly rounded.
 pub(super) fn float(cell: &str) -> Option<f64> {
     if let Some(number) = infinity(cell) {
         return Some(number);
     }
-    let text = cell.trim_matches(is_blank);
-    // Rust reads more words than the reference does.
+    let text = cell.trim_matches(is_whitespace);
+    // Rust accepts more words than the reference.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     if is_number { text.parse().ok() } else { None }
 }
@@ -45,7 +45,7 @@ fn infinity(cell: &str) -> Option<f64> {
     is_infinity.then_some(sign * f64::INFINITY)
 }
 
-/// A truth value in any mix of cases.
+/// Parses a boolean, ignoring case.
 pub(super) fn boolean(cell: &str) -> Option<bool> {
     if cell.eq_ignore_ascii_case("true") {
         Some(true)
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats() {
+    fn parses_floats() {
         for (cell, expected) in [
             ("0.1", 0.1),
             ("0.30000000000000004", 0.30000000000000004),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn integers() {
+    fn parses_integers() {
         assert_eq!(integer(" 007 "), Some(Integer::Signed(7)));
         assert_eq!(integer("+1"), Some(Integer::Signed(1)));
         assert_eq!(integer("18446744073709551615"), Some(Integer::Unsigned(u64::MAX)));

@@ -1,4 +1,4 @@
-//! The options of the CSV loader.
+//! Options of the CSV loader.
 
 use std::collections::HashSet;
 
@@ -8,17 +8,17 @@ use crate::error::Error;
 
 use super::Dialect;
 
-/// Cells that stand for a missing value.
+/// Cells that represent a missing value.
 const MISSING: [&str; 19] = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
     "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
-/// How a CSV file is read.
+/// Options for reading a CSV file.
 #[derive(Clone, Debug)]
 pub(crate) struct CsvOptions {
     pub(super) dialect: Dialect,
-    /// The record that names the columns; `None` where none does.
+    /// The index of the record with the column names; `None` if there is none.
     pub(super) header: Option<usize>,
     pub(super) names: Option<Vec<String>>,
     pub(super) skip_rows: usize,
@@ -40,7 +40,7 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
-    /// The names of the options.
+    /// The names of all options.
     pub(crate) const NAMES: [&str; 14] = [
         "sep",
         "delimiter",
@@ -58,7 +58,7 @@ impl CsvOptions {
         "encoding",
     ];
 
-    /// Reads the options.
+    /// Parses the options.
     pub(crate) fn new(kwargs: &Dict) -> Result<Self, Error> {
         let mut options = Self::default();
         let fail = |name: &str, message: &str| Error::option("csv", name, message);
@@ -91,12 +91,12 @@ impl CsvOptions {
             None => {}
             Some(Value::None) => options.header = None,
             Some(Value::Str(text)) if **text == *"infer" => {}
-            Some(Value::Int(place @ 0..)) => options.header = Some(*place as usize),
-            Some(_) => return Err(fail("header", "expected `infer`, null or a number")),
+            Some(Value::Int(index @ 0..)) => options.header = Some(*index as usize),
+            Some(_) => return Err(fail("header", "expected `infer`, null or an integer")),
         }
         if let Some(value) = given("skiprows") {
             let count = value.as_i64().and_then(|count| usize::try_from(count).ok());
-            options.skip_rows = count.ok_or_else(|| fail("skiprows", "expected a number"))?;
+            options.skip_rows = count.ok_or_else(|| fail("skiprows", "expected an integer"))?;
         }
         if let Some(value) = given("usecols") {
             options.columns =
@@ -135,17 +135,17 @@ impl CsvOptions {
         self.missing.contains(cell)
     }
 
-    pub(super) fn uses(&self, place: usize, name: &str) -> bool {
+    pub(super) fn uses(&self, index: usize, name: &str) -> bool {
         self.columns.as_ref().is_none_or(|columns| {
             columns.iter().any(|column| match column {
-                Value::Int(number) => usize::try_from(*number) == Ok(place),
+                Value::Int(number) => usize::try_from(*number) == Ok(index),
                 column => column.as_str() == Some(name),
             })
         })
     }
 }
 
-/// Whether a name of an encoding means UTF-8.
+/// Whether an encoding name means UTF-8.
 pub(crate) fn is_utf8(name: &str) -> bool {
     matches!(name.to_ascii_lowercase().replace('_', "-").as_str(), "utf-8" | "utf8" | "utf-8-sig" | "ascii")
 }

@@ -1,23 +1,23 @@
-//! Splits CSV text into records and records into cells.
+//! Splits CSV files into records and records into cells.
 
 use std::borrow::Cow;
 
 use crate::error::Error;
 use crate::file::DataFile;
 
-/// Bytes that are read at a time.
+/// The size of one read in bytes.
 const BLOCK: usize = 1 << 20;
 
-/// The characters that have a meaning.
+/// The special characters of a CSV file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
     pub(super) separator: u8,
-    /// `None` takes quotes for text.
+    /// `None` treats quotes as ordinary characters.
     pub(super) quote: Option<u8>,
     pub(super) skip_blank_lines: bool,
 }
 
-/// Finds the records of a file one after the other.
+/// Iterates over the records of a file.
 pub(super) struct Records<'f> {
     file: &'f DataFile,
     dialect: Dialect,
@@ -28,20 +28,20 @@ pub(super) struct Records<'f> {
     line: u64,
 }
 
-/// One record: its place, its line and its text without the line end.
+/// One record: its offset, line and content without the line end.
 pub(super) struct Record<'r> {
     pub(super) offset: u64,
     pub(super) line: u64,
     pub(super) bytes: &'r [u8],
 }
 
-/// Where in a record a byte stands.
+/// The parser state within a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     CellStart,
     Plain,
     Quoted,
-    /// After a quote that ends the quotes, or is the first of a doubled one.
+    /// After a quote that closes the quoted part or is the first of a doubled one.
     QuoteInQuoted,
 }
 
@@ -68,7 +68,7 @@ impl<'f> Records<'f> {
         Ok(!self.ended)
     }
 
-    /// The next record that is not blank.
+    /// The next record that is not a blank line.
     pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
         loop {
             let line = self.line;
@@ -89,7 +89,7 @@ impl<'f> Records<'f> {
         self.at >= self.buffer.len()
     }
 
-    /// The place in the buffer and length of the next record; steps over it and its line end.
+    /// The buffer offset and length of the next record; advances past it and its line end.
     fn record(&mut self) -> Result<Option<(usize, usize)>, Error> {
         if self.at_end() && !self.more()? {
             return Ok(None);
@@ -98,7 +98,7 @@ impl<'f> Records<'f> {
         loop {
             if self.at + distance >= self.buffer.len() && !self.more()? {
                 if state == State::Quoted {
-                    return Err(Error::syntax(self.file.name(), self.line, "a quoted cell never ends"));
+                    return Err(Error::syntax(self.file.name(), self.line, "a quoted cell is not closed"));
                 }
                 let from = self.at;
                 self.at = self.buffer.len();
@@ -117,7 +117,8 @@ impl<'f> Records<'f> {
             };
             distance += 1;
         }
-        // Look one further, as `\r\n` is one line end.
+        // Look one byte further, because `\r
+        // ` is one line end.
         if self.at + distance + 1 >= self.buffer.len() {
             self.more()?;
         }
@@ -134,7 +135,7 @@ impl<'f> Records<'f> {
     }
 }
 
-/// The cells of a record.
+/// Splits a record into cells.
 pub(super) fn cells(record: &str, dialect: Dialect) -> Vec<Cow<'_, str>> {
     let bytes = record.as_bytes();
     let mut cells = Vec::new();
@@ -149,7 +150,7 @@ pub(super) fn cells(record: &str, dialect: Dialect) -> Vec<Cow<'_, str>> {
     }
 }
 
-/// The cell that starts at a place, and the place of the separator after it.
+/// The cell that starts at `start`, and the offset of the separator after it.
 fn cell(record: &str, start: usize, dialect: Dialect) -> (Cow<'_, str>, usize) {
     let bytes = record.as_bytes();
     let find = |byte: u8, from: usize| memchr::memchr(byte, &bytes[from..]).map(|found| from + found);
@@ -170,7 +171,7 @@ fn cell(record: &str, start: usize, dialect: Dialect) -> (Cow<'_, str>, usize) {
             at = close + 2;
             continue;
         }
-        // Text between the closing quote and the separator belongs to the cell.
+        // Characters between the closing quote and the separator belong to the cell.
         let after = (close + 1).min(bytes.len());
         let end = find(dialect.separator, after).unwrap_or(bytes.len());
         text.push_str(&record[after..end]);

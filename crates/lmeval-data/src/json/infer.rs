@@ -1,4 +1,4 @@
-//! Types of JSON columns, found by looking at every value.
+//! Type inference of JSON columns from all their values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::types::{Fields, Schema, Type};
 /// Rules that depend on how the reference reads the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Objects whose keys differ from row to row stay as they are, rather than getting all keys.
+    /// Whether objects with varying keys stay as they are instead of getting all keys.
     pub(super) keep_ragged_objects: bool,
-    /// Which columns may turn into date-times.
+    /// The columns that may become date-times.
     pub(super) dates: Dates,
 }
 
-/// Which columns may turn into date-times.
+/// The columns that may become date-times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dates {
-    /// All of them, also inside lists and objects.
+    /// All columns, including values inside lists and objects.
     Everywhere,
-    /// Those on top level whose name speaks of a date.
+    /// Top-level columns whose name suggests a date.
     ByName,
-    /// None of them.
-    Nowhere,
+    /// No columns.
+    Never,
 }
 
-/// What is known of the rows so far.
+/// The types inferred from the rows so far.
 #[derive(Debug, Default)]
 pub(super) struct Inference {
     root: Object,
@@ -36,18 +36,18 @@ pub(super) struct Inference {
     first: Option<usize>,
 }
 
-/// What is known of one place in the rows.
+/// The values seen at one path of the rows.
 #[derive(Debug, Default)]
 struct Node {
     booleans: bool,
     integers: bool,
     floats: bool,
-    /// Whether a float was not a whole number.
+    /// Whether a float had a fractional part.
     fractions: bool,
     dates: bool,
     texts: bool,
     items: Option<Box<Node>>,
-    /// Whether a list began with a null and went on, when no earlier list had told the type of its items.
+    /// Whether a list started with a null and continued, before any list had determined the item type.
     null_first: bool,
     object: Option<Object>,
 }
@@ -56,21 +56,21 @@ struct Node {
 #[derive(Debug, Default)]
 struct Object {
     fields: Vec<(Arc<str>, Node)>,
-    places: HashMap<Arc<str>, usize>,
-    /// Whether two objects had different keys, or one had none.
+    indices: HashMap<Arc<str>, usize>,
+    /// Whether objects had different keys, or one was empty.
     ragged: bool,
     seen: bool,
 }
 
 impl Inference {
-    /// Takes a row into account.
+    /// Adds a row.
     pub(super) fn row(&mut self, row: &Dict) {
         self.root.add(row);
         self.first.get_or_insert(self.root.fields.len());
     }
 
-    /// Whether the reference's fast reader stumbles over the rows. It does over lists that begin with nulls,
-    /// and a plain one takes over, which does not look for dates and has the codec's float parser.
+    /// Whether the reference's fast reader fails on the rows. It does on lists that start with nulls; the fallback
+    /// reader does not detect dates and uses the codec's float parser.
     pub(super) fn needs_plain_reader(&self, rules: Rules) -> bool {
         self.root.fields.iter().any(|(_, node)| node.has_null_first(rules))
     }
@@ -78,10 +78,10 @@ impl Inference {
     /// The schema of all rows seen.
     pub(super) fn schema(&self, rules: Rules) -> Schema {
         let fields = self.root.fields.iter().map(|(name, node)| {
-            let by_name = rules.dates == Dates::ByName && speaks_of_dates(name);
+            let by_name = rules.dates == Dates::ByName && suggests_date(name);
             let kind = node.kind(rules, by_name || rules.dates == Dates::Everywhere);
             let whole = rules.dates == Dates::ByName && !node.fractions;
-            // Reference: a column of whole floats is read as integers where a field is read.
+            // Reference: with a `field`, a column of integral floats is read as integers.
             (name.clone(), if whole && kind == Type::Float { Type::Int } else { kind })
         });
         let mut fields: Fields = fields.collect();
@@ -91,13 +91,13 @@ impl Inference {
         Schema::new(fields)
     }
 
-    /// Reference: columns that are kept as JSON text are added to every row, also to the first, so that they
-    /// come right after its own.
+    /// Reference: columns stored as JSON strings are added to every row, including the first, so they come right
+    /// after the columns of the first row.
     fn move_mixed_columns(&self, fields: &mut Fields) {
         let first = self.first.unwrap_or(0).min(fields.len());
         let mut others = fields.split_off(first);
-        // Those with nested values are found before those with different scalars.
-        let rank = |(name, kind): &(Arc<str>, Type)| match (inside_is_json(kind), self.root.places.get(name))
+        // Columns with nested values are found before those with mixed scalars.
+        let rank = |(name, kind): &(Arc<str>, Type)| match (inside_is_json(kind), self.root.indices.get(name))
         {
             (false, _) => 2,
             (true, Some(&place)) => usize::from(!self.root.fields[place].1.is_nested()),
@@ -113,13 +113,13 @@ impl Object {
         let known = self.fields.len();
         for (position, (key, value)) in dict.iter().enumerate() {
             let Value::Str(key) = key else { continue };
-            // Rows most often have the same keys in the same order.
+            // Rows usually have the same keys in the same order.
             let place = match self.fields.get(position) {
                 Some((name, _)) if name == key => position,
-                _ => match self.places.get(key) {
+                _ => match self.indices.get(key) {
                     Some(&place) => place,
                     None => {
-                        self.places.insert(key.clone(), self.fields.len());
+                        self.indices.insert(key.clone(), self.fields.len());
                         self.fields.push((key.clone(), Node::default()));
                         self.fields.len() - 1
                     }
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// Whether any value but null was seen.
+    /// Whether any value other than null was seen.
     fn is_known(&self) -> bool {
         self.booleans || self.integers || self.floats || self.dates || self.texts || self.is_nested()
     }
@@ -164,7 +164,7 @@ impl Node {
     }
 
     fn has_null_first(&self, rules: Rules) -> bool {
-        // What is kept as JSON text is no list to the reader.
+        // A column stored as JSON strings is not a list to the reader.
         if self.kind(rules, false) == Type::Json {
             return false;
         }
@@ -201,7 +201,7 @@ impl Object {
     }
 }
 
-fn speaks_of_dates(name: &str) -> bool {
+fn suggests_date(name: &str) -> bool {
     let name = name.to_lowercase();
     name.ends_with("_at")
         || name.ends_with("_time")
@@ -210,7 +210,7 @@ fn speaks_of_dates(name: &str) -> bool {
         || name == "date"
 }
 
-/// Whether any of some types keeps values as they are, at any depth.
+/// Whether any of the types stores values as JSON, at any depth.
 pub(super) fn has_json(fields: &Fields) -> bool {
     fields.iter().any(|(_, kind)| inside_is_json(kind))
 }

@@ -1,7 +1,7 @@
-//! JSON files: lines, objects one after the other, arrays, and arrays inside an object.
+//! JSON files: lines, concatenated objects, arrays, and arrays inside an object.
 //!
-//! A first pass finds the place of every row and the types of the columns; rows are parsed again when they
-//! are asked for, so that memory holds twelve bytes a row and no row.
+//! A first pass finds the offset of every row and infers the column types. Rows are parsed again when they are
+//! read, so memory use is twelve bytes per row.
 
 mod infer;
 mod scan;
@@ -20,7 +20,7 @@ use crate::ujson;
 use infer::{Dates, Inference, Rules, has_json};
 use scan::Scanner;
 
-/// The reference finds types for this many bytes at a time.
+/// The number of bytes whose types the reference infers together.
 const BATCH: u64 = 10 << 20;
 
 /// The rows of a JSON file.
@@ -30,10 +30,10 @@ struct JsonFile {
     offsets: Vec<u64>,
     lengths: Vec<u32>,
     batches: Vec<Batch>,
-    wrap: Wrap,
+    form: RowForm,
 }
 
-/// Rows whose types were found together.
+/// Rows whose types were inferred together.
 #[derive(Debug)]
 struct Batch {
     end: usize,
@@ -41,22 +41,22 @@ struct Batch {
     floats: Floats,
 }
 
-/// How exact the floats of a batch are, see [`ujson`].
+/// The precision of the floats of a batch, see [`ujson`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floats {
     Exact,
-    /// Read with the codec.
+    /// Parsed with the codec.
     Loaded,
-    /// Read and written with the codec, then read exactly.
+    /// Parsed and written with the codec, then parsed exactly.
     Rewritten,
-    /// Read, written and read again with the codec.
+    /// Parsed, written and parsed again with the codec.
     Decoded,
 }
 
-/// What a row is made from.
+/// How values become rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrap {
-    /// The object itself.
+enum RowForm {
+    /// An object is a row.
     Object,
     /// Any value, as the column `text`.
     Text,
@@ -64,23 +64,23 @@ enum Wrap {
     Positions,
 }
 
-/// Opens a JSON file. `first` says that it is the first file of the data set, and `field` names the key of the
-/// top-level object that holds the rows.
+/// Opens a JSON file. `first` marks the first file of the data set, and `field` is the key of the rows in the top-level
+/// object.
 pub(crate) fn open(file: &DataFile, field: Option<&str>, first: bool) -> Result<Opened, Error> {
     if let Some(field) = field {
         return open_field(file, field);
     }
     let mut scanner = Scanner::new(file)?;
-    scanner.blanks()?;
+    scanner.skip_whitespace()?;
     let is_array = scanner.peek()? == Some(b'[');
     let mut pass =
         Pass::new(file, if is_array { Floats::Rewritten } else { Floats::Exact }, Dates::Everywhere);
     pass.keep_ragged_objects = first;
     if is_array {
         pass.array(&mut scanner)?;
-        scanner.blanks()?;
+        scanner.skip_whitespace()?;
         if scanner.peek()?.is_some() {
-            return Err(pass.syntax(scanner.offset(), "unexpected text after the array"));
+            return Err(pass.syntax(scanner.offset(), "unexpected characters after the array"));
         }
     } else {
         pass.lines()?;
@@ -91,26 +91,26 @@ pub(crate) fn open(file: &DataFile, field: Option<&str>, first: bool) -> Result<
 fn open_field(file: &DataFile, field: &str) -> Result<Opened, Error> {
     let mut scanner = Scanner::new(file)?;
     let mut pass = Pass::new(file, Floats::Decoded, Dates::ByName);
-    scanner.blanks()?;
+    scanner.skip_whitespace()?;
     if scanner.peek()? != Some(b'{') {
         return Err(pass.syntax(scanner.offset(), format!("expected an object with the key `{field}`")));
     }
     scanner.skip();
     loop {
-        scanner.blanks()?;
+        scanner.skip_whitespace()?;
         let (offset, key) = scanner.value()?;
         let key = std::str::from_utf8(key).ok().and_then(|key| json::loads(key).ok());
-        scanner.blanks()?;
+        scanner.skip_whitespace()?;
         if scanner.peek()? != Some(b':') {
             return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
         }
         scanner.skip();
-        scanner.blanks()?;
+        scanner.skip_whitespace()?;
         if key.as_ref().and_then(Value::as_str) == Some(field) {
             break;
         }
         scanner.value()?;
-        scanner.blanks()?;
+        scanner.skip_whitespace()?;
         if scanner.peek()? != Some(b',') {
             return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
         }
@@ -135,7 +135,7 @@ fn open_field(file: &DataFile, field: &str) -> Result<Opened, Error> {
     }
 }
 
-/// Columns, each a list or an object of cells, as a JSON array of rows.
+/// Converts columns, each a list or an object of cells, to a JSON array of rows.
 fn transpose(columns: &Value) -> Option<String> {
     let mut rows: Vec<Dict> = Vec::new();
     for (name, cells) in columns.as_dict()?.iter() {
@@ -160,13 +160,13 @@ struct Pass<'f> {
     lengths: Vec<u32>,
     batches: Vec<Batch>,
     inference: Inference,
-    /// Rows of the batch that are objects without keys.
+    /// The rows of the batch that are empty objects.
     empty_rows: Vec<usize>,
     batch_start: u64,
     keep_ragged_objects: bool,
     floats: Floats,
     dates: Dates,
-    wrap: Wrap,
+    form: RowForm,
 }
 
 impl<'f> Pass<'f> {
@@ -183,7 +183,7 @@ impl<'f> Pass<'f> {
             keep_ragged_objects: false,
             floats,
             dates,
-            wrap: Wrap::Object,
+            form: RowForm::Object,
         }
     }
 
@@ -194,11 +194,11 @@ impl<'f> Pass<'f> {
         }
     }
 
-    /// Objects, most often one on each line.
+    /// Reads objects, usually one per line.
     fn lines(&mut self) -> Result<(), Error> {
         let mut scanner = Scanner::new(self.file)?;
-        let mut gap = scanner.blanks()?;
-        // The reference looks for ragged objects only where every line of the first batch is a value.
+        let mut gap = scanner.skip_whitespace()?;
+        // The reference checks for ragged objects only if every line of the first batch is a value.
         let mut one_a_line = gap.lines == 0;
         while scanner.peek()?.is_some() {
             let (offset, bytes) = scanner.value()?;
@@ -210,30 +210,30 @@ impl<'f> Pass<'f> {
                 self.batch_start = offset;
             }
             self.add(offset, bytes)?;
-            gap = scanner.blanks()?;
+            gap = scanner.skip_whitespace()?;
         }
         self.keep_ragged_objects &= one_a_line && gap.lines <= 1;
         Ok(())
     }
 
-    /// The elements of the array that starts here.
+    /// Reads the elements of the array that starts here.
     fn array(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Error> {
         scanner.skip();
-        scanner.blanks()?;
-        self.wrap = match (scanner.peek()?, self.dates) {
-            (Some(b'{'), _) => Wrap::Object,
-            (Some(b'['), Dates::ByName) => Wrap::Positions,
-            _ => Wrap::Text,
+        scanner.skip_whitespace()?;
+        self.form = match (scanner.peek()?, self.dates) {
+            (Some(b'{'), _) => RowForm::Object,
+            (Some(b'['), Dates::ByName) => RowForm::Positions,
+            _ => RowForm::Text,
         };
         if scanner.peek()? == Some(b']') {
             scanner.skip();
             return Ok(());
         }
         loop {
-            scanner.blanks()?;
+            scanner.skip_whitespace()?;
             let (offset, bytes) = scanner.value()?;
             self.add(offset, bytes)?;
-            scanner.blanks()?;
+            scanner.skip_whitespace()?;
             let end = scanner.offset();
             match scanner.peek()? {
                 Some(b',') => scanner.skip(),
@@ -250,13 +250,13 @@ impl<'f> Pass<'f> {
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => {
-                return Err(self.syntax(offset + error.valid_up_to() as u64, "the text is not UTF-8"));
+                return Err(self.syntax(offset + error.valid_up_to() as u64, "invalid UTF-8"));
             }
         };
-        // Where the file ends inside a value, the line that is not closed is meant, not the empty one below it.
+        // If the file ends inside a value, report the line of the value, not the empty line after it.
         let text = text.trim_end();
         let decoded = self.decoder.decode(text);
-        // A row that is not closed swallows those below it, and what is then wrong there is not what is wrong.
+        // An unclosed row swallows the rows after it; report the row itself instead of a later error.
         let decoded = match (decoded, text.find("\n{")) {
             (Err(_), Some(next)) => match self.decoder.decode(text[..next].trim_end()) {
                 Err(error) => Err(error),
@@ -276,7 +276,7 @@ impl<'f> Pass<'f> {
 
     fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let value = self.parse(offset, bytes)?;
-        let row = wrapped(value, self.wrap)
+        let row = wrapped(value, self.form)
             .ok_or_else(|| self.syntax(offset, "expected an object: each row is a JSON object"))?;
         self.inference.row(&row);
         if row.is_empty() {
@@ -293,7 +293,7 @@ impl<'f> Pass<'f> {
         let mut rules = Rules { keep_ragged_objects: self.keep_ragged_objects, dates: self.dates };
         let plain = self.dates == Dates::Everywhere && inference.needs_plain_reader(rules);
         if plain {
-            rules.dates = Dates::Nowhere;
+            rules.dates = Dates::Never;
         }
         let schema = inference.schema(rules);
         let rewritten = self.floats != Floats::Exact || has_json(&schema.columns);
@@ -305,7 +305,7 @@ impl<'f> Pass<'f> {
         };
         let empty_rows = std::mem::take(&mut self.empty_rows);
         if plain && !has_json(&schema.columns) {
-            // Reference: the plain reader loses rows without any column.
+            // Reference: the fallback reader drops rows without columns.
             for row in empty_rows.into_iter().rev() {
                 self.offsets.remove(row);
                 self.lengths.remove(row);
@@ -317,31 +317,31 @@ impl<'f> Pass<'f> {
     fn finish(mut self, file: DataFile) -> Opened {
         self.end_batch();
         let schemas = self.batches.iter().map(|batch| batch.schema.clone()).collect();
-        let Self { offsets, lengths, batches, wrap, .. } = self;
-        Opened { schemas, source: Arc::new(JsonFile { file, offsets, lengths, batches, wrap }) }
+        let Self { offsets, lengths, batches, form, .. } = self;
+        Opened { schemas, source: Arc::new(JsonFile { file, offsets, lengths, batches, form }) }
     }
 }
 
-/// The row that a value stands for.
-fn wrapped(value: Value, wrap: Wrap) -> Option<Dict> {
-    match (wrap, value) {
-        (Wrap::Object, Value::Dict(dict)) => Some(Arc::unwrap_or_clone(dict)),
-        (Wrap::Object, _) => None,
-        (Wrap::Text, value) => Some([(Value::str("text"), value)].into_iter().collect()),
-        (Wrap::Positions, Value::List(items)) => Some(
+/// Converts a value to a row.
+fn wrapped(value: Value, form: RowForm) -> Option<Dict> {
+    match (form, value) {
+        (RowForm::Object, Value::Dict(dict)) => Some(Arc::unwrap_or_clone(dict)),
+        (RowForm::Object, _) => None,
+        (RowForm::Text, value) => Some([(Value::str("text"), value)].into_iter().collect()),
+        (RowForm::Positions, Value::List(items)) => Some(
             items
                 .iter()
                 .enumerate()
                 .map(|(place, item)| (Value::from(place.to_string()), item.clone()))
                 .collect(),
         ),
-        (Wrap::Positions, _) => None,
+        (RowForm::Positions, _) => None,
     }
 }
 
 impl Source for JsonFile {
     fn len(&self) -> u64 {
-        // Reference: rows without any column do not count.
+        // Reference: without any columns there are no rows.
         let has_columns = self.batches.iter().any(|batch| !batch.schema.columns.is_empty());
         if has_columns { self.offsets.len() as u64 } else { 0 }
     }
@@ -354,7 +354,7 @@ impl Source for JsonFile {
             let line = self.file.line_of(self.offsets[place]).unwrap_or(0);
             Error::syntax(self.file.name(), line, "the file changed while it was read")
         };
-        let mut row = wrapped(json::loads(text).map_err(|_| changed())?, self.wrap).ok_or_else(changed)?;
+        let mut row = wrapped(json::loads(text).map_err(|_| changed())?, self.form).ok_or_else(changed)?;
         let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= place)];
         match batch.floats {
             Floats::Exact => {}

@@ -1,23 +1,23 @@
-//! Finds the values of a JSON file without parsing them, in memory bounded by the longest value.
+//! Finds the values of a JSON file without parsing them. Memory is bounded by the longest value.
 
 use crate::error::Error;
 use crate::file::DataFile;
 
-/// Bytes that are read at a time.
+/// The size of one read in bytes.
 const BLOCK: usize = 1 << 20;
 
 /// A window that moves over a file.
 pub(super) struct Scanner<'f> {
     file: &'f DataFile,
     buffer: Vec<u8>,
-    /// The place of the buffer's first byte in the file.
+    /// The file offset of the buffer's first byte.
     start: u64,
     /// The position in the buffer.
     at: usize,
     ended: bool,
 }
 
-/// Line ends in a stretch of blanks.
+/// The line ends in a run of whitespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) lines: usize,
@@ -34,7 +34,7 @@ impl<'f> Scanner<'f> {
         Ok(scanner)
     }
 
-    /// Reads another block; what lies before the position is dropped.
+    /// Reads another block and drops the bytes before the position.
     fn more(&mut self) -> Result<bool, Error> {
         if self.ended {
             return Ok(false);
@@ -48,12 +48,12 @@ impl<'f> Scanner<'f> {
         Ok(!self.ended)
     }
 
-    /// The place in the file.
+    /// The file offset of the position.
     pub(super) fn offset(&self) -> u64 {
         self.start + self.at as u64
     }
 
-    /// The next byte, which stays.
+    /// The next byte, without consuming it.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, Error> {
         if self.at == self.buffer.len() {
             self.more()?;
@@ -61,13 +61,13 @@ impl<'f> Scanner<'f> {
         Ok(self.buffer.get(self.at).copied())
     }
 
-    /// Steps over the byte that was peeked at.
+    /// Consumes the peeked byte.
     pub(super) fn skip(&mut self) {
         self.at += 1;
     }
 
-    /// Steps over blanks.
-    pub(super) fn blanks(&mut self) -> Result<Gap, Error> {
+    /// Skips whitespace.
+    pub(super) fn skip_whitespace(&mut self) -> Result<Gap, Error> {
         let mut gap = Gap::default();
         let mut after_return = false;
         while let Some(byte @ (b' ' | b'\t' | b'\n' | b'\r')) = self.peek()? {
@@ -79,8 +79,8 @@ impl<'f> Scanner<'f> {
         Ok(gap)
     }
 
-    /// Steps over the value that starts here and returns its place and bytes. An end of file inside the value
-    /// ends it; the parser will say what is missing.
+    /// Skips the value that starts here and returns its offset and bytes. A value cut off by the end of the file
+    /// ends there; the parser reports the error.
     pub(super) fn value(&mut self) -> Result<(u64, &[u8]), Error> {
         let length = match self.peek()? {
             Some(b'{' | b'[') => self.nested()?,
@@ -151,7 +151,7 @@ impl<'f> Scanner<'f> {
             }
             distance += 1;
         }
-        // A stray separator is a value of its own, so that the scan goes on and the parser refuses it.
+        // A stray separator is returned as a value, so that the scan continues and the parser rejects it.
         Ok(distance.max(usize::from(self.at < self.buffer.len())))
     }
 }
@@ -161,17 +161,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_across_blocks() {
+    fn finds_values_across_blocks() {
         let long = format!("\"{}\\\"]\"", "é[".repeat(BLOCK));
         let text = format!("\u{feff} {{\"a\": [1, {{}}, {long}]}}\r\n\n{long} 12,true");
         let file = DataFile::from_memory("x", text.into_bytes());
         let mut scanner = Scanner::new(&file).unwrap();
-        assert_eq!(scanner.blanks().unwrap().lines, 0);
+        assert_eq!(scanner.skip_whitespace().unwrap().lines, 0);
         let (offset, value) = scanner.value().unwrap();
         assert_eq!((offset, value.len()), (4, long.len() + 16));
-        assert_eq!(scanner.blanks().unwrap().lines, 2);
+        assert_eq!(scanner.skip_whitespace().unwrap().lines, 2);
         assert_eq!(scanner.value().unwrap().1, long.as_bytes());
-        scanner.blanks().unwrap();
+        scanner.skip_whitespace().unwrap();
         assert_eq!(scanner.value().unwrap().1, b"12");
         scanner.skip();
         assert_eq!(scanner.value().unwrap().1, b"true");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_values_end_with_the_file() {
+    fn truncated_values_end_with_the_file() {
         for text in ["{\"a", "[1, 2", "\"x\\", "{\"a\": \"\\\"", ",", "]"] {
             let file = DataFile::from_memory("x", text.as_bytes().to_vec());
             let mut scanner = Scanner::new(&file).unwrap();

@@ -1,8 +1,8 @@
-//! Files on disk and in the program: where they are looked for and what is said when they are broken.
+//! Local and embedded files: where they are searched, and the errors of invalid ones.
 
 use std::path::Path;
 
-use lmeval_core::DatasetRequest;
+use lmeval_core::{DatasetRequest, Diagnose as _};
 use lmeval_data::{ErrorKind, load};
 use lmeval_pycompat::Value;
 
@@ -17,7 +17,7 @@ fn test_rows(folder: &Path, request: &DatasetRequest) -> String {
 }
 
 #[test]
-fn the_working_directory_comes_before_the_folder_of_the_task() {
+fn working_directory_precedes_task_folder() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "tasks/only_there.jsonl", "{\"a\": 1}\n");
     write(folder.path(), "tasks/both.jsonl", "{\"a\": 2}\n");
@@ -43,7 +43,7 @@ fn the_working_directory_comes_before_the_folder_of_the_task() {
 }
 
 #[test]
-fn files_of_the_program() {
+fn reads_embedded_files() {
     fn virtual_file(path: &Path) -> Option<&'static [u8]> {
         (path == Path::new("builtin:demo/test.jsonl")).then_some(b"{\"a\": 5}\n")
     }
@@ -62,7 +62,7 @@ fn files_of_the_program() {
 }
 
 #[test]
-fn broken_files_are_named_with_the_line() {
+fn errors_name_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let failure = |loader: &str, content: &[u8]| {
         write(folder.path(), "x", content);
@@ -83,13 +83,13 @@ fn broken_files_are_named_with_the_line() {
         ),
         ("json", b"{\"a\": 1}\n7\n", ":2: expected an object: each row is a JSON object"),
         ("json", b"[{\"a\": 1}\n{\"a\": 2}]", ":2: expected `,` or `]` in the array"),
-        ("json", b"[{\"a\": 1}]\nx", ":2: unexpected text after the array"),
-        ("json", b"{\"a\": \"\n\xff\"}", ":2: the text is not UTF-8"),
+        ("json", b"[{\"a\": 1}]\nx", ":2: unexpected characters after the array"),
+        ("json", b"{\"a\": \"\n\xff\"}", ":2: invalid UTF-8"),
         ("csv", b"a,b\n1,2\n1,2,3\n", ":3: expected 2 cells, found 3"),
-        ("csv", b"a,b\n1,\"2\n", ":2: a quoted cell never ends"),
-        ("csv", b"a\n\xff\n", ":2: the text is not UTF-8"),
+        ("csv", b"a,b\n1,\"2\n", ":2: a quoted cell is not closed"),
+        ("csv", b"a\n\xff\n", ":2: invalid UTF-8"),
         ("csv", b"", ":1: the file has no columns"),
-        ("text", b"a\n\xff\n", ":2: the text is not UTF-8"),
+        ("text", b"a\n\xff\n", ":2: invalid UTF-8"),
     ];
     for (loader, content, expected) in cases {
         assert_eq!(failure(loader, content), format!("{x}{expected}"), "{loader} {content:?}");
@@ -110,7 +110,7 @@ fn broken_files_are_named_with_the_line() {
 }
 
 #[test]
-fn values_that_do_not_fit_are_named_with_the_row() {
+fn conversion_errors_name_the_row() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.jsonl", "{\"x\": 1}\n");
     write(folder.path(), "b.jsonl", "{\"x\": \"7\"}\n{\"x\": \"seven\"}\n");
@@ -119,12 +119,12 @@ fn values_that_do_not_fit_are_named_with_the_row() {
     let split = data.get("test").unwrap();
     assert_eq!(split.get(0).unwrap().unwrap().get_str("x"), Some(&Value::Int(7)));
     let text = split.get(1).unwrap().unwrap_err().to_string();
-    assert!(text.ends_with("row 1, column `x`: cannot turn `'seven'` (str) into an integer"), "{text}");
+    assert!(text.ends_with("row 1, column `x`: cannot convert `'seven'` (str) to an integer"), "{text}");
     assert!(split.get(2).is_none());
 }
 
 #[test]
-fn options_and_loaders_that_do_not_exist() {
+fn rejects_unknown_options_and_loaders() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "x.csv", "a\n1\n");
     let failure = |path: &str, kwargs: &[(&str, Value)]| {
@@ -148,7 +148,7 @@ fn options_and_loaders_that_do_not_exist() {
 }
 
 #[test]
-fn rows_are_limited_and_sliced() {
+fn limits_and_slices_rows() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.txt", "0\n1\n2\n");
     write(folder.path(), "b.txt", "3\n4\n");

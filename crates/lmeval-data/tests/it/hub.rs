@@ -1,10 +1,10 @@
-//! Data sets from the hub, and everything that can go wrong on the way.
+//! Data sets from the hub, and failures on the way.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lmeval_core::{DatasetRequest, DownloadProgress};
+use lmeval_core::{DatasetRequest, Diagnose as _, DownloadProgress};
 use lmeval_data::{ErrorKind, Settings, load};
 use lmeval_hub::Error as HubError;
 use lmeval_pycompat::Value;
@@ -22,7 +22,7 @@ fn settings(hub: &StandInHub, folder: &Path) -> Settings {
     settings
 }
 
-/// A file that is large enough to be kept elsewhere.
+/// A file large enough to be stored separately.
 fn large() -> Vec<u8> {
     (0..2000).flat_map(|number| format!("{{\"a\": {number}}}\n").into_bytes()).collect()
 }
@@ -35,7 +35,7 @@ fn rows(request: &DatasetRequest, settings: &Settings, split: &str) -> Result<u6
 }
 
 #[test]
-fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
+fn downloads_once_and_caches() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let commit =
         hub.add(ID, "main", &[("train.jsonl", LINES), ("sub/test.jsonl", &large()), ("README.md", b"# x")]);
@@ -52,7 +52,7 @@ fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
     assert_eq!((etag.len(), link.parent().unwrap().to_str()), (64, Some("../../../blobs")));
     assert_eq!(fs_err::read(root.join("blobs").join(etag)).unwrap(), large());
     assert!(folder.path().join("hub/.locks/datasets--org--name").join(format!("{etag}.lock")).is_file());
-    assert!(hub.requests("tree").len() > 1, "the list of files has pages");
+    assert!(hub.requests("tree").len() > 1, "the file list is paginated");
 
     let before = hub.requests("resolve").len();
     load(&request, &settings).unwrap();
@@ -64,7 +64,7 @@ fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
 }
 
 #[test]
-fn the_cache_serves_where_the_hub_does_not() {
+fn uses_cache_without_hub() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
@@ -89,9 +89,9 @@ fn the_cache_serves_where_the_hub_does_not() {
     assert!(hints.contains("There is no local copy in `") && hints.contains("org/name`"), "{hints}");
 }
 
-/// Some of the files of a split are not the split.
+/// Some files of a split must not pass for the split.
 #[test]
-fn a_part_of_a_data_set_does_not_pass_for_the_whole() {
+fn incomplete_data_set_is_an_error() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let parts = [("train-00000-of-00002.jsonl", LINES), ("train-00001-of-00002.jsonl", LINES)];
     hub.add(ID, "main", &parts);
@@ -112,7 +112,7 @@ fn a_part_of_a_data_set_does_not_pass_for_the_whole() {
 }
 
 #[test]
-fn configurations_revisions_and_addresses() {
+fn resolves_configurations_revisions_and_addresses() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let readme = b"---\nconfigs:\n- config_name: a\n  data_files: x.jsonl\n- config_name: b\n  data_files:\n  - split: test\n    path: data/*.jsonl\n---\n";
     let files: [(&str, &[u8]); 4] =
@@ -150,7 +150,7 @@ fn configurations_revisions_and_addresses() {
 }
 
 #[test]
-fn statuses_become_errors_with_advice() {
+fn http_errors_have_hints() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
@@ -188,7 +188,7 @@ fn statuses_become_errors_with_advice() {
 }
 
 #[test]
-fn the_token_does_not_leave_the_hub() {
+fn token_is_sent_only_to_the_hub() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     hub.require_token("secret-token");
@@ -221,7 +221,7 @@ impl DownloadProgress for Notes {
 }
 
 #[test]
-fn passing_failures_are_waited_out() {
+fn retries_temporary_failures() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
@@ -239,7 +239,7 @@ fn passing_failures_are_waited_out() {
 }
 
 #[test]
-fn downloads_go_on_where_they_broke_off() {
+fn resumes_downloads() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     let settings = settings(&hub, folder.path());
@@ -250,7 +250,7 @@ fn downloads_go_on_where_they_broke_off() {
     let range = |start: u64| Some(format!("bytes={start}-"));
     assert_eq!(ranges, [None, range(500), range(800), range(800), range(800)]);
 
-    // The same with what another run has left, and with a hub that does not know ranges.
+    // The same with a partial file of an earlier run, and with a hub that ignores ranges.
     for fault in [None, Some(HubFault::IgnoreRange), Some(HubFault::Status(416, vec![]))] {
         let again = tempfile::tempdir().unwrap();
         let blobs = again.path().join("hub/datasets--org--name/blobs");
@@ -271,7 +271,7 @@ fn downloads_go_on_where_they_broke_off() {
 }
 
 #[test]
-fn damaged_downloads_are_not_kept() {
+fn discards_damaged_downloads() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large()), ("test.jsonl", LINES)]);
     let settings = settings(&hub, folder.path());
@@ -286,12 +286,12 @@ fn damaged_downloads_are_not_kept() {
         let error = load(&train, &settings).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Hub(HubError::Damaged { .. })), "{error:?}");
     }
-    // A body that is shorter than the description never becomes a file.
+    // A body shorter than declared never becomes a file.
     hub.fail("GET /storage", &vec![HubFault::Body(b"short"); 20]);
     let error = load(&train, &settings).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Hub(HubError::Connection { .. })), "{error:?}");
     assert!(message(&error).contains("5 of"), "{}", message(&error));
-    // Damaged once, right the second time.
+    // Damaged once, intact the second time.
     hub.fail("GET /storage", &[HubFault::Body(wrong)]);
     assert_eq!(rows(&train, &settings, "train").unwrap(), 2000);
     let blobs = folder.path().join("hub/datasets--org--name/blobs");
@@ -301,12 +301,12 @@ fn damaged_downloads_are_not_kept() {
 }
 
 #[test]
-fn scripts_are_not_run_but_the_converted_copy_is_read() {
+fn reads_converted_copy_instead_of_script() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("name.py", b"import os"), ("README.md", b"")]);
     let settings = settings(&hub, folder.path());
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
-    assert_eq!(error.to_string(), "Data set `org/name` needs the script `name.py`, and scripts are not run");
+    assert_eq!(error.to_string(), "Data set `org/name` needs the script `name.py`, but scripts are not run");
     assert!(error.hints()[0].contains("refs/convert/parquet") && error.hints()[1].contains("save_to_disk"));
 
     let parquet = include_bytes!("numbers.parquet");
@@ -325,7 +325,7 @@ fn scripts_are_not_run_but_the_converted_copy_is_read() {
 }
 
 #[test]
-fn two_at_once_download_once() {
+fn concurrent_loads_download_once() {
     let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     let settings = settings(&hub, folder.path());

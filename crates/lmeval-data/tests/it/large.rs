@@ -1,4 +1,4 @@
-//! Data that does not fit into a block, a batch or memory.
+//! Data larger than a block, a batch or memory.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -7,21 +7,21 @@ use lmeval_pycompat::Value;
 
 use crate::support::{load_in, request, write};
 
-/// The resident memory of this process in bytes, where the system tells.
+/// The resident memory of this process in bytes, if the system reports it.
 fn resident() -> Option<u64> {
     let status = fs_err::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
 }
 
-/// Set in the process that measures itself.
+/// Set in the child process that measures itself.
 const ALONE: &str = "LMEVAL_DATA_MEASURED";
 
 #[test]
-fn rows_come_from_disk_and_not_from_memory() {
+fn rows_are_not_held_in_memory() {
     if std::env::var_os(ALONE).is_none() {
-        // Other tests would count, so this one runs again in a process of its own.
-        let test = "large::rows_come_from_disk_and_not_from_memory";
+        // Other tests would distort the measurement, so this one runs again in a separate process.
+        let test = "large::rows_are_not_held_in_memory";
         let program = std::env::current_exe().unwrap();
         let status =
             Command::new(program).args([test, "--exact", "--quiet"]).env(ALONE, "1").output().unwrap();
@@ -62,7 +62,7 @@ fn rows_come_from_disk_and_not_from_memory() {
 }
 
 #[test]
-fn one_line_of_ten_megabytes() {
+fn reads_line_of_ten_megabytes() {
     let folder = tempfile::tempdir().unwrap();
     let filler = "é".repeat(5 << 20);
     write(folder.path(), "x", format!("{{\"a\": 1}}\n{{\"a\": 2, \"t\": \"{filler}\"}}\n{{\"a\": 3}}\n"));

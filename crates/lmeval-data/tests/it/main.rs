@@ -1,4 +1,4 @@
-//! Behaviour of the crate through its public functions.
+//! Tests of the public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Damaged files of every kind: an error or rows, and never a panic.
+//! Damaged files of every kind give an error or rows, never a panic.
 
 use lmeval_pycompat::Value;
 use lmeval_testkit::{Dice, fuzz_seed, mutate};

@@ -1,4 +1,4 @@
-//! Folders that `save_to_disk` has written, and the folder of copies that replaces paths.
+//! Folders written by `save_to_disk`, and the folder of copies that replaces paths.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn save(folder: &std::path::Path, path: &str, split: &str) {
 const ROWS: &str = "[{'n': 1, 't': 't1'}, {'n': 2, 't': 't2'}, {'n': 3, 't': 't3'}]";
 
 #[test]
-fn saved_folders_in_all_shapes() {
+fn reads_all_layouts_of_saved_folders() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     save(root, "one", "\"validation\"");
@@ -74,7 +74,7 @@ fn saved_folders_in_all_shapes() {
 }
 
 #[test]
-fn the_file_format_and_cut_files() {
+fn reads_file_format_and_truncated_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = FileWriter::try_new(Vec::new(), &batch(&[]).schema()).unwrap();
     writer.write(&batch(&[1, 2])).unwrap();
@@ -88,7 +88,7 @@ fn the_file_format_and_cut_files() {
     assert_eq!(printed(split).unwrap(), ROWS);
     assert_eq!(split.get(2).unwrap().unwrap().len(), 2);
 
-    // A file that is cut anywhere gives an error or the rows that are whole, and never a panic.
+    // A file truncated anywhere gives an error or its complete rows, never a panic.
     let stream = stream(&[&[1, 2], &[3]]);
     for end in 0..stream.len() {
         write(folder.path(), "x.arrow", &stream[..end]);

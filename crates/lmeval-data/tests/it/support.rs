@@ -1,4 +1,4 @@
-//! Helpers of the tests.
+//! Test helpers.
 
 use std::path::Path;
 
@@ -7,21 +7,20 @@ use lmeval_data::{DatasetDict, Error, Settings, Split, load};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 
-/// Writes a file and the folders above it.
+/// Writes a file and creates its folders.
 pub(crate) fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
     let path = folder.join(path);
     fs_err::create_dir_all(path.parent().unwrap()).unwrap();
     fs_err::write(path, content).unwrap();
 }
 
-/// Settings that reach no hub.
+/// Settings without access to a hub.
 pub(crate) fn offline(folder: &Path) -> Settings {
     let mut settings = Settings::isolated("http://127.0.0.1:9", &folder.join("cache"), folder);
     settings.hub.offline = true;
     settings
 }
 
-/// A request with arguments.
 pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> DatasetRequest {
     DatasetRequest {
         path: path.into(),
@@ -31,7 +30,6 @@ pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> 
     }
 }
 
-/// Loads in a folder.
 pub(crate) fn load_in(folder: &Path, request: &DatasetRequest) -> Result<DatasetDict, Error> {
     load(request, &offline(folder))
 }

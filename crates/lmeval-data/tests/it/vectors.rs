@@ -1,11 +1,11 @@
-//! Files loaded by the `datasets` library and by us: the rows must be the same.
+//! Compares our rows with those of the `datasets` library.
 
 use lmeval_core::DatasetRequest;
 use lmeval_pycompat::{Value, json};
 
 use crate::support::{load_in, message, printed, write};
 
-/// Cases in which we read what the reference refuses: cleaner answers, no other rows.
+/// Cases that we read although the reference rejects them.
 fn is_lenient(case: &Value) -> bool {
     field(case, "error").is_some()
 }
@@ -35,7 +35,7 @@ fn decode_base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// What is wrong with a case, if anything.
+/// The problem with a case, if any.
 fn check(case: &Value) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     for (path, content) in field(case, "files").unwrap().as_dict().unwrap().iter() {
@@ -71,7 +71,7 @@ fn check(case: &Value) -> Option<String> {
 }
 
 #[test]
-fn rows_equal_those_of_the_reference() {
+fn rows_equal_the_reference() {
     let path = std::env::var("LMEVAL_DATA_VECTORS")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/datasets.json").into());
     let recorded = json::loads(&fs_err::read_to_string(path).unwrap()).unwrap();

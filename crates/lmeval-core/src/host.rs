@@ -33,6 +33,8 @@ pub enum HostError {
         message: String,
         /// The complete traceback, if there is one.
         traceback: Option<String>,
+        /// What to try, if anything is known to help.
+        hint: Option<String>,
     },
     /// The function was not called because another one, called at the same time, timed out. Report that failure instead;
     /// see [`HostError::is_abandoned`].
@@ -79,6 +81,13 @@ impl HostError {
 }
 
 impl Diagnose for HostError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Failed { hint, .. } => hint.iter().cloned().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn traceback(&self) -> Option<&str> {
         match self {
             Self::Failed { traceback, .. } => traceback.as_deref(),

@@ -127,6 +127,7 @@ impl EngineError {
             Self::Prompt(error) => Some(error),
             Self::Model(error) => Some(error),
             Self::Journal(error) => Some(error),
+            Self::OldCache(error) => Some(error),
             _ => None,
         }
     }

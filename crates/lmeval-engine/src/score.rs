@@ -221,7 +221,7 @@ mod tests {
         };
         let raised = |function: &str| {
             let (function, message) = (function.to_owned(), "no".to_owned());
-            HostError::Failed { function, message, traceback: None }
+            HostError::Failed { function, message, traceback: None, hint: None }
         };
         let first = outcome(vec![abandoned("a.f"), abandoned("b.f"), raised("utils.slow"), raised("c.f")]);
         assert!(first.contains("`utils.slow` failed"), "{first}");

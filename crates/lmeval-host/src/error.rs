@@ -12,11 +12,9 @@ use crate::protocol::ProtocolError;
 /// The reason that a worker did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkerError {
-    #[error("Cannot start Python `{python}`: {source}; name an interpreter with `--python`")]
+    #[error("Cannot start Python `{python}`: {source}")]
     Start { python: String, source: io::Error },
-    #[error(
-        "Python 3.10 or newer is needed, and `{python}` is older ({output}); name another with `--python`"
-    )]
+    #[error("Python 3.10 or newer is required, but `{python}` is older ({output})")]
     TooOld { python: String, output: String },
     #[error("{kind}{}{message}", if message.is_empty() { "" } else { ": " })]
     Raised { kind: String, message: String, traceback: Option<String>, missing: Option<String> },
@@ -52,16 +50,26 @@ impl WorkerError {
         }
     }
 
+    /// What to try, if anything is known to help.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Start { .. } | Self::TooOld { .. } => {
+                Some("Select an interpreter with `--python`".to_owned())
+            }
+            Self::Raised { missing: Some(package), .. } => Some(format!(
+                "Install it with `python -m pip install {package}`, or select an interpreter that has it with `--python`"
+            )),
+            _ => None,
+        }
+    }
+
     /// Converts to the error of a function, with the document that it was called on.
     pub(crate) fn of(self, function: &Function, document: Option<&Dict>) -> HostError {
         if let Self::Abandoned { culprit, limit } = self {
             let function = display_reference(&function.reference);
             return HostError::Abandoned { function, culprit, seconds: limit.as_secs_f64() };
         }
-        let mut message = self.to_string();
-        if let Self::Raised { missing: Some(package), .. } = &self {
-            let _ = write!(message, "; install the Python package `{package}` to run this task");
-        }
+        let (mut message, hint) = (self.to_string(), self.hint());
         if let Some(document) = document {
             let _ = write!(message, " (document {})", excerpt(document));
         }
@@ -70,7 +78,7 @@ impl WorkerError {
             Self::Died { output, .. } => Some(output).filter(|output| !output.is_empty()),
             _ => None,
         };
-        HostError::Failed { function: display_reference(&function.reference), message, traceback }
+        HostError::Failed { function: display_reference(&function.reference), message, traceback, hint }
     }
 }
 

@@ -136,7 +136,12 @@ pub(crate) fn wrong_type(function: &Function, expected: &str, found: &Value) -> 
 }
 
 pub(crate) fn failed(function: &Function, message: String) -> HostError {
-    HostError::Failed { function: display_reference(&function.reference), message, traceback: None }
+    HostError::Failed {
+        function: display_reference(&function.reference),
+        message,
+        traceback: None,
+        hint: None,
+    }
 }
 
 /// The function as displayed in messages.

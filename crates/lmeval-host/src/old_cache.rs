@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use lmeval_core::Response;
+use lmeval_core::{Diagnose, Response};
 use lmeval_pycompat::{Value, json};
 
 use crate::host::PythonHost;
@@ -28,12 +28,19 @@ pub struct OldCache {
 pub struct OldCacheError {
     path: PathBuf,
     message: String,
+    hint: Option<String>,
+}
+
+impl Diagnose for OldCacheError {
+    fn hints(&self) -> Vec<String> {
+        self.hint.iter().cloned().collect()
+    }
 }
 
 impl PythonHost {
     /// Reads a response cache written by the Python harness. Never runs code from it.
     pub fn old_cache(&self, path: &Path) -> Result<OldCache, OldCacheError> {
-        let failed = |message: String| OldCacheError { path: path.to_owned(), message };
+        let failed = |message: String, hint| OldCacheError { path: path.to_owned(), message, hint };
         let (_, mut child) = self
             .pool
             .options()
@@ -43,15 +50,15 @@ impl PythonHost {
                 command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 parent::spawn(command)
             })
-            .map_err(|error| failed(error.to_string()))?;
-        let output = child.stdout.take().ok_or_else(|| failed("Python has no output".to_owned()))?;
+            .map_err(|error| failed(error.to_string(), error.hint()))?;
+        let output = child.stdout.take().ok_or_else(|| failed("Python has no output".to_owned(), None))?;
         Ok(OldCache { path: path.to_owned(), child, lines: BufReader::new(output), is_over: false })
     }
 }
 
 impl OldCache {
     fn error(&self, message: impl Into<String>) -> OldCacheError {
-        OldCacheError { path: self.path.clone(), message: message.into() }
+        OldCacheError { path: self.path.clone(), message: message.into(), hint: None }
     }
 
     fn read(&mut self) -> Result<Option<Row>, OldCacheError> {

@@ -212,13 +212,15 @@ mod tests {
             function: "utils.f".to_owned(),
             message: "KeyError: 'a'".to_owned(),
             traceback: Some("Traceback …".to_owned()),
+            hint: Some("Install it".to_owned()),
         };
         let scored = EngineError::Score { task: "t".to_owned(), source: Box::new(failed.into()) };
         let error = anyhow::Error::from(scored);
         assert_eq!(traceback(&error), Some("Traceback …"));
         assert_eq!(
             plain(error),
-            "error: The task `t` cannot be scored\n  caused by: The function `utils.f` failed: KeyError: 'a'"
+            "error: The task `t` cannot be scored\n  caused by: The function `utils.f` failed: KeyError: 'a'\n\
+             hint: Install it"
         );
     }
 

@@ -114,6 +114,7 @@ mod tests {
                 function: function.reference.clone(),
                 message: "no".into(),
                 traceback: None,
+                hint: None,
             };
             let prompt = |request| {
                 let document = docs.get(request).map_err(|_| failed())?;

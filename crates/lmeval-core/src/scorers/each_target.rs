@@ -43,7 +43,7 @@ impl EachTarget {
                 self.name,
                 keys.join(", ")
             );
-            HostError::Failed { function: self.name.to_string(), message, traceback: None }
+            HostError::Failed { function: self.name.to_string(), message, traceback: None, hint: None }
         })
     }
 }

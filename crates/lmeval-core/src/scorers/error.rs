@@ -237,6 +237,7 @@ impl Diagnose for ScoreError {
             Self::AggregationValue { metric, .. } => vec![format!(
                 "Set an aggregation for `{metric}` that accepts such values: `aggregation: !function utils.my_aggregation`"
             )],
+            Self::Host(error) => error.hints(),
             _ => Vec::new(),
         }
     }

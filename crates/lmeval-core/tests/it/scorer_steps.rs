@@ -248,7 +248,7 @@ impl HostMetric for Counted {
         self.metric.fetch_add(1, Ordering::Relaxed);
         if predictions.as_list() == Some(&[Value::str("fail")]) {
             let (function, message) = ("utils.judge".to_owned(), "no answer in time".to_owned());
-            return Err(HostError::Failed { function, message, traceback: None });
+            return Err(HostError::Failed { function, message, traceback: None, hint: None });
         }
         Ok(Value::Float(1.0))
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lmeval_core::{ModelIdentity, RequestType, Response};
+use lmeval_core::{Diagnose as _, ModelIdentity, RequestType, Response};
 use lmeval_engine::EngineError;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_journal::{Fingerprint, Imported, Journal, Key, export, list, old_caches, request_hash};
@@ -284,7 +284,9 @@ make("hostile.db", 4096, rows[:3] + [(key("odd", 20), Hostile()), (key("odd", 21
 fn missing_python_is_named() {
     let host =
         PythonHost::new(PythonOptions { python: Some("no-such-python".into()), ..PythonOptions::default() });
-    let error = host.old_cache(Path::new("old_rank0.db")).unwrap_err().to_string();
+    let error = EngineError::from(host.old_cache(Path::new("old_rank0.db")).unwrap_err());
+    assert_eq!(error.hints(), ["Select an interpreter with `--python`"]);
+    let error = error.to_string();
     assert!(
         error.starts_with("Cannot import `old_rank0.db`: Cannot start Python `no-such-python`"),
         "{error}"

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lmeval_core::{Host, HostError};
+use lmeval_core::{Diagnose as _, Host, HostError};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
 
@@ -181,6 +181,7 @@ fn nothing_starts_before_the_first_call() {
     let host =
         PythonHost::new(PythonOptions { python: Some("/no/such/python".into()), ..PythonOptions::default() });
     let error = host.call(&function(Path::new("/"), "utils.f"), &asked()).unwrap_err();
+    assert_eq!(error.hints(), ["Select an interpreter with `--python`"]);
     let HostError::Failed { message, .. } = error else { panic!("{error}") };
     assert!(message.starts_with("Cannot start Python `/no/such/python`: "), "{message}");
 }
@@ -246,7 +247,7 @@ fn rejects_old_interpreter() {
     fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
     let host = PythonHost::new(PythonOptions { python: Some(python), ..PythonOptions::default() });
     let error = host.call(&function(folder.path(), "utils.f"), &asked()).unwrap_err();
-    assert!(error.to_string().contains("Python 3.10 or newer is needed"), "{error}");
+    assert!(error.to_string().contains("Python 3.10 or newer is required"), "{error}");
     assert!(error.to_string().contains("Python 3.8 is too old"), "{error}");
 }
 

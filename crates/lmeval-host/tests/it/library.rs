@@ -71,11 +71,12 @@ fn finds_every_function_of_the_library() {
         }
         let place = folder.strip_prefix(library.to_str().unwrap()).unwrap_or(folder);
         let Err(error) = host.check(&function(Path::new(folder), reference)) else { continue };
-        let HostError::Failed { message, traceback, .. } = error else { panic!("{error}") };
+        let HostError::Failed { message, traceback, hint, .. } = error else { panic!("{error}") };
         if !message.starts_with("AttributeError") {
             skipped.insert(module);
         }
-        if let Some((_, rest)) = message.split_once("install the Python package `") {
+        let hint = hint.unwrap_or_default();
+        if let Some((_, rest)) = hint.split_once("pip install ") {
             let package = rest.split('`').next().unwrap_or_default();
             lacking.entry(package.to_owned()).or_default().insert(place.to_owned());
         } else if !FOREIGN.iter().any(|foreign| message.contains(foreign)) {

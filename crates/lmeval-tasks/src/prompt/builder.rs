@@ -363,7 +363,7 @@ mod tests {
             failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
         };
         let (function, message) = ("utils.slow".to_owned(), "It did not answer".to_owned());
-        let cause = failed(HostError::Failed { function, message, traceback: None });
+        let cause = failed(HostError::Failed { function, message, traceback: None, hint: None });
         let shown = |built: Vec<Option<Result<u8, PromptError>>>, first| -> Vec<String> {
             up_to_failure(built, first)
                 .map(|built| built.map_or_else(|error| error.to_string(), |built| built.to_string()))

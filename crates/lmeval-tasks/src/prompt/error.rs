@@ -74,7 +74,8 @@ impl PromptError {
     pub(crate) fn host(error: HostError) -> Self {
         let needs_python = matches!(error, HostError::NeedsPython { .. });
         let kind = if needs_python { PromptErrorKind::NeedsPython } else { PromptErrorKind::Function };
-        let failure = Self::new(kind, error.to_string()).including_cause(error);
+        let failure = Self::new(kind, error.to_string());
+        let failure = error.hints().into_iter().fold(failure, Self::hint).including_cause(error);
         if needs_python {
             failure.hint("Run with a Python that has the packages of the task")
         } else {

@@ -5,7 +5,7 @@ use std::path::Path;
 use lmeval_core::filters::{FilterFunction, FilterSpec};
 use lmeval_core::registry::{Kind, NameLookup, NameScope, Registered, Registry, SamplerKind};
 use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
-use lmeval_core::{Host, HostError};
+use lmeval_core::{Diagnose as _, Host, HostError};
 
 use super::modules::{ModuleSources, has_modules};
 use super::specs::metric_spec;
@@ -101,7 +101,10 @@ impl Lookups<'_> {
 
     fn failed(&self, kind: &str, name: &str, path: &ConfigPath, error: HostError) -> Error {
         let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
-        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).including_cause(error)
+        let failure = Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping()));
+        let needs_python = matches!(error, HostError::NeedsPython { .. });
+        let select = needs_python.then(|| "Select an interpreter with `--python`".to_owned());
+        error.hints().into_iter().chain(select).fold(failure, Error::hint).including_cause(error)
     }
 
     fn is_metric(&self, name: &str) -> bool {
@@ -262,16 +265,15 @@ pub fn module_folders(task: &Task) -> Vec<String> {
 }
 
 fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
-    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).including_cause(error)
+    let located = Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping()));
+    error.hints().into_iter().fold(located, Error::hint).including_cause(error)
 }
 
 /// The Python error, without the reference that was being looked up.
 fn what_failed(error: &HostError) -> String {
     match error {
         HostError::Failed { message, .. } => message.clone(),
-        HostError::NeedsPython { .. } => {
-            "Python 3.10 or newer was not found; name an interpreter with `--python`".to_owned()
-        }
+        HostError::NeedsPython { .. } => "Python 3.10 or newer was not found".to_owned(),
         other => other.to_string(),
     }
 }

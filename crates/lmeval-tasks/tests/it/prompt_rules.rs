@@ -277,6 +277,7 @@ impl Host for Functions {
                 function: other.to_owned(),
                 message: "boom".to_owned(),
                 traceback: None,
+                hint: None,
             }),
         }
     }

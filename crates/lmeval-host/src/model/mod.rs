@@ -22,7 +22,7 @@ pub use settings::PythonModelSettings;
 
 use crate::caller::Caller;
 use crate::error::WorkerError;
-use crate::model::calls::{Call, Said, calls, decode, encode_call, encode_message};
+use crate::model::calls::{Call, ModelMessage, calls, decode, encode_call, encode_message};
 use crate::model::failure::failure;
 use crate::model::link::{Link, ModelProcess};
 use crate::model::template::PythonTemplate;
@@ -63,7 +63,7 @@ impl RegisteredModels {
     pub fn start_if_possible(options: &PythonOptions) -> Result<Option<Self>, ModelError> {
         match Self::discover(options) {
             Ok(registered) => Ok(Some(registered)),
-            Err(error) if error.is_without_python() => Ok(None),
+            Err(error) if error.is_missing_python() => Ok(None),
             Err(error) => Err(not_found(error)),
         }
     }
@@ -225,9 +225,9 @@ impl PythonModel {
         let mut last = None;
         let mut take = |value: Value| {
             let (number, answer) = match decode(call.kind, &value) {
-                Some(Said::Done) => return true,
-                Some(Said::Answer(number, answer)) => (number, Ok(answer)),
-                Some(Said::Bad(number, message)) => {
+                Some(ModelMessage::Done) => return true,
+                Some(ModelMessage::Answer(number, answer)) => (number, Ok(answer)),
+                Some(ModelMessage::Bad(number, message)) => {
                     let message = format!("The model `{}` gave an unusable answer: {message}", self.name);
                     (number, Err(ModelError::new(ModelErrorKind::Answer, message)))
                 }

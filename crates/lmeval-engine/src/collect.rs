@@ -333,3 +333,23 @@ fn drop_unneeded(requests: &mut DocumentRequests, needs: Needs, empty: &Arc<str>
         requests.document = Arc::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cancel::Cancel;
+
+    #[test]
+    fn panic_stops_the_run_and_ends_scoring() {
+        let (stop, options) = (Cancel::new(), EvaluateOptions::default());
+        let (first_error, backlog) = (FirstError::new(&stop), Backlog::new(1));
+        let (work, todo) = mpsc::channel();
+        let collector = Collector::new(&[], &options, &first_error, &backlog, work);
+        let (messages, inbox) = mpsc::channel();
+        messages.send(Message::Built { task: 3 }).expect("the inbox is open");
+        assert!(first_error.guard("Collecting answers", || collector.run(&inbox)).is_none());
+        assert!(stop.is_cancelled() && todo.recv().is_err());
+        let error = first_error.into_error().expect("the collector panicked").to_string();
+        assert!(error.starts_with("Collecting answers panicked: index out of bounds"), "{error}");
+    }
+}

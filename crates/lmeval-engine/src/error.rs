@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lmeval_core::groups::GroupError;
 use lmeval_core::scorers::ScoreError;
-use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, counted};
+use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, counted, guarded};
 use lmeval_tasks::prompt::PromptError;
 
 /// The reason that a run ended without results. Answers received before the error are in the journal, if there is
@@ -107,6 +107,14 @@ pub enum EngineError {
         /// The error it returned.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A stage of the run panicked: a bug in lm-eval, or in an extension or model of the caller.
+    #[error("{stage} panicked: {message}")]
+    Panic {
+        /// The stage, with task and documents where they are known.
+        stage: String,
+        /// The message of the panic.
+        message: String,
+    },
     /// The operating system refused to start a thread.
     #[error("Cannot start a thread")]
     Threads(#[source] std::io::Error),
@@ -119,6 +127,14 @@ impl From<Diagnostic> for EngineError {
 }
 
 impl EngineError {
+    /// Runs a stage and turns a panic into an error. Discard everything the stage touched if it fails.
+    pub(crate) fn guard<T>(
+        stage: impl FnOnce() -> String,
+        work: impl FnOnce() -> Result<T, Self>,
+    ) -> Result<T, Self> {
+        guarded(work).unwrap_or_else(|message| Err(Self::Panic { stage: stage(), message }))
+    }
+
     /// The wrapped error that provides message, location and hints.
     fn inner(&self) -> Option<&dyn Diagnose> {
         match self {
@@ -156,6 +172,7 @@ impl Diagnose for EngineError {
             Self::Interrupted { journal: None, .. } => {
                 "Pass `--output_path` or `--use_cache` to save the answers of interrupted runs"
             }
+            Self::Panic { .. } => "Please report this, unless the panic is in code of your own",
             _ => return self.inner().map(Diagnose::hints).unwrap_or_default(),
         };
         vec![hint.to_owned()]

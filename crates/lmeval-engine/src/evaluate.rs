@@ -16,7 +16,7 @@ use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::{Collected, Collector, Failure};
 use crate::dispatch::Dispatcher;
@@ -87,11 +87,21 @@ pub fn evaluate(
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
 ) -> Result<Evaluated, EngineError> {
+    evaluate_with(model, tasks, options, events, &Backlog::new(MAX_WAITING))
+}
+
+pub(crate) fn evaluate_with(
+    model: &Arc<dyn Model>,
+    tasks: TaskDict,
+    options: &EvaluateOptions,
+    events: &Arc<dyn Events>,
+    backlog: &Backlog,
+) -> Result<Evaluated, EngineError> {
     let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
     let tasks: Vec<(String, Arc<Task>)> =
         planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
     let runtime = runtime()?;
-    let collected = stream(model, planned, options, events, &runtime);
+    let collected = stream(model, planned, options, events, backlog, &runtime);
     runtime.shutdown_background();
     let Streamed { results, collected: Collected { failures, answered }, code_limits } = collected?;
     if results.is_empty()
@@ -127,6 +137,7 @@ fn stream(
     planned: Vec<crate::plan::PlannedTask>,
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
+    backlog: &Backlog,
     runtime: &Runtime,
 ) -> Result<Streamed, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
@@ -159,22 +170,27 @@ fn stream(
     runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
     let sources: Vec<(Arc<Task>, RequestOptions)> =
         planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
-    let (first_error, backlog) = (FirstError::new(&stop), Backlog::default());
+    let first_error = FirstError::new(&stop);
     let (work, todo) = mpsc::channel();
-    let collector = Collector::new(&planned, options, &first_error, &backlog, work);
-    let grader = Grader::new(planned, options, &**events, &first_error, &backlog);
+    let collector = Collector::new(&planned, options, &first_error, backlog, work);
+    let grader = Grader::new(planned, options, &**events, &first_error, backlog);
     let (collected, scored) = thread::scope(|scope| {
         let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
         let of_preparer = messages.clone();
-        let (sources, ahead) = (&sources, (&backlog, &stop));
-        scope.spawn(move || prepare(sources, &options.data, &**events, &ready, &of_preparer));
-        scope.spawn(move || produce(sources, &prepared, &**events, &jobs, &messages, ahead));
-        let (of_grader, _of_collector) = (StopOnPanic(&stop), StopOnPanic(&stop));
-        let grading = scope.spawn(move || {
-            let _stop = of_grader;
-            grader.run(&todo)
+        let (sources, ahead, first_error) = (&sources, (backlog, &stop), &first_error);
+        scope.spawn(move || {
+            let work = || prepare(sources, &options.data, &**events, &ready, &of_preparer);
+            first_error.guard("Loading data", work)
         });
-        (collector.run(&inbox), grading.join())
+        scope.spawn(move || {
+            let work = || produce(sources, &prepared, &**events, &jobs, &messages, ahead);
+            first_error.guard("Building requests", work)
+        });
+        let grading = scope.spawn(move || first_error.guard("Scoring", || grader.run(&todo)));
+        let collected = first_error.guard("Collecting answers", || collector.run(&inbox));
+        // After a panic, the answers of requests in flight are still saved.
+        inbox.iter().for_each(drop);
+        (collected, grading.join().ok().flatten())
     });
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
@@ -182,24 +198,17 @@ fn stream(
     if let Some(error) = first_error.into_error() {
         return Err(error);
     }
-    let (results, code_limits) = scored.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (Some(collected), Some((results, code_limits))) = (collected, scored) else {
+        return Err(EngineError::Panic {
+            stage: "The run".to_owned(),
+            message: "a thread is gone".to_owned(),
+        });
+    };
     if options.cancel.is_cancelled() && results.len() < sources.len() {
         let journal = wanted.map(|journal| journal.path.clone());
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
     Ok(Streamed { results, collected, code_limits })
-}
-
-/// Stops the run if the thread that owns it panics. Otherwise earlier stages would block, or keep sending requests
-/// whose answers are never scored.
-struct StopOnPanic<'a>(&'a Cancel);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.cancel();
-        }
-    }
 }
 
 /// Forwards the caller's cancellation to the run.

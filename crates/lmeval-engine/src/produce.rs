@@ -8,10 +8,11 @@ use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
 
-use crate::backlog::{Backlog, MAX_WAITING};
+use crate::backlog::Backlog;
 use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::data::request_sources;
+use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::options::DataOptions;
 
@@ -52,8 +53,13 @@ pub(crate) fn prepare(
     messages: &mpsc::Sender<Message>,
 ) {
     for (task_index, (task, options)) in tasks.iter().enumerate() {
-        let builder =
-            request_sources(task, data).and_then(|sources| Ok(RequestBuilder::new(task, &sources, options)?));
+        let builder = EngineError::guard(
+            || format!("Loading the data of `{}`", task.name()),
+            || {
+                request_sources(task, data)
+                    .and_then(|sources| Ok(RequestBuilder::new(task, &sources, options)?))
+            },
+        );
         let sent = match builder {
             Ok(builder) => {
                 for missing in builder.missing_columns() {
@@ -85,17 +91,22 @@ pub(crate) fn produce(
 ) {
     let mut done = 0;
     let mut batcher = JobBatcher { jobs, buffered: Vec::new(), threshold: 1 };
-    for Prepared { task_index, builder } in prepared {
+    for Prepared { task_index, mut builder } in prepared {
         let task = &tasks[task_index].0;
         let original = builder.document_count();
         let _ = messages.send(Message::Started { task: task_index, original });
         let mut documents = 0;
-        for built in builder {
+        loop {
+            let built = EngineError::guard(
+                || format!("Building the requests of `{}`", task.name()),
+                || builder.next().transpose().map_err(EngineError::from),
+            );
             let requests = match built {
-                Ok(requests) => requests,
+                Ok(Some(requests)) => requests,
+                Ok(None) => break,
                 Err(error) => {
                     // Sent even if the run is already ending, because this may be the cause.
-                    let _ = messages.send(Message::Stop(Box::new(error.into())));
+                    let _ = messages.send(Message::Stop(Box::new(error)));
                     return;
                 }
             };
@@ -149,7 +160,7 @@ fn send_document(
             Job { slot, request: model_request(request, repeat) }
         }));
     }
-    if !backlog.enter_when_free(MAX_WAITING, stop) {
+    if !backlog.enter_when_free(stop) {
         return false;
     }
     // The collector must know the document before its first answer arrives.

@@ -54,6 +54,13 @@ impl<'a> FirstError<'a> {
         }
     }
 
+    /// Runs a stage. A panic stops the run like any other error; otherwise earlier stages would block, or keep sending
+    /// requests whose answers are never scored.
+    pub(crate) fn guard<T>(&self, stage: &str, work: impl FnOnce() -> T) -> Option<T> {
+        let done = EngineError::guard(|| stage.to_owned(), || Ok(work()));
+        done.map_err(|error| self.fail(error)).ok()
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -98,14 +105,31 @@ impl<'a> Grader<'a> {
     pub(crate) fn run(mut self, todo: &mpsc::Receiver<Work>) -> (Vec<TaskResult>, Dict) {
         for work in todo {
             let counted = if let Work::Next { documents, .. } = &work { documents.len() } else { 0 };
-            if !self.first_error.has_failed()
-                && let Err(error) = self.take(work)
-            {
-                self.first_error.fail(error);
+            if !self.first_error.has_failed() {
+                let stage = self.stage(&work);
+                if let Err(error) = EngineError::guard(|| stage, || self.take(work)) {
+                    self.first_error.fail(error);
+                }
             }
             self.backlog.leave(counted);
         }
         (self.results.into_iter().flatten().collect(), self.code_limits)
+    }
+
+    /// Describes work for the message of a panic.
+    fn stage(&self, work: &Work) -> String {
+        let (task, documents) = match work {
+            Work::First { task, document } => (*task, std::slice::from_ref(&**document)),
+            Work::Next { task, documents } | Work::Last { task, documents, .. } => (*task, &documents[..]),
+        };
+        let key = self.tasks[task].as_ref().map_or("", |state| &state.planned.key);
+        match documents {
+            [] => format!("Scoring `{key}`"),
+            [only] => format!("Scoring document {} of `{key}`", only.doc_id),
+            [first, .., last] => {
+                format!("Scoring documents {} to {} of `{key}`", first.doc_id, last.doc_id)
+            }
+        }
     }
 
     fn take(&mut self, work: Work) -> Result<(), EngineError> {

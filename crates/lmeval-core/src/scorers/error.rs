@@ -210,6 +210,14 @@ pub enum ScoreError {
     /// A group score that could not be computed.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// The scorer panicked on a document.
+    #[error("Scoring document {document} panicked: {message}")]
+    Panic {
+        /// The document it panicked on.
+        document: DocId,
+        /// The message of the panic.
+        message: String,
+    },
     /// An error reported by a custom scorer.
     #[error("The scorer `{scorer}` failed on document {document}: {message}")]
     User {

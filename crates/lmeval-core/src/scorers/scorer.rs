@@ -15,6 +15,7 @@ use super::spec::MetricSpec;
 use crate::OutputType;
 use crate::filters::FilterSpec;
 use crate::groups::Directions;
+use crate::guard::guarded;
 
 /// Turns filtered answers into the values of metrics.
 ///
@@ -181,7 +182,8 @@ pub(super) fn score_each<S: Scorer + ?Sized>(
         Ok(ScoredDoc {
             doc_id: input.doc_id(),
             reference: input.reference()?.clone(),
-            scores: scorer.score(input)?,
+            scores: guarded(|| scorer.score(input))
+                .unwrap_or_else(|message| Err(ScoreError::Panic { document: input.doc_id(), message }))?,
         })
     });
     scored.collect()

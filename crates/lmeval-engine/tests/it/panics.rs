@@ -1,25 +1,27 @@
-//! A panic of the code that scores ends the run.
+//! A panic in any stage ends the run with an error that names the stage.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
-use lmeval_core::registry::{FilterEntry, Registry};
+use lmeval_core::registry::{FilterEntry, Registry, ScorerEntry};
+use lmeval_core::results::TaskResult;
+use lmeval_core::scorers::{Needs, ScoreError, Scorer, Scores, ScoringInput};
 use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelFuture, ModelIdentity, ModelRequest, Response};
-use lmeval_engine::{EvaluateOptions, Events, NoEvents, evaluate};
-use lmeval_tasks::{Overrides, Spec, TaskManager};
+use lmeval_engine::{EngineError, EvaluateOptions, Event, Events, NoEvents, evaluate};
+use lmeval_pycompat::Value;
+use lmeval_tasks::{Overrides, Spec, TaskDict, TaskManager};
 use tokio::sync::Notify;
 
-/// Answers the first documents at once, the others when the run is to end.
+/// Answers the first block of documents at once, the others when the run is stopped.
 #[derive(Debug, Default)]
 struct Slow {
-    ending: Notify,
-    waited_in_vain: AtomicBool,
+    stopped: Notify,
+    timed_out: AtomicBool,
 }
 
-/// As many documents as are scored at a time.
+/// The number of documents scored together.
 const BLOCK: usize = 1024;
 
 impl Model for Slow {
@@ -32,15 +34,16 @@ impl Model for Slow {
     }
 
     fn wind_down(&self) {
-        self.ending.notify_one();
+        self.stopped.notify_one();
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
             let waits = requests.iter().any(|request| request.doc_id.0 >= BLOCK);
-            let waits = waits && !self.waited_in_vain.load(Ordering::SeqCst);
-            if waits && tokio::time::timeout(Duration::from_secs(20), self.ending.notified()).await.is_err() {
-                self.waited_in_vain.store(true, Ordering::SeqCst);
+            let waits = waits && !self.timed_out.load(Ordering::SeqCst);
+            if waits && tokio::time::timeout(Duration::from_secs(20), self.stopped.notified()).await.is_err()
+            {
+                self.timed_out.store(true, Ordering::SeqCst);
             }
             requests.iter().map(|_| Ok(Response::Text("x".into()).into())).collect()
         })
@@ -48,9 +51,9 @@ impl Model for Slow {
 }
 
 #[derive(Debug)]
-struct Panicking;
+struct PanickingFilter;
 
-impl Filter for Panicking {
+impl Filter for PanickingFilter {
     fn apply(&self, _: Responses, _: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         panic!("the filter panics")
     }
@@ -60,34 +63,96 @@ impl Filter for Panicking {
     }
 }
 
-#[test]
-fn a_panic_while_scoring_ends_the_run_at_once() {
-    let folder = tempfile::tempdir().unwrap();
+/// Panics on one document.
+#[derive(Debug)]
+struct PanickingScorer;
+
+impl Scorer for PanickingScorer {
+    fn name(&self) -> &str {
+        "panicking"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
+    }
+
+    fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
+        assert!(input.doc_id().0 != 700, "the scorer panics");
+        Ok([("exact_match", vec![Value::Int(1)])].into_iter().collect())
+    }
+}
+
+/// A task of two blocks of documents, with additional lines.
+fn numbers(folder: &tempfile::TempDir, lines: &str) -> TaskDict {
     let data = folder.path().join("data.jsonl");
     let rows: Vec<String> = (0..2 * BLOCK).map(|row| format!("{{\"q\": \"Number {row}?\"}}")).collect();
     fs_err::write(&data, rows.join("\n")).unwrap();
     let definition = format!(
         "task: numbers\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: '{}'}}}}\ntest_split: test\n\
          output_type: generate_until\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: 'x'\n\
-         metric_list: [{{metric: exact_match}}]\n\
-         filter_list: [{{name: f, filter: [{{function: panicking}}, {{function: take_first}}]}}]\n",
+         metric_list: [{{metric: exact_match}}]\n{lines}",
         data.display()
     );
     fs_err::write(folder.path().join("numbers.yaml"), definition).unwrap();
     let mut registry = Registry::default();
-    registry.register(FilterEntry::new("panicking", |_, _| Ok(Box::new(Panicking)))).unwrap();
+    registry.register(FilterEntry::new("panicking", |_, _| Ok(Box::new(PanickingFilter)))).unwrap();
+    registry.register(ScorerEntry::new("panicking", |_| Ok(Arc::new(PanickingScorer)))).unwrap();
     let manager = TaskManager::new(&[folder.path().to_owned()]).with_registry(registry);
-    let tasks = manager.load(&[Spec::from("numbers")], Overrides::default()).unwrap();
+    manager.load(&[Spec::from("numbers")], Overrides::default()).unwrap()
+}
+
+/// The error of a run on [`Slow`]. Without records, documents are scored in blocks while requests are in flight.
+fn failure(lines: &str, events: Arc<dyn Events>) -> EngineError {
+    let folder = tempfile::tempdir().unwrap();
+    let tasks = numbers(&folder, lines);
     let slow = Arc::new(Slow::default());
     let model: Arc<dyn Model> = Arc::<Slow>::clone(&slow);
-    let events: Arc<dyn Events> = Arc::new(NoEvents);
-    // Without records documents are scored in blocks, while the model still has some to answer.
     let options = EvaluateOptions { log_samples: false, ..EvaluateOptions::default() };
-    let run = || evaluate(&model, tasks, &options, &events);
-    let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
-    assert_eq!(panic.downcast_ref(), Some(&"the filter panics"));
-    assert!(
-        !slow.waited_in_vain.load(Ordering::SeqCst),
-        "the model was asked for answers that nobody scores"
-    );
+    let error = evaluate(&model, tasks, &options, &events).unwrap_err();
+    assert!(!slow.timed_out.load(Ordering::SeqCst), "requests were sent whose answers are never scored");
+    error
+}
+
+#[test]
+fn panicking_filter_is_named_with_task_and_documents() {
+    let lines = "filter_list: [{name: f, filter: [{function: panicking}, {function: take_first}]}]\n";
+    let error = failure(lines, Arc::new(NoEvents)).to_string();
+    assert_eq!(error, "Scoring documents 0 to 1023 of `numbers` panicked: the filter panics");
+}
+
+#[test]
+fn panicking_scorer_is_named_with_task_and_document() {
+    let error = failure("scorer: panicking\n", Arc::new(NoEvents));
+    assert_eq!(error.to_string(), "The task `numbers` cannot be scored");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "Scoring document 700 panicked: the scorer panics");
+}
+
+/// Panics on one kind of event.
+struct PanickingEvents(fn(&Event<'_>) -> bool);
+
+impl Events for PanickingEvents {
+    fn event(&self, event: Event<'_>) {
+        assert!(!(self.0)(&event), "the listener panics");
+    }
+
+    fn scored(&self, _: &TaskResult) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+#[test]
+fn panicking_listener_ends_every_stage() {
+    let stages: [(fn(&Event<'_>) -> bool, &str); 3] = [
+        (|event| matches!(event, Event::Prepared { .. }), "Loading data panicked: the listener panics"),
+        (
+            |event| matches!(event, Event::FirstDocument { .. }),
+            "Building requests panicked: the listener panics",
+        ),
+        (|event| matches!(event, Event::Answered { .. }), "The model panicked"),
+    ];
+    for (panics_on, expected) in stages {
+        let error = failure("", Arc::new(PanickingEvents(panics_on))).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
 }

@@ -43,9 +43,9 @@ fn front_matter(readme: &str) -> Option<String> {
 
 impl Card {
     /// Parses a README and an optional standalone YAML file, whose keys take precedence.
-    pub(crate) fn new(readme: Option<&str>, standalone: Option<&str>, place: &str) -> Result<Self, Error> {
+    pub(crate) fn new(readme: Option<&str>, standalone: Option<&str>, location: &str) -> Result<Self, Error> {
         let bad = |file: &str, message: String| -> Error {
-            ErrorKind::Metadata { file: format!("{place}/{file}"), message }.into()
+            ErrorKind::Metadata { file: format!("{location}/{file}"), message }.into()
         };
         let mut data = Dict::new();
         let front = readme.and_then(front_matter);

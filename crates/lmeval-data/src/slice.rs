@@ -115,13 +115,13 @@ impl Part {
             (true, true) => boundary * (length / 100),
             (true, false) => (boundary as f64 * length as f64 / 100.0).round_ties_even() as i64,
         };
-        let place = |boundary: Option<i64>, absent: i64| {
+        let clamped = |boundary: Option<i64>, absent: i64| {
             let boundary = boundary.map_or(absent, absolute);
             let boundary = if boundary < 0 { (length + boundary).max(0) } else { boundary };
             boundary.min(length)
         };
-        let from = place(self.from, 0);
-        let to = place(self.to, length).max(from);
+        let from = clamped(self.from, 0);
+        let to = clamped(self.to, length).max(from);
         Ok((from as u64, to as u64))
     }
 }

@@ -71,9 +71,9 @@ impl Split {
     /// The row at an index, or `None` if the index is not below [`Split::len`].
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
         let Shared { schema, parts, ends, .. } = &*self.shared;
-        let place = ends.partition_point(|end| *end <= index);
-        let part = parts.get(place)?;
-        let before = ends[place] - part.length;
+        let part_index = ends.partition_point(|end| *end <= index);
+        let part = parts.get(part_index)?;
+        let before = ends[part_index] - part.length;
         Some(part.source.row(part.start + index - before, schema))
     }
 

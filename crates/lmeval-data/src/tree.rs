@@ -23,19 +23,19 @@ pub(crate) trait Tree: Send + Sync {
 /// A folder on disk.
 pub(crate) struct Folder {
     root: PathBuf,
-    place: String,
+    location: String,
     files: Vec<String>,
 }
 
 impl Folder {
     pub(crate) fn new(root: &Path) -> Result<Self, Error> {
-        Ok(Self { root: root.into(), place: root.display().to_string(), files: glob::list_folder(root)? })
+        Ok(Self { root: root.into(), location: root.display().to_string(), files: glob::list_folder(root)? })
     }
 }
 
 impl Tree for Folder {
     fn location(&self) -> &str {
-        &self.place
+        &self.location
     }
 
     fn files(&self) -> &[String] {

@@ -28,13 +28,13 @@ class _EmbeddedImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoade
     def find_spec(self, name, path=None, target=None):
         if name != "lm_eval" and not name.startswith("lm_eval."):
             return None
-        place = self._module_path(name)
-        if place is None:
+        module_path = self._module_path(name)
+        if module_path is None:
             if name not in ("lm_eval", "lm_eval.tasks"):
                 return None
-            place = name.replace(".", "/") + "/__init__.py"
+            module_path = name.replace(".", "/") + "/__init__.py"
         spec = importlib.util.spec_from_loader(
-            name, self, origin="<lm-eval>/" + place, is_package=place.endswith("/__init__.py")
+            name, self, origin="<lm-eval>/" + module_path, is_package=module_path.endswith("/__init__.py")
         )
         spec.has_location = True
         spec.cached = None
@@ -43,15 +43,15 @@ class _EmbeddedImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoade
         return spec
 
     def is_package(self, name):
-        place = self._module_path(name)
-        return place is None or place.endswith("/__init__.py")
+        module_path = self._module_path(name)
+        return module_path is None or module_path.endswith("/__init__.py")
 
     def get_source(self, name):
         return self.modules.get(self._module_path(name), "")
 
     def get_code(self, name):
-        place = self._module_path(name)
-        return compile(self.get_source(name), "<lm-eval>/" + (place or name), "exec", dont_inherit=True)
+        module_path = self._module_path(name)
+        return compile(self.get_source(name), "<lm-eval>/" + (module_path or name), "exec", dont_inherit=True)
 
     def exec_module(self, module):
         exec(self.get_code(module.__name__), module.__dict__)

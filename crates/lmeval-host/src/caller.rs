@@ -295,8 +295,8 @@ mod tests {
         assert_eq!(caller.request().unwrap().get_str("op"), Some(&Value::str("tasks")));
         let serve = |_: &Dict| Ok("7".to_owned());
         assert_eq!(caller.ask("{\"op\":\"call\"}", 1, &serve).unwrap(), [Value::tuple([Value::Int(1)])]);
-        let (place, error) = caller.ask("{}", 2, &serve).unwrap_err();
-        assert_eq!((place, error.to_string()), (0, "ValueError: no".to_owned()));
+        let (index, error) = caller.ask("{}", 2, &serve).unwrap_err();
+        assert_eq!((index, error.to_string()), (0, "ValueError: no".to_owned()));
         assert_eq!(answering.join().unwrap(), ["{\"op\":\"call\"}", "{\"ok\":7}", "{}"]);
         assert!(matches!(caller.ask("{}", 1, &serve), Err((0, WorkerError::Died { .. }))));
     }

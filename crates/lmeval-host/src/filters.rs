@@ -19,7 +19,7 @@ pub(crate) fn filter(
     docs: &FilterDocs<'_>,
 ) -> Result<Vec<Value>, HostError> {
     let mut documents: Vec<Arc<Dict>> = Vec::new();
-    let mut places = Vec::with_capacity(docs.len());
+    let mut indices = Vec::with_capacity(docs.len());
     for request in 0..docs.len() {
         // The requests of a document are adjacent.
         if request == 0 || docs.id(request) != docs.id(request - 1) {
@@ -28,12 +28,12 @@ pub(crate) fn filter(
                 document.map_err(|error| failed(function, format!("Cannot read a document: {error}")))?,
             );
         }
-        places.push(Value::Int(documents.len() as i64 - 1));
+        indices.push(Value::Int(documents.len() as i64 - 1));
     }
     let answer = message
         .with_list("responses", responses, encode)
         .with_list("documents", &documents, |text, document| encode_dict(text, document))
-        .with("places", &Value::from(places))
+        .with("places", &Value::from(indices))
         .ask_once(pool)?;
     match answer {
         Value::List(items) => Ok(Arc::unwrap_or_clone(items)),

@@ -57,8 +57,8 @@ impl<'a> Message<'a> {
     ) -> Self {
         self.with_written(name, |text| {
             text.push('[');
-            for (place, item) in items.into_iter().enumerate() {
-                if place > 0 {
+            for (index, item) in items.into_iter().enumerate() {
+                if index > 0 {
                     text.push(',');
                 }
                 write(text, item)?;
@@ -120,7 +120,7 @@ impl<'a> Message<'a> {
                 Err(error) => return Err(error.of(&shown(self.function), None)),
             },
         };
-        asked.map_err(|(place, error)| error.of(&shown(self.function), document(place)))
+        asked.map_err(|(index, error)| error.of(&shown(self.function), document(index)))
     }
 
     /// Like [`Message::ask`], for a message with one answer and no document.

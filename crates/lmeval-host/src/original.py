@@ -74,8 +74,8 @@ def _check_package():
     found = importlib.util.find_spec("lm_eval")
     if found is None:
         raise NotInstalled("the package `lm_eval` is not installed for `%s`" % sys.executable, "lm_eval")
-    places = list(found.submodule_search_locations or [])
-    if any(os.path.isfile(os.path.join(place, "_worker.py")) for place in places):
+    folders = list(found.submodule_search_locations or [])
+    if any(os.path.isfile(os.path.join(folder, "_worker.py")) for folder in folders):
         message = "the package `lm_eval` of `%s` is our own; select another interpreter with `--python`"
         raise NotInstalled(message % sys.executable, None)
 

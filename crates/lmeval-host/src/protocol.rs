@@ -103,8 +103,8 @@ fn write_tagged(
 
 fn write_items(out: &mut String, items: &[Value], depth: usize) -> Result<(), ProtocolError> {
     out.push('[');
-    for (place, item) in items.iter().enumerate() {
-        if place > 0 {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
             out.push(',');
         }
         write_value(out, item, depth + 1)?;
@@ -120,8 +120,8 @@ fn write_dict(out: &mut String, dict: &Dict, depth: usize) -> Result<(), Protoco
         return write_tagged(out, "d", |out| write_items(out, &pairs, depth + 1));
     }
     out.push('{');
-    for (place, (key, value)) in dict.iter().enumerate() {
-        if place > 0 {
+    for (index, (key, value)) in dict.iter().enumerate() {
+        if index > 0 {
             out.push(',');
         }
         write_plain(out, key)?;
@@ -165,8 +165,8 @@ fn restore_tagged(tag: &str, inner: &Value) -> Result<Value, ProtocolError> {
         return parse_hex(digits).map(|bytes| Value::Bytes(bytes.into())).ok_or_else(malformed);
     }
     let items = restore_all(inner.as_list().ok_or_else(malformed)?)?;
-    let number = |place: usize| items.get(place).and_then(Value::as_i64);
-    let field = |place: usize| number(place).and_then(|field| u32::try_from(field).ok());
+    let number = |index: usize| items.get(index).and_then(Value::as_i64);
+    let field = |index: usize| number(index).and_then(|field| u32::try_from(field).ok());
     let date = || Date::new(field(0)?, field(1)?, field(2)?);
     match tag {
         "t" => Some(Value::Tuple(Arc::new(items))),

@@ -78,9 +78,9 @@ impl ClassScorer {
             .with_dict("context", context)
             .with("batch", &Value::Bool(batch))
             .with_list("documents", documents, encode);
-        let document = |place: usize| documents.get(place)?.as_dict()?.get_str("doc")?.as_dict();
+        let document = |index: usize| documents.get(index)?.as_dict()?.get_str("doc")?.as_dict();
         // A batch that fails does not identify a document.
-        message.ask(&self.pool, documents.len(), |place| if batch { None } else { document(place) })
+        message.ask(&self.pool, documents.len(), |index| if batch { None } else { document(index) })
     }
 }
 

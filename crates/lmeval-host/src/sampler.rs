@@ -56,7 +56,7 @@ impl PythonSampler {
         let answers = message.ask_serving(&self.pool, 1, |_| None, &own)?;
         let answer = answers.into_iter().next().unwrap_or_default();
         let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
-        let position = |value: &Value| value.as_i64().and_then(|place| usize::try_from(place).ok());
+        let position = |value: &Value| value.as_i64().and_then(|index| usize::try_from(index).ok());
         let draws = part("draws").and_then(Value::as_list).map(|draws| {
             let positions = |draw: &Value| draw.as_list()?.iter().map(position).collect::<Option<Vec<_>>>();
             draws.iter().map(positions).collect::<Option<Vec<_>>>()

@@ -47,7 +47,7 @@ impl Scoring {
                 Ok(())
             });
         let answers = message
-            .ask(&self.pool, calls.len(), |place| calls.get(place).map(|(document, _)| &**document))?;
+            .ask(&self.pool, calls.len(), |index| calls.get(index).map(|(document, _)| &**document))?;
         answers
             .into_iter()
             .map(|answer| match answer {
@@ -86,8 +86,8 @@ impl HostMetric for Scoring {
                 },
             );
             let mut failed = 0;
-            let answers = message.ask(&self.pool, batch.len(), |place| {
-                failed = place;
+            let answers = message.ask(&self.pool, batch.len(), |index| {
+                failed = index;
                 None
             });
             answers.map_err(|error| (number * BATCH + failed, error))

@@ -72,13 +72,13 @@ impl Source for ColumnarFile {
         let block = self.ends.partition_point(|end| *end <= index);
         let start = if block == 0 { 0 } else { self.ends[block - 1] };
         let batch = self.block(block)?;
-        let place = (index - start) as usize;
-        if place >= batch.num_rows() {
+        let row_in_block = (index - start) as usize;
+        if row_in_block >= batch.num_rows() {
             return Err(Error::columnar(&self.file, "a block has fewer rows than the file declares"));
         }
         let mut row = Dict::with_capacity(batch.num_columns());
         for ((name, _), column) in self.schema.columns.iter().zip(batch.columns()) {
-            let value = value::value_at(column.as_ref(), place)
+            let value = value::value_at(column.as_ref(), row_in_block)
                 .map_err(|message| self.conversion_error(index, name, message))?;
             row.insert(Value::Str(name.clone()), value);
         }

@@ -60,9 +60,9 @@ pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String>
         }
         DataType::Map(_, _) => {
             let entries = array.as_map().value(index);
-            let pair = |place| {
-                let key = value_at(entries.column(0).as_ref(), place)?;
-                Ok(Value::tuple([key, value_at(entries.column(1).as_ref(), place)?]))
+            let pair = |entry| {
+                let key = value_at(entries.column(0).as_ref(), entry)?;
+                Ok(Value::tuple([key, value_at(entries.column(1).as_ref(), entry)?]))
             };
             (0..entries.len()).map(pair).collect::<Result<Vec<_>, String>>().map(Value::from)
         }

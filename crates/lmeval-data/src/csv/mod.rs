@@ -38,7 +38,7 @@ struct CsvFile {
 #[derive(Debug)]
 struct Column {
     name: Arc<str>,
-    place: usize,
+    index: usize,
 }
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
             return Err(Error::syntax(file.name(), line, message));
         }
         for (column, seen) in columns.iter().zip(&mut seen) {
-            seen.add(cells.get(column.place).map_or("", |cell| cell), options);
+            seen.add(cells.get(column.index).map_or("", |cell| cell), options);
         }
         offsets.push(offset);
         lengths.push(
@@ -125,12 +125,12 @@ fn header(
     let cells = cells(text_of(file, line, &bytes)?, options.dialect);
     let names: Vec<String> = match &options.names {
         Some(names) => names.clone(),
-        None if options.header.is_none() => (0..cells.len()).map(|place| place.to_string()).collect(),
+        None if options.header.is_none() => (0..cells.len()).map(|index| index.to_string()).collect(),
         None => distinct_names(&cells),
     };
     let width = names.len();
-    let columns = names.into_iter().enumerate().filter(|(place, name)| options.uses(*place, name));
-    let columns = columns.map(|(place, name)| Column { name: name.into(), place }).collect();
+    let columns = names.into_iter().enumerate().filter(|(index, name)| options.uses(*index, name));
+    let columns = columns.map(|(index, name)| Column { name: name.into(), index }).collect();
     let pending = options.header.is_none().then_some((offset, line, bytes));
     Ok((columns, width, pending))
 }
@@ -138,8 +138,8 @@ fn header(
 /// Turns header cells into column names: empty ones are numbered, duplicates get a suffix.
 fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(cells.len());
-    for (place, cell) in cells.iter().enumerate() {
-        let name = if cell.is_empty() { format!("Unnamed: {place}") } else { cell.to_string() };
+    for (index, cell) in cells.iter().enumerate() {
+        let name = if cell.is_empty() { format!("Unnamed: {index}") } else { cell.to_string() };
         let mut candidate = name.clone();
         let mut copy = 0;
         while names.contains(&candidate) || (copy > 0 && cells.iter().any(|other| **other == candidate)) {
@@ -245,13 +245,13 @@ impl Source for CsvFile {
     }
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
-        let place = index as usize;
-        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let position = index as usize;
+        let bytes = self.file.read_at(self.offsets[position], self.lengths[position] as usize)?;
         let cells = cells(std::str::from_utf8(&bytes).unwrap_or_default(), self.options.dialect);
-        let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= place)];
+        let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= position)];
         let mut row = Dict::with_capacity(self.columns.len());
         for (column, kind) in self.columns.iter().zip(&chunk.kinds) {
-            let cell = cells.get(column.place).map_or("", |cell| cell);
+            let cell = cells.get(column.index).map_or("", |cell| cell);
             let value = match kind {
                 Kind::RawText => Value::str(cell),
                 _ if self.options.is_missing(cell) => Value::None,

@@ -100,7 +100,7 @@ impl Inference {
         let rank = |(name, kind): &(Arc<str>, Type)| match (inside_is_json(kind), self.root.indices.get(name))
         {
             (false, _) => 2,
-            (true, Some(&place)) => usize::from(!self.root.fields[place].1.is_nested()),
+            (true, Some(&index)) => usize::from(!self.root.fields[index].1.is_nested()),
             (true, None) => 1,
         };
         others.sort_by_key(rank);
@@ -114,10 +114,10 @@ impl Object {
         for (position, (key, value)) in dict.iter().enumerate() {
             let Value::Str(key) = key else { continue };
             // Rows usually have the same keys in the same order.
-            let place = match self.fields.get(position) {
+            let index = match self.fields.get(position) {
                 Some((name, _)) if name == key => position,
                 _ => match self.indices.get(key) {
-                    Some(&place) => place,
+                    Some(&index) => index,
                     None => {
                         self.indices.insert(key.clone(), self.fields.len());
                         self.fields.push((key.clone(), Node::default()));
@@ -125,7 +125,7 @@ impl Object {
                     }
                 },
             };
-            self.fields[place].1.add(value);
+            self.fields[index].1.add(value);
         }
         self.ragged |= dict.is_empty() || (self.seen && (self.fields.len() > known || dict.len() != known));
         self.seen = true;

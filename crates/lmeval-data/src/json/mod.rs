@@ -332,7 +332,7 @@ fn wrapped(value: Value, form: RowForm) -> Option<Dict> {
             items
                 .iter()
                 .enumerate()
-                .map(|(place, item)| (Value::from(place.to_string()), item.clone()))
+                .map(|(index, item)| (Value::from(index.to_string()), item.clone()))
                 .collect(),
         ),
         (RowForm::Positions, _) => None,
@@ -347,15 +347,15 @@ impl Source for JsonFile {
     }
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
-        let place = index as usize;
-        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let position = index as usize;
+        let bytes = self.file.read_at(self.offsets[position], self.lengths[position] as usize)?;
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         let changed = || {
-            let line = self.file.line_of(self.offsets[place]).unwrap_or(0);
+            let line = self.file.line_of(self.offsets[position]).unwrap_or(0);
             Error::syntax(self.file.name(), line, "the file changed while it was read")
         };
         let mut row = wrapped(json::loads(text).map_err(|_| changed())?, self.form).ok_or_else(changed)?;
-        let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= place)];
+        let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= position)];
         match batch.floats {
             Floats::Exact => {}
             Floats::Loaded => row = each(row, ujson::loaded),

@@ -37,8 +37,11 @@ fn working_directory_precedes_task_folder() {
     missing.base = Some(folder.path().join("tasks"));
     let error = load_in(folder.path(), &missing).unwrap_err();
     let text = error.to_string();
-    let place = |path: &str| format!("`{}`", folder.path().join(path).display());
-    assert!(text.contains(&place("nothing.jsonl")) && text.contains(&place("tasks/nothing.jsonl")), "{text}");
+    let quoted = |path: &str| format!("`{}`", folder.path().join(path).display());
+    assert!(
+        text.contains(&quoted("nothing.jsonl")) && text.contains(&quoted("tasks/nothing.jsonl")),
+        "{text}"
+    );
     assert_eq!(error.hints().len(), 1);
 }
 

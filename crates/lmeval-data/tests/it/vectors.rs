@@ -78,11 +78,11 @@ fn rows_equal_the_reference() {
     let cases = field(&recorded, "cases").unwrap().as_list().unwrap();
     assert!(cases.len() > 100);
     let mut wrong = Vec::new();
-    for (place, case) in cases.iter().enumerate() {
+    for (index, case) in cases.iter().enumerate() {
         if let Some(problem) = check(case) {
             let files = field(case, "files").unwrap();
             let shown: String = lmeval_pycompat::repr::repr(files).chars().take(400).collect();
-            wrong.push(format!("case {place}: {shown}\n   {problem}"));
+            wrong.push(format!("case {index}: {shown}\n   {problem}"));
         }
     }
     let refused = cases.iter().filter(|case| is_lenient(case)).count();

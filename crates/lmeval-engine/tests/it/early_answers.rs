@@ -42,17 +42,17 @@ impl Model for Early {
         self.batches.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let half = requests.len() / 2;
-            for (place, request) in requests.iter().enumerate().rev() {
-                if self.fails.load(Ordering::SeqCst) && place == half {
-                    return sink(place, Err(ModelError::new(ModelErrorKind::Capability, "Broken")));
+            for (index, request) in requests.iter().enumerate().rev() {
+                if self.fails.load(Ordering::SeqCst) && index == half {
+                    return sink(index, Err(ModelError::new(ModelErrorKind::Capability, "Broken")));
                 }
-                if self.forgets && place == 0 {
+                if self.forgets && index == 0 {
                     return;
                 }
                 self.answered.fetch_add(1, Ordering::SeqCst);
-                sink(place, Ok(answer(&request.arguments).into()));
+                sink(index, Ok(answer(&request.arguments).into()));
                 // A second answer to the same request and an answer to no request are ignored.
-                sink(place, Err(ModelError::new(ModelErrorKind::Capability, "No such request")));
+                sink(index, Err(ModelError::new(ModelErrorKind::Capability, "No such request")));
                 sink(requests.len(), Ok(answer(&request.arguments).into()));
             }
         })

@@ -220,8 +220,8 @@ impl Model for Unsteady {
                 tokio::task::yield_now().await;
             }
             let answers = requests.iter().map(|request| match request.doc_id.0 {
-                place if place % 101 == 5 => Err(ModelError::new(ModelErrorKind::Request, "No answer")),
-                place => Ok(Response::Text(format!("It is {}", place % 3).into()).into()),
+                index if index % 101 == 5 => Err(ModelError::new(ModelErrorKind::Request, "No answer")),
+                index => Ok(Response::Text(format!("It is {}", index % 3).into()).into()),
             });
             answers.collect()
         })
@@ -234,8 +234,8 @@ fn results_do_not_depend_on_scoring_in_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data.jsonl");
     let mut rows = std::fs::File::create(&data).unwrap();
-    for place in 0..5000 {
-        writeln!(rows, "{{\"q\": \"Number {place}?\", \"a\": \"{}\"}}", place % 2).unwrap();
+    for index in 0..5000 {
+        writeln!(rows, "{{\"q\": \"Number {index}?\", \"a\": \"{}\"}}", index % 2).unwrap();
     }
     let definition = format!(
         "task: numbers\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: '{}'}}}}\ntest_split: test\n\

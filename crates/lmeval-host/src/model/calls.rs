@@ -14,21 +14,21 @@ const MAX_CALL_BYTES: usize = 64 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) kind: RequestType,
-    pub(crate) places: Vec<usize>,
+    pub(crate) indices: Vec<usize>,
 }
 
 /// Splits a batch into calls: one per request type in order of first appearance, more if they are large.
 pub(crate) fn calls(requests: &[ModelRequest]) -> Vec<Call> {
     let mut calls: Vec<(Call, usize)> = Vec::new();
-    for (place, request) in requests.iter().enumerate() {
+    for (index, request) in requests.iter().enumerate() {
         let (kind, size) = (request.request_type(), text_size(request));
         let open = calls.iter_mut().rev().find(|(call, _)| call.kind == kind);
         match open {
             Some((call, text)) if *text + size <= MAX_CALL_BYTES => {
-                call.places.push(place);
+                call.indices.push(index);
                 *text += size;
             }
-            _ => calls.push((Call { kind, places: vec![place] }, size)),
+            _ => calls.push((Call { kind, indices: vec![index] }, size)),
         }
     }
     calls.into_iter().map(|(call, _)| call).collect()
@@ -57,11 +57,11 @@ pub(crate) fn encode_call(
         "{{\"op\":\"model_answer\",\"handle\":{handle},\"method\":\"{}\",\"requests\":[",
         call.kind.name()
     );
-    for (number, place) in call.places.iter().enumerate() {
+    for (number, index) in call.indices.iter().enumerate() {
         if number > 0 {
             text.push(',');
         }
-        let request = &requests[*place];
+        let request = &requests[*index];
         let parts = [
             arguments(request, rolling_context),
             Value::Str(Arc::clone(&request.task_name)),
@@ -165,8 +165,8 @@ mod tests {
         let requests = [pair("a"), rolling(), pair("b"), rolling()].map(|arguments| request(0, arguments));
         let calls = calls(&requests);
         assert_eq!(calls.len(), 2);
-        assert_eq!(calls[0], Call { kind: RequestType::Loglikelihood, places: vec![0, 2] });
-        assert_eq!(calls[1], Call { kind: RequestType::LoglikelihoodRolling, places: vec![1, 3] });
+        assert_eq!(calls[0], Call { kind: RequestType::Loglikelihood, indices: vec![0, 2] });
+        assert_eq!(calls[1], Call { kind: RequestType::LoglikelihoodRolling, indices: vec![1, 3] });
     }
 
     #[test]
@@ -174,15 +174,15 @@ mod tests {
         let text = "x".repeat(MAX_CALL_BYTES / 3);
         let requests: Vec<_> = (0..7).map(|number| request(number, pair(&text))).collect();
         let calls = calls(&requests);
-        let places: Vec<usize> = calls.iter().flat_map(|call| call.places.clone()).collect();
-        assert_eq!(places, (0..7).collect::<Vec<_>>());
-        assert_eq!(calls.iter().map(|call| call.places.len()).collect::<Vec<_>>(), [2, 2, 2, 1]);
+        let indices: Vec<usize> = calls.iter().flat_map(|call| call.indices.clone()).collect();
+        assert_eq!(indices, (0..7).collect::<Vec<_>>());
+        assert_eq!(calls.iter().map(|call| call.indices.len()).collect::<Vec<_>>(), [2, 2, 2, 1]);
     }
 
     #[test]
     fn rolling_requests_match_the_package() {
         let requests = [request(3, Arguments::Rolling { text: "r".into() })];
-        let call = Call { kind: RequestType::LoglikelihoodRolling, places: vec![0] };
+        let call = Call { kind: RequestType::LoglikelihoodRolling, indices: vec![0] };
         let with = encode_call(0, &call, &requests, true).unwrap();
         assert!(with.contains(r#"[[["","r"],"t",3,0]]"#), "{with}");
         let without = encode_call(0, &call, &requests, false).unwrap();

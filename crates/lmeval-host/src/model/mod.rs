@@ -196,10 +196,10 @@ impl PythonModel {
             if self.is_ending.load(Ordering::SeqCst) {
                 return;
             }
-            let mut open = vec![true; call.places.len()];
+            let mut open = vec![true; call.indices.len()];
             if let Err(error) = self.call(&call, requests, &mut open, sink) {
                 let first = open.iter().position(|is_open| *is_open).unwrap_or_default();
-                return sink(call.places[first], Err(error));
+                return sink(call.indices[first], Err(error));
             }
         }
     }
@@ -244,7 +244,7 @@ impl PythonModel {
                     if missing == 0 {
                         last = Some((number, answer));
                     } else {
-                        sink(call.places[number], answer);
+                        sink(call.indices[number], answer);
                     }
                 }
                 _ => malformed = true,
@@ -255,7 +255,7 @@ impl PythonModel {
         drop(message);
         if let Some((number, answer)) = last {
             if conversed.is_ok() || self.is_ending.load(Ordering::SeqCst) {
-                sink(call.places[number], answer);
+                sink(call.indices[number], answer);
             } else {
                 open[number] = true;
             }
@@ -346,10 +346,10 @@ impl Model for PythonModel {
             let (sender, receiver) = std::sync::mpsc::channel();
             let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
             // The receiver outlives all senders.
-            let sink = Box::new(move |place, answer| drop(sender.send((place, answer))));
+            let sink = Box::new(move |index, answer| drop(sender.send((index, answer))));
             self.answer_each(requests, sink).await;
-            for (place, answer) in receiver {
-                answers[place] = Some(answer);
+            for (index, answer) in receiver {
+                answers[index] = Some(answer);
             }
             let first =
                 answers.iter().flatten().find_map(|answer: &Result<_, ModelError>| answer.as_ref().err());

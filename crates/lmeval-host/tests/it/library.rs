@@ -69,7 +69,7 @@ fn finds_every_function_of_the_library() {
         if skipped.contains(&module) {
             continue;
         }
-        let place = folder.strip_prefix(library.to_str().unwrap()).unwrap_or(folder);
+        let relative = folder.strip_prefix(library.to_str().unwrap()).unwrap_or(folder);
         let Err(error) = host.check(&function(Path::new(folder), reference)) else { continue };
         let HostError::Failed { message, traceback, hint, .. } = error else { panic!("{error}") };
         if !message.starts_with("AttributeError") {
@@ -78,9 +78,9 @@ fn finds_every_function_of_the_library() {
         let hint = hint.unwrap_or_default();
         if let Some((_, rest)) = hint.split_once("pip install ") {
             let package = rest.split('`').next().unwrap_or_default();
-            lacking.entry(package.to_owned()).or_default().insert(place.to_owned());
+            lacking.entry(package.to_owned()).or_default().insert(relative.to_owned());
         } else if !FOREIGN.iter().any(|foreign| message.contains(foreign)) {
-            failed.push(format!("{place} {reference}: {message}\n{}", traceback.unwrap_or_default()));
+            failed.push(format!("{relative} {reference}: {message}\n{}", traceback.unwrap_or_default()));
         }
     }
     println!("{} functions", found.len());

@@ -77,7 +77,7 @@ def changed(self, requests):
         kwargs = request.args[1]
         until = kwargs.pop("until")
         self.cache_hook.add_partial("generate_until", (request.args[0], {**kwargs, "stop": until}), "early")
-    return ["late" if requests[0].args[0] != "a" or place else "early" for place in range(len(requests))]
+    return ["late" if requests[0].args[0] != "a" or index else "early" for index in range(len(requests))]
 
 @model
 def generates(self, requests):
@@ -154,8 +154,8 @@ fn request(doc_id: usize, arguments: Arguments) -> ModelRequest {
 fn generate(texts: &[&str]) -> Vec<ModelRequest> {
     let kwargs =
         Arc::new(Value::dict([("until", Value::list([Value::str("\n")]))]).as_dict().unwrap().clone());
-    let made = texts.iter().enumerate().map(|(place, text)| {
-        request(place, Arguments::Generate { context: (*text).into(), kwargs: Arc::clone(&kwargs) })
+    let made = texts.iter().enumerate().map(|(index, text)| {
+        request(index, Arguments::Generate { context: (*text).into(), kwargs: Arc::clone(&kwargs) })
     });
     made.collect()
 }
@@ -168,7 +168,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn each(model: &PythonModel, requests: Vec<ModelRequest>) -> Vec<(usize, Result<Answer, ModelError>)> {
     let (sender, receiver) = mpsc::channel();
     block_on(
-        model.answer_each(requests, Box::new(move |place, answer| sender.send((place, answer)).unwrap())),
+        model.answer_each(requests, Box::new(move |index, answer| sender.send((index, answer)).unwrap())),
     );
     receiver.iter().collect()
 }
@@ -239,9 +239,9 @@ fn delivers_answers_before_call_ends() {
     let came = Arc::new(Mutex::new(Vec::new()));
     let requests = generate(&[&first, "a", "b", "b"]);
     let (counter, go) = (Arc::clone(&came), folder.path().join("go"));
-    let sink = Box::new(move |place: usize, answer: Result<Answer, ModelError>| {
+    let sink = Box::new(move |index: usize, answer: Result<Answer, ModelError>| {
         let mut came = counter.lock().unwrap();
-        came.push((place, text(&answer)));
+        came.push((index, text(&answer)));
         if came.len() == 3 {
             // The model waits for this, so three answers must have arrived before its end.
             fs_err::write(&go, "").unwrap();
@@ -249,8 +249,8 @@ fn delivers_answers_before_call_ends() {
     });
     block_on(model.answer_each(requests, sink));
     let came = came.lock().unwrap();
-    let places: Vec<usize> = came.iter().map(|(place, _)| *place).collect();
-    assert_eq!(places, [2, 3, 1, 0]);
+    let indices: Vec<usize> = came.iter().map(|(index, _)| *index).collect();
+    assert_eq!(indices, [2, 3, 1, 0]);
     assert_eq!(came[0].1, "B");
     assert_eq!(came[3].1, first.to_uppercase());
 }
@@ -260,7 +260,7 @@ fn matches_requests_with_changed_settings() {
     let (_folder, model) = made("changed");
     let answers = each(&model, generate(&["a", "b", "b"]));
     // The context alone does not tell apart two equal requests.
-    let texts: Vec<_> = answers.iter().map(|(place, answer)| (*place, text(answer))).collect();
+    let texts: Vec<_> = answers.iter().map(|(index, answer)| (*index, text(answer))).collect();
     assert_eq!(texts, [(0, "early".to_owned()), (1, "late".to_owned()), (2, "late".to_owned())]);
 }
 
@@ -269,9 +269,9 @@ fn differing_answers_end_the_run() {
     let (_folder, model) = made("changed");
     let answers = each(&model, generate(&["x", "y"]));
     // The last answer was held back, so that a request is left that can fail.
-    let (place, error) = (answers[1].0, answers[1].1.as_ref().unwrap_err());
+    let (index, error) = (answers[1].0, answers[1].1.as_ref().unwrap_err());
     assert_eq!(
-        (answers.len(), text(&answers[0].1), place, error.is_fatal()),
+        (answers.len(), text(&answers[0].1), index, error.is_fatal()),
         (2, "early".to_owned(), 1, true)
     );
     let told = "`changed.generate_until` returned `('late',)` for request 0 of 2, after it had given `('early',)` to \
@@ -285,7 +285,7 @@ fn accepts_generators() {
     let (_folder, model) = made("generates");
     let answers = each(&model, generate(&["a", "b"]));
     assert_eq!(
-        answers.iter().map(|(place, answer)| (*place, text(answer))).collect::<Vec<_>>(),
+        answers.iter().map(|(index, answer)| (*index, text(answer))).collect::<Vec<_>>(),
         [(0, "a".to_owned()), (1, "b".to_owned())]
     );
 }
@@ -296,8 +296,8 @@ fn keeps_answers_before_exception() {
     let answers = each(&model, generate(&["a", "b", "c", "d"]));
     assert_eq!(answers.len(), 3);
     assert_eq!((text(&answers[0].1), text(&answers[1].1)), ("kept".to_owned(), "kept".to_owned()));
-    let (place, error) = (answers[2].0, answers[2].1.as_ref().unwrap_err());
-    assert_eq!((place, error.is_fatal()), (2, true));
+    let (index, error) = (answers[2].0, answers[2].1.as_ref().unwrap_err());
+    assert_eq!((index, error.is_fatal()), (2, true));
     assert_eq!(error.to_string(), "The model `raises` failed in `generate_until`: ValueError: no more");
     let traceback = error.traceback().unwrap();
     assert!(
@@ -325,9 +325,9 @@ fn reports_wrong_answers() {
     let answers = each(&model, generate(&["a", "b", "c", "d"]));
     assert_eq!(text(&answers[0].1), "good");
     assert_eq!(text(&answers[2].1), "😀\u{fffd}");
-    for place in [1, 3] {
-        let error = answers[place].1.as_ref().unwrap_err();
-        assert_eq!((error.kind(), answers[place].0), (ModelErrorKind::Answer, place));
+    for index in [1, 3] {
+        let error = answers[index].1.as_ref().unwrap_err();
+        assert_eq!((error.kind(), answers[index].0), (ModelErrorKind::Answer, index));
         assert!(error.to_string().contains("expected a string, found a value of type"), "{error}");
     }
 }
@@ -355,8 +355,8 @@ fn cancel_interrupts_model() {
         let start = Instant::now();
         let ending = Arc::clone(&model);
         let (sender, receiver) = mpsc::channel();
-        let sink = Box::new(move |place, answer: Result<Answer, ModelError>| {
-            sender.send((place, answer)).unwrap();
+        let sink = Box::new(move |index, answer: Result<Answer, ModelError>| {
+            sender.send((index, answer)).unwrap();
             ending.wind_down();
         });
         block_on(model.answer_each(generate(&["a", "b"]), sink));

@@ -104,8 +104,8 @@ fn passes_log_likelihoods_as_one_object() {
     let mut calls = vec![(Value::Int(0), given); 200];
     assert_eq!(metric.compute_many(&calls, &Dict::new()).unwrap(), vec![Value::Float(-1.0); 200]);
     calls[150].0 = Value::Int(2);
-    let (place, error) = metric.compute_many(&calls, &Dict::new()).unwrap_err();
-    assert!(place == 150 && error.to_string().contains("IndexError"), "{place}: {error}");
+    let (index, error) = metric.compute_many(&calls, &Dict::new()).unwrap_err();
+    assert!(index == 150 && error.to_string().contains("IndexError"), "{index}: {error}");
 }
 
 /// The results of single calls for the draws of Python's generator.

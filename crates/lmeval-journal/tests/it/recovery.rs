@@ -160,10 +160,10 @@ fn damaged_header_loses_no_answer() {
 fn remembers_last_used_model() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
-    let server = |name: Option<&str>, place: &str| {
+    let server = |name: Option<&str>, address: &str| {
         let mut facts: Vec<(&str, String)> =
             name.map(|name| ("serves", name.to_owned())).into_iter().collect();
-        facts.push(("server", place.to_owned()));
+        facts.push(("server", address.to_owned()));
         ModelIdentity { backend: "test".into(), facts }
     };
     let (journal, _) = Journal::open(&path).unwrap();

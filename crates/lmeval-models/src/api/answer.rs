@@ -1,4 +1,4 @@
-//! Reading answers of servers.
+//! Parsing the answers of servers.
 
 use std::sync::Arc;
 
@@ -7,64 +7,63 @@ use lmeval_pycompat::{Dict, Value, json, strings};
 
 use crate::http::BadAnswer;
 
-/// An answer that is not what it should be: it is asked for again.
+/// A malformed answer; the request is retried.
 pub(super) fn malformed(problem: impl Into<String>) -> BadAnswer {
     BadAnswer::Retry(problem.into())
 }
 
-/// An answer that would be the same however often it is asked for.
+/// An answer that a retry would not change.
 pub(super) fn unusable(problem: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Answer, problem)
 }
 
-/// An answer without log-probabilities of the prompt: a slip of a server that gives them otherwise, else the end of the
-/// run.
+/// An answer without prompt log-probabilities: retried if the server has returned them before, else fatal.
 pub(super) fn no_logprobs(problem: &str) -> BadAnswer {
     let message = format!("The server does not return the log-probabilities of the prompt: {problem}");
     BadAnswer::Incapable(
         ModelError::new(ModelErrorKind::Capability, message)
             .hint(
-                "vLLM returns them as it is; llama-cpp-python needs `--logits_all true`; \
-                 SGLang is asked with `--model sglang-generate`",
+                "vLLM returns them by default; llama-cpp-python needs `--logits_all true`; \
+                 for SGLang use `--model sglang-generate`",
             )
             .hint(
-                "Servers that ignore `echo` (llama.cpp's own server, `transformers serve`, chat interfaces) \
+                "Servers that ignore `echo` (llama.cpp's own server, `transformers serve`, chat APIs) \
                  can only run generation tasks",
             ),
     )
 }
 
-/// The JSON value of an answer.
+/// Parses an answer as JSON.
 pub(super) fn parse(bytes: &[u8]) -> Result<Value, BadAnswer> {
     let text = std::str::from_utf8(bytes).map_err(|_| malformed("The answer is not UTF-8"))?;
     json::loads(text).map_err(|error| malformed(format!("The answer is not JSON: {error}")))
 }
 
-/// The objects of an answer: one, or a list of them.
+/// The objects of an answer: one, or a list.
 pub(super) fn objects(answer: &Value) -> Result<Vec<&Dict>, BadAnswer> {
     let objects = match answer {
         Value::List(list) => list.iter().map(Value::as_dict).collect(),
         other => other.as_dict().map(|dict| vec![dict]),
     };
-    objects.ok_or_else(|| malformed("The answer is no JSON object"))
+    objects.ok_or_else(|| malformed("The answer is not a JSON object"))
 }
 
-/// The `choices` of an answer's object, in the order of their `index`.
+/// The `choices` of an object, ordered by their `index`.
 pub(super) fn choices(object: &Dict) -> Result<Vec<&Dict>, BadAnswer> {
     refuse_error(object)?;
     let list = object.get_str("choices").and_then(Value::as_list).filter(|list| !list.is_empty());
     let list = list.ok_or_else(|| malformed("The answer has no `choices`"))?;
     let mut found = Vec::with_capacity(list.len());
-    for (place, choice) in list.iter().enumerate() {
-        let choice = choice.as_dict().ok_or_else(|| malformed("A choice of the answer is no object"))?;
+    for (position, choice) in list.iter().enumerate() {
+        let choice = choice.as_dict().ok_or_else(|| malformed("A choice of the answer is not an object"))?;
         refuse_error(choice)?;
         refuse_abort(choice.get_str("finish_reason"))?;
         let index = choice.get_str("index").and_then(Value::as_i64);
-        found.push((index.unwrap_or(place as i64), choice));
+        found.push((index.unwrap_or(position as i64), choice));
     }
     found.sort_by_key(|(index, _)| *index);
-    // One alone is the answer whatever its index; of several, it must be clear which prompt each belongs to.
-    let is_clear = found.iter().enumerate().all(|(place, (index, _))| *index == place as i64);
+    // A single choice is the answer whatever its index; several must map to prompts unambiguously.
+    let is_clear = found.iter().enumerate().all(|(position, (index, _))| *index == position as i64);
     if found.len() > 1 && !is_clear {
         let indices: Vec<String> = found.iter().map(|(index, _)| index.to_string()).collect();
         return Err(malformed(format!("The choices of the answer have the indices {}", indices.join(", "))));
@@ -72,7 +71,7 @@ pub(super) fn choices(object: &Dict) -> Result<Vec<&Dict>, BadAnswer> {
     Ok(found.into_iter().map(|(_, choice)| choice).collect())
 }
 
-/// Some servers report an error with the status of a success.
+/// Some servers report errors with a success status.
 fn refuse_error(object: &Dict) -> Result<(), BadAnswer> {
     match object.get_str("error").filter(|error| error.is_truthy()) {
         Some(error) => Err(malformed(format!(
@@ -83,7 +82,7 @@ fn refuse_error(object: &Dict) -> Result<(), BadAnswer> {
     }
 }
 
-/// A generation that the server broke off is not an answer, whatever there is of it.
+/// Rejects a generation that the server aborted, even if part of it is present.
 pub(super) fn refuse_abort(reason: Option<&Value>) -> Result<(), BadAnswer> {
     match reason.and_then(Value::as_str) {
         Some(reason @ ("abort" | "error")) => {
@@ -93,7 +92,7 @@ pub(super) fn refuse_abort(reason: Option<&Value>) -> Result<(), BadAnswer> {
     }
 }
 
-/// The start of a text, for messages. Masked before it is cut.
+/// Truncates a string for messages, after masking secrets.
 pub(super) fn short(text: &str) -> String {
     let text = &*lmeval_core::secrets::mask(text);
     match text.char_indices().nth(300) {
@@ -102,23 +101,23 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A text of an object. Null is no text, unless the user has said what stands for it.
+/// A string of an object. Null is an error, unless the user has set a replacement.
 pub(super) fn text(object: &Dict, name: &str) -> Result<Arc<str>, BadAnswer> {
     match object.get_str(name) {
         Some(Value::Str(text)) => Ok(Arc::clone(text)),
         Some(Value::None) => {
-            null_text().ok_or_else(|| malformed(format!("The text `{name}` of the answer is null")))
+            null_text().ok_or_else(|| malformed(format!("The string `{name}` of the answer is null")))
         }
-        _ => Err(malformed(format!("The answer has no text `{name}`"))),
+        _ => Err(malformed(format!("The answer has no string `{name}`"))),
     }
 }
 
-/// Whether the limit of tokens ended a choice.
+/// Whether the token limit ended a choice.
 pub(super) fn is_cut_off(choice: &Dict) -> bool {
     choice.get_str("finish_reason").and_then(Value::as_str) == Some("length")
 }
 
-/// What an answer took: OpenAI's names of the counts, or Anthropic's.
+/// The token usage of an answer, in OpenAI's or Anthropic's naming.
 pub(super) fn usage(answer: &Value) -> Usage {
     let mut total = Usage::default();
     for object in objects(answer).unwrap_or_default() {
@@ -134,25 +133,25 @@ pub(super) fn usage(answer: &Value) -> Usage {
     total
 }
 
-/// The share of one of several requests that were answered together; the first takes what is left over.
-pub(super) fn share(total: Usage, place: usize, count: usize) -> Usage {
+/// One request's share of the usage of a batch; the first takes the remainder.
+pub(super) fn share(total: Usage, index: usize, count: usize) -> Usage {
     let count = count.max(1) as u64;
-    let part = |number: u64| number / count + if place == 0 { number % count } else { 0 };
+    let part = |number: u64| number / count + if index == 0 { number % count } else { 0 };
     Usage { prompt_tokens: part(total.prompt_tokens), completion_tokens: part(total.completion_tokens) }
 }
 
-/// The text behind the last end of thoughts.
+/// The generation after the last end-of-thinking marker.
 pub(super) fn after_thinking(text: Arc<str>, marker: Option<&str>) -> Arc<str> {
     match marker.filter(|marker| !marker.is_empty()) {
         None => text,
         Some(marker) => {
-            let answer = text.rfind(marker).map_or(text.as_ref(), |place| &text[place + marker.len()..]);
+            let answer = text.rfind(marker).map_or(text.as_ref(), |offset| &text[offset + marker.len()..]);
             Arc::from(strings::lstrip(answer))
         }
     }
 }
 
-/// What stands for an answer that the server says is null, where the user has set it.
+/// The user's replacement for null answers, if set.
 pub(super) fn null_text() -> Option<Arc<str>> {
     std::env::var("LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER").ok().map(Into::into)
 }
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thoughts_are_cut_off() {
+    fn strips_thinking() {
         let cut = |text: &str, marker| after_thinking(Arc::from(text), marker).to_string();
         assert_eq!(cut("zz</t>  C", Some("</t>")), "C");
         assert_eq!(cut("a</t>b</t> c", Some("</t>")), "c");
@@ -171,10 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_shared_out() {
+    fn splits_usage_across_a_batch() {
         let answer = json::loads(r#"{"usage": {"prompt_tokens": 7, "completion_tokens": 3}}"#).unwrap();
         let total = usage(&answer);
-        let parts: Vec<Usage> = (0..3).map(|place| share(total, place, 3)).collect();
+        let parts: Vec<Usage> = (0..3).map(|index| share(total, index, 3)).collect();
         assert_eq!(parts.iter().map(|part| part.prompt_tokens).sum::<u64>(), 7);
         assert_eq!(parts[0].completion_tokens, 1);
     }

@@ -12,12 +12,11 @@ use super::protocol::{Generation, Prompt, Protocol, Rules};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
 
-/// How a turn of the user begins in the older interface.
+/// Starts a user turn in the legacy API.
 const HUMAN: &str = "\n\nHuman:";
-/// How a turn of the assistant begins there.
+/// Starts an assistant turn in the legacy API.
 const ASSISTANT: &str = "\n\nAssistant:";
 
-/// The back end for chats.
 pub(crate) const ANTHROPIC_CHAT: Backend = Backend {
     name: "anthropic-chat",
     base_url: Some("https://api.anthropic.com/v1/messages"),
@@ -27,7 +26,6 @@ pub(crate) const ANTHROPIC_CHAT: Backend = Backend {
     make: |_| Ok(Box::new(AnthropicChat)),
 };
 
-/// The back end for texts.
 pub(crate) const ANTHROPIC_COMPLETIONS: TextBackend = TextBackend {
     name: "anthropic-completions",
     base_url: Some("https://api.anthropic.com"),
@@ -65,9 +63,9 @@ impl Protocol for AnthropicChat {
             if content.as_list().is_some() {
                 return Err(ModelError::new(
                     ModelErrorKind::Unsupported,
-                    "Images cannot be sent to Anthropic's models",
+                    "Images cannot be sent to Anthropic models",
                 )
-                .hint("Use a back end of OpenAI's interface"));
+                .hint("Use a back end with an OpenAI-compatible API"));
             }
             let mut part = Dict::new();
             part.insert("type", kind.clone());
@@ -104,16 +102,16 @@ impl Protocol for AnthropicChat {
     }
 }
 
-/// The text of a message: its text blocks, one after the other.
+/// Concatenates the text blocks of a message.
 fn read_message(object: &Dict, rules: &Rules) -> Result<Generation, BadAnswer> {
     let Some(blocks) = object.get_str("content").and_then(Value::as_list) else {
         return Err(malformed("The answer has no `content`"));
     };
     if blocks.is_empty() && object.get_str("stop_reason").and_then(Value::as_str).is_none() {
-        return Err(malformed("The answer has neither text nor `stop_reason`"));
+        return Err(malformed("The answer has no text and no `stop_reason`"));
     }
     let texts = blocks.iter().filter_map(|block| block.as_dict()?.get_str("text")?.as_str());
-    // Reference: the 0.4 line takes the first block.
+    // Reference: 0.4 uses the first block.
     let text: String = if rules.is_v04() { texts.take(1).collect() } else { texts.collect() };
     let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
     let text = after_thinking(text.into(), rules.think_end_token.as_deref());
@@ -125,16 +123,16 @@ fn read_message(object: &Dict, rules: &Rules) -> Result<Generation, BadAnswer> {
 struct AnthropicCompletions {
     model: String,
     temperature: Value,
-    /// Arguments that the server gets as they are.
+    /// Arguments passed through to the server.
     extra: Dict,
 }
 
 impl AnthropicCompletions {
     fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
-        const PASSED_ON: [&str; 3] = ["metadata", "top_k", "top_p"];
+        const PASSED_THROUGH: [&str; 3] = ["metadata", "top_k", "top_p"];
         settings.number("temperature")?;
         let mut extra = Dict::new();
-        for name in PASSED_ON {
+        for name in PASSED_THROUGH {
             if let Some(value) = settings.get(name) {
                 extra.insert(name, value.clone());
             }
@@ -156,7 +154,7 @@ impl TextProtocol for AnthropicCompletions {
         generates_only(kind)
     }
 
-    fn ask(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
+    fn call(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
         let Arguments::Generate { context, kwargs } = arguments else {
             generates_only(RequestType::Loglikelihood)?;
             return Ok((String::new(), Dict::new()));
@@ -180,7 +178,7 @@ impl TextProtocol for AnthropicCompletions {
     }
 
     fn read(&self, answer: &Value, _: &Arguments) -> Result<TextAnswer, BadAnswer> {
-        let object = answer.as_dict().ok_or_else(|| malformed("The answer is no JSON object"))?;
+        let object = answer.as_dict().ok_or_else(|| malformed("The answer is not a JSON object"))?;
         let text = text(object, "completion")?;
         let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
         Ok(TextAnswer { response: Response::Text(text), truncated })
@@ -195,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_and_answers_of_the_older_interface() {
+    fn legacy_bodies_and_answers() {
         let mut args = Dict::new();
         args.insert("top_k", 5);
         args.insert("num_concurrent", 4);
@@ -203,7 +201,7 @@ mod tests {
         let mut kwargs = Dict::new();
         kwargs.insert("until", Value::list([Value::str("\n")]));
         let arguments = Arguments::Generate { context: Context::from("hi"), kwargs: Arc::new(kwargs) };
-        let (path, body) = protocol.ask(&arguments).unwrap();
+        let (path, body) = protocol.call(&arguments).unwrap();
         assert_eq!(path, "/v1/complete");
         assert_eq!(
             json::dumps(&Value::Dict(Arc::new(body)), &json::Options::default()).unwrap(),
@@ -212,11 +210,11 @@ mod tests {
         let answer = json::loads(r#"{"completion": " yes", "stop_reason": "max_tokens"}"#).unwrap();
         let answer = protocol.read(&answer, &arguments).unwrap();
         assert_eq!((answer.response, answer.truncated), (Response::Text(" yes".into()), true));
-        assert!(protocol.ask(&Arguments::Rolling { text: "x".into() }).is_err());
+        assert!(protocol.call(&Arguments::Rolling { text: "x".into() }).is_err());
     }
 
     #[test]
-    fn blocks_of_a_message() {
+    fn joins_text_blocks_of_a_message() {
         let rules = |dialect| Rules {
             model: None,
             max_gen_toks: 256,

@@ -1,4 +1,4 @@
-//! From the arguments of a model to the model.
+//! Builds API models from model arguments.
 
 use std::env;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use super::protocol::{Protocol, Rules};
 use crate::http::{Client, ClientSettings};
 use crate::tokenizer;
 
-/// Arguments that change answers and have no other place in a model's identity.
-const GIVEN: [&str; 7] = [
+/// Arguments that change answers and are not otherwise part of the model's identity.
+const IDENTITY_ARGUMENTS: [&str; 7] = [
     "revision",
     "add_bos_token",
     "eos_string",
@@ -23,23 +23,23 @@ const GIVEN: [&str; 7] = [
     "reasoning_model",
 ];
 
-/// How a server knows who asks.
+/// How a server authenticates requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Credentials {
     /// No key: an empty one is sent.
     Nobody,
-    /// The key of a variable, or an empty one.
+    /// A key from an environment variable, or an empty one.
     Bearer(&'static str),
-    /// The key of a variable, which must be set.
+    /// A key from an environment variable, which must be set.
     RequiredBearer(&'static str),
-    /// Azure's: the key of a variable, in both of its headers.
+    /// Azure: a key from an environment variable, sent in both headers.
     Azure(&'static str),
-    /// Anthropic's: the key of a variable in a header of its own, and the version of the interface.
+    /// Anthropic: a key from an environment variable in its own header, plus the API version.
     Anthropic(&'static str),
 }
 
 impl Credentials {
-    /// How calls are made: to the addresses of `base_url` or the given one, with the headers that name who asks.
+    /// Client settings for `base_url` or the given default, with the authentication headers.
     pub(super) fn client_settings(
         self,
         settings: &ModelSettings,
@@ -82,33 +82,33 @@ impl Credentials {
     }
 }
 
-/// The key of a variable.
+/// The key in an environment variable, or an error naming it.
 fn required(variable: &str) -> Result<String, ModelError> {
     env::var(variable).ok().filter(|key| !key.is_empty()).ok_or_else(|| {
-        let message = format!("The model needs a key, and the environment variable `{variable}` is not set");
+        let message =
+            format!("The model needs an API key, but the environment variable `{variable}` is not set");
         ModelError::new(ModelErrorKind::Configuration, message)
-            .hint(format!("Set it as in `export {variable}=…`"))
+            .hint(format!("Set it with `export {variable}=…`"))
     })
 }
 
-/// A back end of the family that shares arguments, tokens and batches.
+/// A back end of the family that shares argument parsing, tokenization and batching.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
-    /// The main name.
+    /// The name under which it is registered first.
     pub(super) name: &'static str,
-    /// Where the server is, where it does not have to be said.
+    /// The default `base_url`.
     pub(super) base_url: Option<&'static str>,
-    /// The kind of tokenizer, where it is not said.
+    /// The default `tokenizer_backend`.
     pub(super) tokenizer: &'static str,
     pub(super) credentials: Credentials,
-    /// Whether a company runs the server, so that it need not be asked what it runs.
+    /// Whether it is a vendor's API, which need not be queried for the model it serves.
     pub(super) is_hosted: bool,
-    /// Makes the protocol.
+    /// Creates the protocol from model arguments.
     pub(super) make: fn(&ModelSettings) -> Result<Box<dyn Protocol>, ModelError>,
 }
 
 impl Backend {
-    /// Makes a model.
     pub(crate) fn create(&self, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
         if settings.get("base_url").is_none() && self.base_url.is_none() {
             return Err(no_base_url(self.name));
@@ -118,7 +118,7 @@ impl Backend {
         self.create_with(settings, client_settings, model)
     }
 
-    /// Makes a model whose address and name are known.
+    /// Creates a model whose URL and name are known.
     pub(super) fn create_with(
         &self,
         settings: &ModelSettings,
@@ -148,20 +148,23 @@ impl Backend {
             encoder,
             client,
             tokenized,
-            // One token is kept for what is generated.
+            // One token is reserved for generation.
             longest: whole(settings, "max_length", 2048, 3)? as usize - 1,
             batch_size,
             max_images: whole(settings, "max_images", 1, 0)? as usize,
             base_url,
             is_hosted: self.is_hosted,
             is_tokenizer_named: settings.get("tokenizer").is_some(),
-            given: GIVEN.into_iter().filter_map(|name| Some((name, settings.text(name)?))).collect(),
+            given: IDENTITY_ARGUMENTS
+                .into_iter()
+                .filter_map(|name| Some((name, settings.text(name)?)))
+                .collect(),
         };
         Ok(Arc::new(ApiModel::new(parts)))
     }
 }
 
-/// The error of a model without an address.
+/// The error for a missing `base_url`.
 pub(super) fn no_base_url(name: &str) -> ModelError {
     let example = match name {
         "local-chat-completions" => "http://localhost:8000/v1/chat/completions",
@@ -173,10 +176,10 @@ pub(super) fn no_base_url(name: &str) -> ModelError {
         ModelErrorKind::Configuration,
         format!("The model `{name}` needs the argument `base_url`"),
     )
-    .hint(format!("Give it as in `--model_args base_url={example}`"))
+    .hint(format!("For example: `--model_args base_url={example}`"))
 }
 
-/// A whole number that is not smaller than `least`.
+/// An integer argument with a lower bound.
 pub(super) fn whole(
     settings: &ModelSettings,
     name: &str,
@@ -185,12 +188,12 @@ pub(super) fn whole(
 ) -> Result<i64, ModelError> {
     let number = settings.integer(name)?.unwrap_or(default);
     if number < least {
-        return Err(ModelSettings::wrong(name, &format!("{least} or more"), &Value::Int(number)));
+        return Err(ModelSettings::wrong(name, &format!("at least {least}"), &Value::Int(number)));
     }
     Ok(number)
 }
 
-/// How many requests go into one call: a number; `auto` means 1.
+/// Requests per call; `auto` means 1.
 pub(super) fn batch_size(settings: &ModelSettings) -> Result<usize, ModelError> {
     let given = settings.batch_size.clone().or_else(|| settings.get("batch_size").cloned());
     let number = match &given {
@@ -203,7 +206,7 @@ pub(super) fn batch_size(settings: &ModelSettings) -> Result<usize, ModelError> 
     match (number.and_then(|number| usize::try_from(number).ok()), given) {
         (Some(number), _) => Ok(number.max(1)),
         (None, given) => {
-            Err(ModelSettings::wrong("batch_size", "a whole number or `auto`", &given.unwrap_or(Value::None)))
+            Err(ModelSettings::wrong("batch_size", "an integer or `auto`", &given.unwrap_or(Value::None)))
         }
     }
 }

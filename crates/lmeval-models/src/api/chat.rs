@@ -1,4 +1,4 @@
-//! `local-chat-completions`: the chat completions of OpenAI's interface.
+//! `local-chat-completions`: OpenAI-compatible chat completions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
 
-/// The back end.
 pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
     name: "local-chat-completions",
     base_url: None,
@@ -25,31 +24,30 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
 #[derive(Debug)]
 pub(super) struct ChatCompletions;
 
-/// The error of a back end for conversations that is asked for log-likelihoods.
+/// Rejects log-likelihood requests to a chat API.
 pub(super) fn generates_only(kind: RequestType) -> Result<(), ModelError> {
     if kind == RequestType::GenerateUntil {
         return Ok(());
     }
-    let message =
-        format!("Chat interfaces give no log-probabilities of prompts, which `{kind}` requests need");
+    let message = format!("Chat APIs do not return prompt log-probabilities, which `{kind}` requests need");
     Err(ModelError::new(ModelErrorKind::Unsupported, message)
-        .hint("Use the completions of the same server with `--model local-completions`")
-        .hint("Or use a generation format of the task, as in `task@generate`"))
+        .hint("Use the server's completions API with `--model local-completions`")
+        .hint("Or use a generation variant of the task, such as `task@generate`"))
 }
 
-/// The messages of a conversation.
+/// The messages of a chat prompt.
 pub(super) fn messages(prompt: &Prompt) -> Result<Value, ModelError> {
     match prompt {
         Prompt::Messages(messages) => Ok(messages.clone()),
         _ => Err(ModelError::new(
             ModelErrorKind::Configuration,
-            "The model takes conversations, and the prompt is plain text",
+            "The model needs chat messages, but the prompt is a plain string",
         )
         .hint("Add `--apply_chat_template`")),
     }
 }
 
-/// The body of a chat, with the name of the limit and the stop strings as they are.
+/// The body of a chat request. The caller chooses the name of the token limit and the stop strings.
 pub(super) fn chat_body(
     prompt: &Prompt,
     mut settings: Dict,
@@ -65,15 +63,15 @@ pub(super) fn chat_body(
     body.insert("temperature", settings.remove_str("temperature").unwrap_or(Value::Int(0)));
     let until = settings.remove_str("until").or(default_until);
     let stops = stops(until.as_ref(), rules.end_of_text.as_deref())?;
-    // OpenAI's interface takes four at most.
+    // OpenAI's API accepts at most four.
     body.insert("stop", Value::list(stops.into_iter().take(4)));
     body.insert("seed", rules.seed);
     body.update(&settings);
     Ok(body)
 }
 
-/// The texts of a chat's answer.
-pub(super) fn chat_texts(answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+/// The generations of a chat answer.
+pub(super) fn chat_generations(answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
     let mut found = Vec::new();
     for object in objects(answer)? {
         for choice in choices(object)? {
@@ -82,10 +80,11 @@ pub(super) fn chat_texts(answer: &Value, rules: &Rules) -> Result<Vec<Generation
                 Some(Value::Str(text)) => Arc::clone(text),
                 Some(Value::List(parts)) => parts_text(parts),
                 Some(Value::None) if is_finished(choice, message) => null_text().unwrap_or_default(),
-                // Reference: a choice without message or content, as content filters leave it, is an empty text.
+                // Reference: a choice without message or content, as content filters produce, is an empty
+                // string.
                 Some(_) | None if is_finished(choice, message) => Arc::from(""),
                 _ => null_text().ok_or_else(|| {
-                    malformed("The answer has no text, and nothing says why: `content` and `finish_reason` are null")
+                    malformed("The answer is empty without a reason: `content` and `finish_reason` are null")
                 })?,
             };
             let text = after_thinking(content, rules.think_end_token.as_deref());
@@ -95,7 +94,8 @@ pub(super) fn chat_texts(answer: &Value, rules: &Rules) -> Result<Vec<Generation
     Ok(found)
 }
 
-/// Whether a choice without text is an answer: the server says how it ended, or what there is instead of text.
+/// Whether a choice without text is a complete answer: it states how it finished, or has something else
+/// instead.
 fn is_finished(choice: &Dict, message: Option<&Dict>) -> bool {
     let has = |name: &str| message.and_then(|message| message.get_str(name)).is_some_and(Value::is_truthy);
     choice.get_str("finish_reason").is_some_and(|reason| reason.as_str().is_some())
@@ -121,6 +121,6 @@ impl Protocol for ChatCompletions {
     }
 
     fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
-        chat_texts(answer, rules)
+        chat_generations(answer, rules)
     }
 }

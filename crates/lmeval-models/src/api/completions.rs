@@ -1,4 +1,4 @@
-//! `local-completions`: the completions of OpenAI's interface, as many servers offer them.
+//! `local-completions`: OpenAI-compatible completions.
 
 use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
 use lmeval_pycompat::{Dict, Value, float};
@@ -8,7 +8,6 @@ use super::arguments::{Backend, Credentials};
 use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
 
-/// The back end.
 pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {
     name: "local-completions",
     base_url: None,
@@ -21,18 +20,18 @@ pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {
 /// The protocol of `/v1/completions`.
 #[derive(Debug)]
 pub(super) struct Completions {
-    /// The only models whose prompts can be scored, where it is not all of them.
+    /// If set, the only models that return prompt log-probabilities.
     pub(super) models_with_logprobs: Option<&'static [&'static str]>,
 }
 
-/// The error of a request that needs a tokenizer.
+/// The error for a request type that needs a tokenizer.
 pub(super) fn needs_tokenizer(kind: RequestType) -> ModelError {
-    let message = format!("`{kind}` requests need a tokenizer to count tokens, and the model has none");
+    let message = format!("`{kind}` requests need a tokenizer, but none is configured");
     ModelError::new(ModelErrorKind::Unsupported, message)
         .hint("Use `tokenizer_backend=huggingface` with `tokenizer=<name or folder>`, or `tokenizer_backend=remote`")
 }
 
-/// The limit of tokens: `max_tokens`, else `max_gen_toks`, else the model's own.
+/// The token limit: `max_tokens`, else `max_gen_toks`, else the model's default.
 pub(super) fn take_limit(settings: &mut Dict, rules: &Rules) -> Value {
     let limit = settings.remove_str("max_tokens").or_else(|| settings.remove_str("max_gen_toks"));
     limit.unwrap_or(Value::Int(rules.max_gen_toks))
@@ -47,9 +46,10 @@ impl Protocol for Completions {
             return Ok(());
         }
         let names = models.join("`, `");
-        let message = format!("OpenAI gives log-probabilities of prompts only for the models `{names}`");
-        Err(ModelError::new(ModelErrorKind::Unsupported, message)
-            .hint("Use one of them, `local-completions` with a server of yours, or a generation format"))
+        let message = format!("OpenAI returns prompt log-probabilities only for the models `{names}`");
+        Err(ModelError::new(ModelErrorKind::Unsupported, message).hint(
+            "Use one of them, `local-completions` with your own server, or a generation variant of the task",
+        ))
     }
 
     fn generation(&self, prompt: &Prompt, mut settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
@@ -88,21 +88,21 @@ impl Protocol for Completions {
         Ok(body)
     }
 
-    fn read_scores(&self, answer: &Value, asked: &[Scored], rules: &Rules) -> Result<Vec<Score>, BadAnswer> {
+    fn read_scores(&self, answer: &Value, scored: &[Scored], rules: &Rules) -> Result<Vec<Score>, BadAnswer> {
         let mut found = Vec::new();
         for object in objects(answer)? {
             found.extend(choices(object)?);
         }
-        if found.len() != asked.len() {
-            let problem = format!("{} choices came back for {} prompts", found.len(), asked.len());
+        if found.len() != scored.len() {
+            let problem = format!("the server returned {} choices for {} prompts", found.len(), scored.len());
             return Err(malformed(problem));
         }
-        found.into_iter().zip(asked).map(|(choice, asked)| score(choice, asked, rules)).collect()
+        found.into_iter().zip(scored).map(|(choice, scored)| score(choice, scored, rules)).collect()
     }
 }
 
-/// The score of one prompt: what the server says of its tokens behind the context, without the generated one.
-fn score(choice: &Dict, asked: &Scored, rules: &Rules) -> Result<Score, BadAnswer> {
+/// Sums the log-probabilities of the continuation, without those of the context and the generated token.
+fn score(choice: &Dict, scored: &Scored, rules: &Rules) -> Result<Score, BadAnswer> {
     let Some(logprobs) = choice.get_str("logprobs").and_then(Value::as_dict) else {
         return Err(no_logprobs("`logprobs` is missing"));
     };
@@ -115,7 +115,7 @@ fn score(choice: &Dict, asked: &Scored, rules: &Rules) -> Result<Score, BadAnswe
     };
     let first = list("tokens").and_then(|tokens| tokens.first()?.as_str());
     let ends_there = choice.get_str("finish_reason").and_then(Value::as_str) == Some("stop");
-    let (start, end) = range(all.len(), asked, first, ends_there, rules)?;
+    let (start, end) = range(all.len(), scored, first, ends_there, rules)?;
     if top.len() < end {
         return Err(no_logprobs("`top_logprobs` has too few entries"));
     }
@@ -141,42 +141,43 @@ fn score(choice: &Dict, asked: &Scored, rules: &Rules) -> Result<Score, BadAnswe
 /// The range of the continuation among `count` log-probabilities.
 fn range(
     count: usize,
-    asked: &Scored,
+    scored: &Scored,
     first: Option<&str>,
     ends_there: bool,
     rules: &Rules,
 ) -> Result<(usize, usize), BadAnswer> {
-    let (sent, context) = (asked.tokens.len(), asked.context);
+    let (sent, context) = (scored.tokens.len(), scored.context);
     if count == sent + 1 {
         return Ok((context, sent));
     }
     if count < sent {
-        // One or two log-probabilities are those of what was generated.
-        let problem = format!("{count} came back for a prompt of {sent} tokens");
-        let is_hidden_in_responses = asked.text.is_some() && count > 2;
-        return Err(if is_hidden_in_responses {
+        // One or two log-probabilities belong to the generated tokens.
+        let problem = format!("the server returned {count} for a prompt of {sent} tokens");
+        let is_echo = scored.text.is_some() && count > 2;
+        return Err(if is_echo {
             BadAnswer::Final(other_tokenizer(count, sent))
         } else {
             no_logprobs(&problem)
         });
     }
-    let Some(text) = &asked.text else {
-        // Some servers leave out the generated token where it ends the text.
+    let Some(text) = &scored.text else {
+        // Some servers omit the generated token if it is the end-of-text token.
         return if count == sent {
             Ok((context, sent))
         } else {
-            let problem =
-                format!("{count} log-probabilities came back for {sent} tokens and one generated token");
+            let problem = format!(
+                "The server returned {count} log-probabilities for {sent} tokens and one generated token"
+            );
             Err(BadAnswer::Final(unusable(problem)))
         };
     };
     if rules.is_v04() {
-        // Reference: whatever the server counts, the range is the one of the tokens here.
+        // Reference: the range follows the local tokenizer, whatever the server counts.
         return Ok((context.min(count - 1), count - 1));
     }
     let begins_text = first.is_some_and(|first| first.is_empty() || !text.starts_with(first));
     if count == sent && ends_there {
-        // The generated token is left out where it ends the text.
+        // The generated token is omitted if it is the end-of-text token.
         return Ok((context, sent));
     }
     if count == sent + 2 && begins_text {
@@ -187,12 +188,12 @@ fn range(
 
 fn other_tokenizer(server: usize, here: usize) -> ModelError {
     unusable(format!(
-        "The server counts {server} tokens and the tokenizer here {here}: they are not the same"
+        "The server counts {server} tokens but the local tokenizer {here}: they are different tokenizers"
     ))
-    .hint("Give the server's tokenizer as `tokenizer=<name or folder>`, or send tokens")
+    .hint("Set `tokenizer=<name or folder>` to the server's tokenizer, or send tokens")
 }
 
-/// `max(values)` of log-probabilities, as Python compares them.
+/// `max(values)` with Python's comparison rules.
 fn largest(values: &Dict) -> Option<f64> {
     let mut largest = None;
     for value in values.values() {
@@ -222,15 +223,15 @@ mod tests {
         }
     }
 
-    /// A prompt of three tokens, one of them the context's.
-    fn asked(text: Option<&str>) -> Scored {
+    /// A prompt of three tokens, the first of which is the context.
+    fn scored(text: Option<&str>) -> Scored {
         Scored { tokens: vec![5, 6, 7], context: 1, text: text.map(Into::into) }
     }
 
     #[test]
-    fn ranges_of_continuations() {
+    fn finds_the_range_of_the_continuation() {
         let found =
-            |count, text, first, dialect| range(count, &asked(text), first, false, &rules(dialect)).ok();
+            |count, text, first, dialect| range(count, &scored(text), first, false, &rules(dialect)).ok();
         for dialect in Dialect::ALL {
             assert_eq!(found(4, None, None, dialect), Some((1, 3)));
             assert_eq!(found(4, Some("abc"), Some("a"), dialect), Some((1, 3)));
@@ -240,23 +241,23 @@ mod tests {
             assert_eq!(found(1, None, None, dialect), None);
             assert_eq!(found(1, Some("abc"), None, dialect), None);
         }
-        // The server puts a token before the text.
+        // The server prepends a token.
         assert_eq!(found(5, Some("abc"), Some("<s>"), Dialect::V05), Some((2, 4)));
         assert_eq!(found(5, Some("abc"), Some("a"), Dialect::V05), None);
         assert_eq!(found(5, Some("abc"), Some("<s>"), Dialect::V04), Some((1, 4)));
-        // A text that the model would end is short of the generated token; any other is short of one of its own.
-        let of_end = |ends| range(3, &asked(Some("abc")), Some("a"), ends, &rules(Dialect::V05)).ok();
+        // If the model would stop here, the generated token is omitted; otherwise a prompt token is missing.
+        let of_end = |ends| range(3, &scored(Some("abc")), Some("a"), ends, &rules(Dialect::V05)).ok();
         assert_eq!(of_end(true), Some((1, 3)));
         assert_eq!(of_end(false), None);
     }
 
     #[test]
-    fn greedy_is_equality_with_the_largest() {
+    fn greedy_means_equal_to_the_largest_logprob() {
         let choice = |top: &str| {
             let text = format!(
                 r#"{{"logprobs": {{"token_logprobs": [null, -1, -2.5, -9], "top_logprobs": [null, {{"a": -1}}, {top}, null]}}}}"#
             );
-            score(json::loads(&text).unwrap().as_dict().unwrap(), &asked(None), &rules(Dialect::V05)).ok()
+            score(json::loads(&text).unwrap().as_dict().unwrap(), &scored(None), &rules(Dialect::V05)).ok()
         };
         assert_eq!(choice(r#"{"b": -2.5, "c": -3}"#), Some((-3.5, true)));
         assert_eq!(choice(r#"{"c": -2.4, "b": -2.5}"#), Some((-3.5, false)));

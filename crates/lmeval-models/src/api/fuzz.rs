@@ -1,4 +1,4 @@
-//! Every reader of answers on any bytes, for tests and fuzz targets.
+//! Runs every answer parser on arbitrary bytes, for tests and fuzz targets.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::sglang::Sglang;
 use super::text::TextProtocol;
 use super::textsynth::TextSynth;
 
-/// Reads an answer in the ways of all servers.
+/// Parses an answer with every protocol.
 pub fn read_any(bytes: &[u8]) {
     let Ok(answer) = parse(bytes) else { return };
     let rules = Rules {
@@ -27,7 +27,7 @@ pub fn read_any(bytes: &[u8]) {
         think_end_token: Some("</think>".to_owned()),
         dialect: Dialect::default(),
     };
-    let asked = [
+    let prompts = [
         Scored { tokens: vec![5, 6, 7], context: 1, text: None },
         Scored { tokens: vec![5, 6, 7], context: 2, text: Some("a b c".into()) },
     ];
@@ -38,10 +38,10 @@ pub fn read_any(bytes: &[u8]) {
         &ChatCompletions,
         &OpenAiChat { reasons: None },
     ];
-    // Whatever comes out is fine: an answer or an error.
+    // Any outcome is fine, an answer or an error.
     for protocol in protocols {
         let _ = protocol.read_generations(&answer, &rules);
-        for scored in [&asked[..1], &asked[1..], &asked] {
+        for scored in [&prompts[..1], &prompts[1..], &prompts] {
             let _ = protocol.read_scores(&answer, scored, &rules);
         }
     }

@@ -1,4 +1,4 @@
-//! Texts that models generate.
+//! Generation requests.
 
 use std::sync::Arc;
 
@@ -13,83 +13,83 @@ use super::protocol::{Generation, Prompt, Rules};
 use super::template::JsonTemplate;
 use crate::http::{BadAnswer, Call};
 
-/// A request for text on its way to the server.
-struct Asked<'a> {
-    place: usize,
+/// A generation request and its settings.
+struct PendingGeneration<'a> {
+    index: usize,
     request: &'a ModelRequest,
     settings: &'a Arc<Dict>,
-    prompt: Ready,
+    prompt: ReadyPrompt,
 }
 
-/// A prompt that is ready to be sent.
-enum Ready {
+/// A prompt ready to be sent.
+enum ReadyPrompt {
     Tokens(Vec<u32>),
     Text(Arc<str>),
     Messages(Value),
 }
 
 impl ApiModel {
-    /// The prompt of a request for text; contexts that become tokens come with them.
-    fn prepare(&self, request: &ModelRequest, context: &Context) -> Result<Option<Ready>, ModelError> {
+    /// The prompt of a generation request; `None` for contexts that are tokenized in batches.
+    fn prepare(&self, request: &ModelRequest, context: &Context) -> Result<Option<ReadyPrompt>, ModelError> {
         let messages = match context {
             Context::Text(_) if self.parts.tokenized => return Ok(None),
-            Context::Text(text) => return Ok(Some(Ready::Text(Arc::clone(text)))),
+            Context::Text(text) => return Ok(Some(ReadyPrompt::Text(Arc::clone(text)))),
             Context::Json(text) => json::loads(text).map_err(|error| {
-                ModelError::new(ModelErrorKind::Request, format!("The conversation is not JSON: {error}"))
+                ModelError::new(ModelErrorKind::Request, format!("The chat messages are not JSON: {error}"))
             })?,
             Context::Messages(messages) => JsonTemplate::new(self.parts.rules.dialect).messages(messages),
         };
         if self.parts.tokenized {
-            let message = "A conversation cannot be turned into tokens: the tokenizer has no chat template";
+            let message = "The chat messages cannot be tokenized: the tokenizer has no chat template";
             return Err(ModelError::new(ModelErrorKind::Unsupported, message).hint(
-                "Use `tokenized_requests=False`, or a chat interface with `--model local-chat-completions`",
+                "Use `tokenized_requests=False`, or a chat API with `--model local-chat-completions`",
             ));
         }
-        Ok(Some(Ready::Messages(match &request.additional_args {
+        Ok(Some(ReadyPrompt::Messages(match &request.additional_args {
             None => messages,
             Some(additional) => with_images(messages, additional, self.parts.max_images)?,
         })))
     }
 
-    /// How many tokens may be generated.
+    /// The generation limit in tokens.
     fn limit(&self, settings: &Dict) -> i64 {
         let given = settings.get_str("max_gen_toks").and_then(Value::to_f64);
         given.map_or(self.parts.rules.max_gen_toks, |given| given as i64)
     }
 
-    /// The last tokens of a context, such that what is generated fits behind them.
+    /// Truncates a context from the left so that the generation fits.
     fn cut(&self, mut tokens: Vec<u32>, settings: &Dict) -> Result<Vec<u32>, ModelError> {
         let limit = self.limit(settings);
         let room = self.parts.longest as i64 - limit;
         let surplus = if room > 0 {
             tokens.len().saturating_sub(room as usize)
         } else if self.parts.rules.is_v04() {
-            // Reference: a slice by a number that is not negative drops as many tokens from the front.
+            // Reference: a slice with a non-negative bound drops that many tokens from the front.
             tokens.len().min(room.unsigned_abs() as usize)
         } else {
             let message = format!(
-                "`max_gen_toks` is {limit}, which leaves no room for a prompt: both together may have {} tokens",
+                "`max_gen_toks` is {limit}, which leaves no room for a prompt: the total is limited to {} tokens",
                 self.parts.longest
             );
             return Err(ModelError::new(ModelErrorKind::Request, message)
-                .hint("Set `max_length` to the length of the model's context, or lower `max_gen_toks`"));
+                .hint("Set `max_length` to the model's context length, or lower `max_gen_toks`"));
         };
         tokens.drain(..surplus);
         Ok(tokens)
     }
 
-    /// Asks for texts with one set of settings, as many in one call as the model takes.
-    async fn generate(&self, asked: &[&Asked<'_>]) -> Vec<Result<Answer, ModelError>> {
-        let mut answers = Vec::with_capacity(asked.len());
-        let is_single = asked.iter().any(|asked| matches!(asked.prompt, Ready::Messages(_)));
-        for batch in asked.chunks(if is_single { 1 } else { self.parts.batch_size }) {
+    /// Sends generation requests that share settings, in batches.
+    async fn generate(&self, pending: &[&PendingGeneration<'_>]) -> Vec<Result<Answer, ModelError>> {
+        let mut answers = Vec::with_capacity(pending.len());
+        let is_single = pending.iter().any(|pending| matches!(pending.prompt, ReadyPrompt::Messages(_)));
+        for batch in pending.chunks(if is_single { 1 } else { self.parts.batch_size }) {
             match self.generate_call(batch).await {
                 Ok(found) => answers.extend(found.into_iter().map(Ok)),
                 Err(error) if batch.len() > 1 && error.kind() == ModelErrorKind::Request => {
-                    for asked in batch {
-                        let alone = self.generate_call(std::slice::from_ref(asked)).await;
+                    for pending in batch {
+                        let alone = self.generate_call(std::slice::from_ref(pending)).await;
                         answers.push(alone.and_then(|found| {
-                            found.into_iter().next().ok_or_else(|| unusable("The server gave no answer"))
+                            found.into_iter().next().ok_or_else(|| unusable("The server returned no answer"))
                         }));
                     }
                 }
@@ -99,28 +99,28 @@ impl ApiModel {
         answers
     }
 
-    async fn generate_call(&self, batch: &[&Asked<'_>]) -> Result<Vec<Answer>, ModelError> {
+    async fn generate_call(&self, batch: &[&PendingGeneration<'_>]) -> Result<Vec<Answer>, ModelError> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let mut tokens = Vec::new();
         let mut texts = Vec::new();
         let mut size = 0;
-        for asked in batch {
-            match &asked.prompt {
-                Ready::Tokens(prompt) => {
+        for pending in batch {
+            match &pending.prompt {
+                ReadyPrompt::Tokens(prompt) => {
                     size += prompt.len();
                     tokens.push(prompt.clone());
                 }
-                Ready::Text(text) => {
+                ReadyPrompt::Text(text) => {
                     size += text.len() / 4;
                     texts.push(Arc::clone(text));
                 }
-                Ready::Messages(_) => {}
+                ReadyPrompt::Messages(_) => {}
             }
         }
         let prompt = match &first.prompt {
-            Ready::Tokens(_) => Prompt::Tokens(tokens),
-            Ready::Text(_) => self.text_prompt(texts),
-            Ready::Messages(messages) => Prompt::Messages(messages.clone()),
+            ReadyPrompt::Tokens(_) => Prompt::Tokens(tokens),
+            ReadyPrompt::Text(_) => self.text_prompt(texts),
+            ReadyPrompt::Messages(messages) => Prompt::Messages(messages.clone()),
         };
         let Parts { protocol, rules, client, .. } = &self.parts;
         let body = body_text(protocol.generation(&prompt, first.settings.as_ref().clone(), rules)?)?;
@@ -134,15 +134,15 @@ impl ApiModel {
             Ok((matched(found, batch.len(), first.settings, rules)?, usage(&answer)))
         };
         let (found, total) = client.post(call, read).await?;
-        let answer = |(place, found): (usize, Generation)| Answer {
+        let answer = |(index, found): (usize, Generation)| Answer {
             response: Response::Text(found.text),
             truncated: found.truncated,
-            usage: share(total, place, batch.len()),
+            usage: share(total, index, batch.len()),
         };
         Ok(found.into_iter().enumerate().map(answer).collect())
     }
 
-    /// Answers the requests for texts.
+    /// Answers all generation requests of a batch.
     pub(super) async fn answer_generations(
         &self,
         requests: &[ModelRequest],
@@ -150,46 +150,53 @@ impl ApiModel {
     ) {
         let mut ready = Vec::new();
         let mut unready = Vec::new();
-        for (place, request) in requests.iter().enumerate() {
+        for (index, request) in requests.iter().enumerate() {
             let Arguments::Generate { context, kwargs } = &request.arguments else { continue };
             if has_media(request.additional_args.as_ref()) && self.parts.encoder.is_some() {
-                answers[place] = Some(Err(images_need_no_tokenizer()));
+                answers[index] = Some(Err(images_need_no_tokenizer()));
                 continue;
             }
             match (self.prepare(request, context), context.as_text()) {
-                (Ok(Some(prompt)), _) => ready.push(Asked { place, request, settings: kwargs, prompt }),
-                (Ok(None), Some(text)) => unready.push((place, request, kwargs, text.as_ref())),
+                (Ok(Some(prompt)), _) => {
+                    ready.push(PendingGeneration { index, request, settings: kwargs, prompt })
+                }
+                (Ok(None), Some(text)) => unready.push((index, request, kwargs, text.as_ref())),
                 (Ok(None), None) => {}
-                (Err(error), _) => answers[place] = Some(Err(error)),
+                (Err(error), _) => answers[index] = Some(Err(error)),
             }
         }
         if let Some(encoder) = &self.parts.encoder {
             let texts: Vec<&str> = unready.iter().map(|(.., text)| *text).collect();
             let encoded = encoder.encode_all(&texts).await;
-            for ((place, request, settings, _), tokens) in unready.into_iter().zip(encoded) {
+            for ((index, request, settings, _), tokens) in unready.into_iter().zip(encoded) {
                 match tokens.and_then(|tokens| self.cut(tokens, settings)) {
                     Ok(tokens) => {
-                        ready.push(Asked { place, request, settings, prompt: Ready::Tokens(tokens) });
+                        ready.push(PendingGeneration {
+                            index,
+                            request,
+                            settings,
+                            prompt: ReadyPrompt::Tokens(tokens),
+                        });
                     }
-                    Err(error) => answers[place] = Some(Err(error)),
+                    Err(error) => answers[index] = Some(Err(error)),
                 }
             }
         }
-        let mut rest: Vec<&Asked<'_>> = ready.iter().collect();
+        let mut rest: Vec<&PendingGeneration<'_>> = ready.iter().collect();
         while let Some(first) = rest.first().copied() {
-            let is_alike = |other: &&Asked<'_>| {
+            let is_alike = |other: &&PendingGeneration<'_>| {
                 Arc::ptr_eq(other.settings, first.settings) || other.settings == first.settings
             };
             let (group, others) = rest.into_iter().partition::<Vec<_>, _>(is_alike);
             rest = others;
-            for (asked, answer) in group.iter().zip(self.generate(&group).await) {
-                answers[asked.place] = Some(answer);
+            for (pending, answer) in group.iter().zip(self.generate(&group).await) {
+                answers[pending.index] = Some(answer);
             }
         }
     }
 }
 
-/// As many texts as prompts.
+/// Checks that there is one generation per prompt.
 fn matched(
     mut found: Vec<Generation>,
     prompts: usize,
@@ -197,27 +204,27 @@ fn matched(
     rules: &Rules,
 ) -> Result<Vec<Generation>, BadAnswer> {
     if found.len() > prompts && rules.is_v04() {
-        // Reference: what is too much is left out.
+        // Reference: surplus generations are ignored.
         found.truncate(prompts);
     }
     if found.len() == prompts {
         return Ok(found);
     }
-    let message = format!("{} texts came back for {prompts} prompts", found.len());
+    let message = format!("The server returned {} generations for {prompts} prompts", found.len());
     let asks_for_several =
         ["n", "best_of"].iter().any(|name| settings.get_str(name).and_then(Value::as_i64) > Some(1));
     if !asks_for_several {
         return Err(malformed(message));
     }
     Err(BadAnswer::Final(
-        unusable(message).hint("The setting `n` must be 1; the task's `repeats` asks several times"),
+        unusable(message).hint("The setting `n` must be 1; use the task's `repeats` to sample several times"),
     ))
 }
 
 fn images_need_no_tokenizer() -> ModelError {
     ModelError::new(
         ModelErrorKind::Unsupported,
-        "Requests with images can only be sent to models without a tokenizer here",
+        "Requests with images can only be sent to models without a local tokenizer",
     )
-    .hint("Use a chat interface with `--model local-chat-completions`")
+    .hint("Use a chat API with `--model local-chat-completions`")
 }

@@ -1,4 +1,4 @@
-//! `gguf`: a llama.cpp model behind the server of llama-cpp-python.
+//! `gguf`: a llama.cpp model served by llama-cpp-python.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use super::answer::{choices, is_cut_off, malformed, no_logprobs, text};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
 
-/// The back end.
 pub(crate) const GGUF: TextBackend = TextBackend {
     name: "gguf",
     base_url: None,
@@ -18,7 +17,7 @@ pub(crate) const GGUF: TextBackend = TextBackend {
     make: |_| Ok(Box::new(Gguf)),
 };
 
-/// The protocol of the server.
+/// The completions protocol of llama-cpp-python.
 #[derive(Debug)]
 pub(super) struct Gguf;
 
@@ -38,7 +37,7 @@ impl TextProtocol for Gguf {
         .hint("Use `--model local-completions` with the model's tokenizer and `tokenized_requests=False`"))
     }
 
-    fn ask(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
+    fn call(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
         let mut body = Dict::new();
         match arguments {
             Arguments::Loglikelihood { context, continuation } => {
@@ -66,7 +65,7 @@ impl TextProtocol for Gguf {
     }
 
     fn read(&self, answer: &Value, arguments: &Arguments) -> Result<TextAnswer, BadAnswer> {
-        let object = answer.as_dict().ok_or_else(|| malformed("The answer is no JSON object"))?;
+        let object = answer.as_dict().ok_or_else(|| malformed("The answer is not a JSON object"))?;
         let choices = choices(object)?;
         let choice = choices.first().ok_or_else(|| malformed("The answer has no `choices`"))?;
         if let Arguments::Loglikelihood { context, continuation } = arguments {
@@ -83,7 +82,7 @@ impl TextProtocol for Gguf {
     }
 }
 
-/// The score of the tokens that begin behind the context.
+/// Sums the log-probabilities of the tokens after the context.
 fn score(choice: &Dict, context: usize, continuation: &str) -> Result<(f64, bool), BadAnswer> {
     let Some(logprobs) = choice.get_str("logprobs").and_then(Value::as_dict) else {
         return Err(no_logprobs("`logprobs` is missing"));
@@ -100,12 +99,12 @@ fn score(choice: &Dict, context: usize, continuation: &str) -> Result<(f64, bool
     }
     let start =
         offsets.iter().position(|offset| offset.as_i64().is_some_and(|offset| offset >= context as i64));
-    let start = start.ok_or_else(|| malformed("No token begins behind the context"))?;
+    let start = start.ok_or_else(|| malformed("No token starts at the end of the context"))?;
     let missing = || malformed("A log-probability of the continuation is missing");
     let scored = numbers.get(start..numbers.len() - 1).unwrap_or_default();
     let scored: Option<Vec<f64>> = scored.iter().map(Value::to_f64).collect();
     let mut is_greedy = true;
-    // Reference: the generated token counts, and tokens are compared by their texts.
+    // Reference: the generated token is included, and tokens are compared by their strings.
     for (token, top) in tokens.iter().zip(top).skip(start) {
         let top = top.as_dict().ok_or_else(missing)?;
         let mut best: Option<(&Value, f64)> = None;

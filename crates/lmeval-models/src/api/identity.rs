@@ -1,4 +1,4 @@
-//! What a server says of the model that it runs.
+//! The identity of the model that a server runs.
 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
@@ -12,31 +12,32 @@ use super::answer::parse;
 use crate::http::Client;
 use crate::tokenizer::{server_query, server_root};
 
-/// How often a server is asked that answers, but not with a list of models.
-const ODD_ANSWERS: u32 = 4;
+/// Attempts when a server answers without a usable model list.
+const MAX_ODD_ANSWERS: u32 = 4;
 
 /// The first wait after such an answer.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// What the paths of addresses end in whatever model they serve.
-const USUAL_ENDS: [&str; 6] =
+/// URL path endings that do not depend on the model.
+const USUAL_PATH_ENDINGS: [&str; 6] =
     ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/completion", "/generate", "/v1"];
 
-/// The facts that name what answers: the model that the server reports, where it does, and where the server is.
+/// The facts that identify what answers: the model that the server reports, if any, and the server's
+/// location.
 ///
-/// Two servers may report the same name for different weights, so the name alone is not enough. A server that is away is
-/// waited for, and one that gives an odd answer is asked again: answers are found by these facts, and other facts would
-/// ask for all of them again. Where there is no list of models in the end, `serves` is missing, and the journal knows
-/// what it was before.
+/// Different servers may report the same name for different weights, so the name alone is not enough. A
+/// server that is down is waited for, and an unexpected answer is retried: answers are looked up by these
+/// facts, so different facts would repeat every request. If there is no model list in the end, `serves` is
+/// omitted, and the journal uses the value it knows.
 pub(super) async fn server_facts(
     client: &Client,
     base_url: &str,
     model: Option<&str>,
     is_hosted: bool,
 ) -> Result<Vec<(&'static str, String)>, ModelError> {
-    let place = ("server", places(client.addresses()));
+    let location = ("server", locations(client.addresses()));
     if is_hosted {
-        return Ok(vec![place]);
+        return Ok(vec![location]);
     }
     let root = server_root(base_url);
     let url = format!("{}/v1/models{}", root.trim_end_matches("/generate"), server_query(base_url));
@@ -47,7 +48,7 @@ pub(super) async fn server_facts(
             Ok(bytes) => {
                 let name = parse(&bytes).ok().and_then(|answer| reported(&answer, model));
                 if let Some(name) = name {
-                    return Ok(vec![("serves", name), place]);
+                    return Ok(vec![("serves", name), location]);
                 }
             }
             Err(error) if error.kind() == ModelErrorKind::Unreachable => {
@@ -60,15 +61,15 @@ pub(super) async fn server_facts(
             Err(_) => {}
         }
         odd += 1;
-        if odd >= ODD_ANSWERS {
-            return Ok(vec![place]);
+        if odd >= MAX_ODD_ANSWERS {
+            return Ok(vec![location]);
         }
         tokio::time::sleep(WAIT * 2_u32.pow(odd)).await;
     }
 }
 
-/// The entry of the list of models that has the name, or the only one: its name and what it was loaded from. `None`
-/// where there is no list, or nothing in it.
+/// The entry of the model list with this name, or the only entry: its name and what it was loaded from.
+/// `None` without a list, or with an empty one.
 fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     let entries = answer.as_dict()?.get_str("data")?.as_list()?;
     let text = |entry: &Dict, name: &str| entry.get_str(name).and_then(Value::as_str).map(str::to_owned);
@@ -76,7 +77,7 @@ fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     let named = entries.iter().find(|entry| model.is_some() && text(entry, "id").as_deref() == model);
     let only = || entries.first().filter(|_| entries.len() == 1);
     let Some(entry) = named.or_else(only) else {
-        // The server knows its models well: that this one is not among them is no slip.
+        // A server that lists models but not this one is not a transient failure.
         return (!entries.is_empty()).then(|| "a model that it does not list".to_owned());
     };
     let id = text(entry, "id")?;
@@ -86,18 +87,18 @@ fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     })
 }
 
-/// The addresses that answers come from, in one order whichever way they were given.
+/// The locations of all addresses, independent of their order.
 ///
-/// Answers of several addresses are answers of one model, so all of them together are the place.
-fn places(addresses: impl Iterator<Item = impl Borrow<Url>>) -> String {
-    let mut places: Vec<String> = addresses.map(|address| place(address.borrow())).collect();
-    places.sort();
-    places.dedup();
-    places.join(";")
+/// Several addresses answer as one model, so they form one location together.
+fn locations(addresses: impl Iterator<Item = impl Borrow<Url>>) -> String {
+    let mut locations: Vec<String> = addresses.map(|address| location(address.borrow())).collect();
+    locations.sort();
+    locations.dedup();
+    locations.join(";")
 }
 
-/// What a signed address says beside its signature: since when and until when it holds, and what it allows.
-const OF_SIGNATURES: [&str; 14] = [
+/// Query parameters of signed URLs besides the signature: validity period and permissions.
+const SIGNATURE_PARAMETERS: [&str; 14] = [
     "exp",
     "expires",
     "expiry",
@@ -114,38 +115,38 @@ const OF_SIGNATURES: [&str; 14] = [
     "sv",
 ];
 
-/// Host and port of an address, what stands in its path before the usual end, and a hash of its query: one host may
-/// serve several models under different paths. No credentials, and no values of the query that can be read. A key may
-/// be renewed without asking for everything again, so secrets are left out of the hash.
-fn place(address: &Url) -> String {
-    let mut place = address.host_str().unwrap_or_default().to_owned();
+/// Host and port of a URL, its path before the usual ending, and a hash of its query: one host may serve
+/// several models under different paths. No credentials and no readable query values. Secrets are excluded
+/// from the hash, so that renewing a key does not repeat every request.
+fn location(address: &Url) -> String {
+    let mut location = address.host_str().unwrap_or_default().to_owned();
     match address.port() {
-        Some(port) => place = format!("{place}:{port}"),
-        None if address.scheme() == "http" => place.push_str(":80"),
+        Some(port) => location = format!("{location}:{port}"),
+        None if address.scheme() == "http" => location.push_str(":80"),
         None => {}
     }
     let path = address.path().trim_end_matches('/');
-    let path = USUAL_ENDS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
-    place.push_str(path.trim_end_matches('/'));
-    let query = telling(address.query().unwrap_or_default());
+    let path = USUAL_PATH_ENDINGS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    location.push_str(path.trim_end_matches('/'));
+    let query = identifying_parameters(address.query().unwrap_or_default());
     if !query.is_empty() {
         let digest = Sha256::digest(query.join("&").as_bytes());
         let first = digest.iter().take(8).fold(0_u64, |digits, byte| (digits << 8) | u64::from(*byte));
-        place = format!("{place}?{first:016x}");
+        location = format!("{location}?{first:016x}");
     }
-    place
+    location
 }
 
-/// The parameters of a query that may say which model answers.
-fn telling(query: &str) -> Vec<&str> {
+/// The query parameters that may select a model.
+fn identifying_parameters(query: &str) -> Vec<&str> {
     let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    // `code` is what some services call a key.
+    // Some services call a key `code`.
     let is_key = |name: &str| name == "code" || secrets::is_secret(name);
     let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
     let is_signed = parameters.iter().any(|parameter| is_key(&name(parameter)));
     let is_of_signature = |name: &str| {
-        // All that signatures add has these in front.
-        name.starts_with("x-amz-") || name.starts_with("x-goog-") || OF_SIGNATURES.contains(&name)
+        // Prefixes of signature parameters.
+        name.starts_with("x-amz-") || name.starts_with("x-goog-") || SIGNATURE_PARAMETERS.contains(&name)
     };
     let changes = |name: &str| is_key(name) || (is_signed && is_of_signature(name));
     parameters.into_iter().filter(|parameter| !changes(&name(parameter))).collect()
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_places() {
+    fn reported_model_names() {
         let list =
             json::loads(r#"{"data": [{"id": "a", "root": "/models/a"}, {"id": "b", "root": "b"}]}"#).unwrap();
         assert_eq!(reported(&list, Some("a")).as_deref(), Some("a (/models/a)"));
@@ -172,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn addresses_as_places() {
-        let of = |addresses: &[&str]| places(addresses.iter().map(|address| Url::parse(address).unwrap()));
+    fn locations_of_addresses() {
+        let of = |addresses: &[&str]| locations(addresses.iter().map(|address| Url::parse(address).unwrap()));
         assert_eq!(of(&["http://me:secret@localhost:8000/v1/completions"]), "localhost:8000");
         assert_eq!(of(&["https://api.openai.com/v1/chat/completions"]), "api.openai.com");
         assert_eq!(of(&["http://Host/v1"]), "host:80");
@@ -186,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn a_query_tells_models_apart_but_not_keys() {
-        let of = |query: &str| place(&Url::parse(&format!("https://host/v1{query}")).unwrap());
+    fn queries_distinguish_models_but_not_keys() {
+        let of = |query: &str| location(&Url::parse(&format!("https://host/v1{query}")).unwrap());
         let named = of("?deployment=hunter2");
         assert!(
             named.starts_with("host?") && !named.contains("hunter2") && !named.contains("dep"),
@@ -213,7 +214,7 @@ mod tests {
                 "{one}"
             );
         }
-        // Without a key, these are names like any other.
+        // Without a key, these are ordinary parameters.
         assert_ne!(of("?sv=1"), of("?sv=2"));
     }
 }

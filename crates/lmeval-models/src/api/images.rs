@@ -1,4 +1,4 @@
-//! Images before the text of the last message.
+//! Images in chat messages.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use base64::engine::general_purpose::STANDARD;
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value};
 
-/// Whether a request has images or sounds.
+/// Whether a request has images or audio.
 pub(super) fn has_media(additional: Option<&Arc<Dict>>) -> bool {
     let is_given = |name: &str| additional.and_then(|dict| dict.get_str(name)).is_some_and(Value::is_truthy);
     is_given("visual") || is_given("audio")
 }
 
-/// Puts the first `limit` images of a request's `visual` before the text of the last message.
+/// Inserts up to `limit` images of a request's `visual` before the text of the last message.
 pub(super) fn with_images(messages: Value, additional: &Dict, limit: usize) -> Result<Value, ModelError> {
     if additional.get_str("audio").is_some_and(Value::is_truthy) {
-        return Err(ModelError::new(ModelErrorKind::Unsupported, "Sounds cannot be sent to servers"));
+        return Err(ModelError::new(ModelErrorKind::Unsupported, "Audio cannot be sent to servers"));
     }
     let Some(images) = additional.get_str("visual").filter(|images| images.is_truthy()) else {
         return Ok(messages);
@@ -27,10 +27,7 @@ pub(super) fn with_images(messages: Value, additional: &Dict, limit: usize) -> R
     };
     let mut messages = messages.as_list().unwrap_or_default().to_vec();
     let Some(last) = messages.last().and_then(Value::as_dict).cloned() else {
-        return Err(ModelError::new(
-            ModelErrorKind::Request,
-            "There is no message that images could be put into",
-        ));
+        return Err(ModelError::new(ModelErrorKind::Request, "There is no message to add the images to"));
     };
     let mut parts = images.iter().take(limit).map(part).collect::<Result<Vec<Value>, ModelError>>()?;
     match last.get_str("content") {
@@ -53,13 +50,13 @@ fn part(image: &Value) -> Result<Value, ModelError> {
     Ok(Value::dict([("type", Value::str("image_url")), ("image_url", url)]))
 }
 
-/// The `data:` address of an image: bytes, their Base64, or a dictionary with `bytes`.
+/// The `data:` URL of an image given as bytes, Base64, or a dictionary with `bytes`.
 fn address(image: &Value) -> Result<String, ModelError> {
     let bytes = match image {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Str(text) if text.starts_with("data:image/") => return Ok(text.to_string()),
         Value::Str(text) => {
-            STANDARD.decode(text.trim()).map_err(|_| unsupported("text that is not Base64"))?
+            STANDARD.decode(text.trim()).map_err(|_| unsupported("a string that is not Base64"))?
         }
         Value::Dict(dict) => match dict.get_str("bytes") {
             Some(bytes) if !bytes.is_none() => return address(bytes),
@@ -76,8 +73,9 @@ fn address(image: &Value) -> Result<String, ModelError> {
 }
 
 fn unsupported(what: &str) -> ModelError {
-    ModelError::new(ModelErrorKind::Unsupported, format!("An image is {what}"))
-        .hint("Images must be PNG or JPEG files: their bytes, Base64 text, or a dictionary with `bytes`")
+    ModelError::new(ModelErrorKind::Unsupported, format!("Unsupported image: {what}")).hint(
+        "Images must be PNG or JPEG files, given as bytes, a Base64 string, or a dictionary with `bytes`",
+    )
 }
 
 #[cfg(test)]
@@ -87,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_come_before_the_text() {
+    fn inserts_images_before_the_text() {
         let png = Value::Bytes([0x89, b'P', b'N', b'G', 1, 2].as_slice().into());
         let jpeg = Value::dict([("bytes", Value::str(STANDARD.encode([0xff, 0xd8, 0xff, 0])))]);
         let messages =
@@ -104,6 +102,6 @@ mod tests {
         );
         assert!(show(vec![png, jpeg], 2).unwrap().contains("data:image/jpeg;base64,/9j/AA=="));
         let error = show(vec![Value::Bytes([1, 2].as_slice().into())], 1).unwrap_err();
-        assert_eq!(error.to_string(), "An image is a file that is neither PNG nor JPEG");
+        assert_eq!(error.to_string(), "Unsupported image: a file that is neither PNG nor JPEG");
     }
 }

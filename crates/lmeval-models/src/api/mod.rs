@@ -1,8 +1,8 @@
-//! Models behind HTTP interfaces.
+//! Models served over HTTP.
 //!
-//! A [`Protocol`](protocol::Protocol) knows the bodies and answers of one family of servers;
-//! [`ApiModel`](model::ApiModel) does everything that they share: tokens, truncation, windows, batches. Servers that
-//! take one text per call and no tokens are a [`TextProtocol`](text::TextProtocol).
+//! A [`Protocol`](protocol::Protocol) builds the bodies and parses the answers of one family of servers;
+//! [`ApiModel`](model::ApiModel) does what they share: tokenization, truncation, windows and batches. Servers
+//! that take one prompt string per call implement [`TextProtocol`](text::TextProtocol).
 
 mod answer;
 mod anthropic;

@@ -1,4 +1,4 @@
-//! The model of servers that take tokens or texts in batches, or conversations.
+//! The model of servers that take tokens or strings in batches, or chat messages.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use super::template::JsonTemplate;
 use crate::http::Client;
 use crate::tokenizer::{Encoder, Tokenizer};
 
-/// What a model is made of.
+/// Everything an [`ApiModel`] is built from.
 pub(super) struct Parts {
     pub(super) backend: &'static str,
     pub(super) protocol: Box<dyn Protocol>,
     pub(super) rules: Rules,
     pub(super) encoder: Option<Encoder>,
     pub(super) client: Client,
-    /// Whether tokens are sent rather than texts.
+    /// Whether prompts are sent as tokens instead of strings.
     pub(super) tokenized: bool,
-    /// How many tokens a prompt may have.
+    /// The prompt limit in tokens.
     pub(super) longest: usize,
     pub(super) batch_size: usize,
     pub(super) max_images: usize,
-    /// The first address.
+    /// The first base URL.
     pub(super) base_url: String,
     pub(super) is_hosted: bool,
-    /// Whether the tokenizer has a name of its own, rather than the model's.
+    /// Whether the tokenizer was named separately from the model.
     pub(super) is_tokenizer_named: bool,
-    /// Arguments that change answers, as they were given.
+    /// Arguments that change answers, as given.
     pub(super) given: Vec<(&'static str, String)>,
 }
 
-/// A model behind an HTTP interface.
+/// A model served over HTTP.
 pub(super) struct ApiModel {
     pub(super) parts: Parts,
 }
@@ -54,7 +54,7 @@ impl fmt::Debug for ApiModel {
     }
 }
 
-/// The JSON text of a body, as Python's `json.dumps` writes it.
+/// Serializes a body like Python's `json.dumps`.
 pub(super) fn body_text(body: Dict) -> Result<String, ModelError> {
     let options = json::Options { allow_nan: false, ..json::Options::default() };
     json::dumps(&Value::Dict(Arc::new(body)), &options).map_err(|error| {
@@ -71,7 +71,7 @@ impl ApiModel {
         self.parts.encoder.as_ref().ok_or_else(|| needs_tokenizer(kind))
     }
 
-    /// Texts as servers get them: one alone is no list, where one is all that ever comes.
+    /// Prompts as servers expect them: a single one is sent without a list if batches never have more.
     pub(super) fn text_prompt(&self, mut texts: Vec<Arc<str>>) -> Prompt {
         match texts.pop() {
             Some(text) if self.parts.batch_size <= 1 && texts.is_empty() => Prompt::Text(text),
@@ -128,10 +128,9 @@ impl Model for ApiModel {
             Some(Tokenizer::HuggingFace(tokenizer)) if *tokenized => tokenizer.chat_template(name),
             Some(Tokenizer::Remote(tokenizer)) if *tokenized => tokenizer.chat_template(),
             Some(Tokenizer::Tiktoken(_)) if *tokenized => {
-                let message =
-                    "OpenAI's tokenizers have no chat template, so conversations cannot become tokens";
+                let message = "OpenAI tokenizers have no chat template, so chat messages cannot be tokenized";
                 Err(ModelError::new(ModelErrorKind::Unsupported, message)
-                    .hint("Use `--model openai-chat-completions`, or leave out `--apply_chat_template`"))
+                    .hint("Use `--model openai-chat-completions`, or drop `--apply_chat_template`"))
             }
             Some(Tokenizer::HuggingFace(tokenizer)) => {
                 plain(tokenizer.chat_template(name).ok().and_then(|template| template.source))
@@ -159,7 +158,7 @@ impl Model for ApiModel {
             let token = tokenizer.special_token(name);
             shown(token.map(|token| token.text), token.and_then(|token| token.id))
         };
-        // Reference: a tokenizer that was named keeps the padding that it has.
+        // Reference: a separately named tokenizer keeps its own padding token.
         let padding = if self.parts.is_tokenizer_named {
             own("pad_token")
         } else {

@@ -1,4 +1,4 @@
-//! OpenAI's own servers: `openai-completions`, `openai-chat-completions` and Azure's copy of the latter.
+//! OpenAI's API: `openai-completions`, `openai-chat-completions`, and the latter on Azure.
 
 use std::env;
 use std::sync::Arc;
@@ -7,12 +7,11 @@ use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, RequestType}
 use lmeval_pycompat::{Dict, Value};
 
 use super::arguments::{Backend, Credentials};
-use super::chat::{chat_body, chat_texts, generates_only};
+use super::chat::{chat_body, chat_generations, generates_only};
 use super::completions::Completions;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
 
-/// The back end for texts.
 pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {
     name: "openai-completions",
     base_url: Some("https://api.openai.com/v1/completions"),
@@ -22,7 +21,6 @@ pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {
     make: |_| Ok(Box::new(Completions { models_with_logprobs: Some(&["babbage-002", "davinci-002"]) })),
 };
 
-/// The back end for chats.
 pub(crate) const OPENAI_CHAT: Backend = Backend {
     name: "openai-chat-completions",
     base_url: Some("https://api.openai.com/v1/chat/completions"),
@@ -38,17 +36,17 @@ fn make(settings: &ModelSettings) -> Result<Box<dyn Protocol>, ModelError> {
     Ok(Box::new(OpenAiChat { reasons }))
 }
 
-/// The protocol of OpenAI's chat completions.
+/// OpenAI's chat completions, including reasoning models.
 #[derive(Debug)]
 pub(super) struct OpenAiChat {
-    /// Whether the model takes neither stop strings nor a temperature; `None` leaves it to the name.
+    /// Whether the model rejects stop strings and a temperature; `None` decides by name.
     pub(super) reasons: Option<bool>,
 }
 
 impl OpenAiChat {
     fn reasons(&self, rules: &Rules) -> bool {
         self.reasons.unwrap_or_else(|| {
-            // Reference: these parts of a name count, wherever they stand.
+            // Reference: these substrings of a name decide, wherever they occur.
             let model = rules.model.as_deref().unwrap_or_default();
             ["o1", "5", "o3", "o4"].iter().any(|part| model.contains(part))
         })
@@ -75,11 +73,11 @@ impl Protocol for OpenAiChat {
     }
 
     fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
-        chat_texts(answer, rules)
+        chat_generations(answer, rules)
     }
 }
 
-/// Makes the model of a chat on Azure: its address is made of an endpoint, a deployment and a version.
+/// Creates an Azure chat model; the URL consists of an endpoint, a deployment and an API version.
 pub(crate) fn create_azure(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let value = |argument: &str, variable: &str| {
         settings.text(argument).or_else(|| env::var(variable).ok()).filter(|value| !value.is_empty())

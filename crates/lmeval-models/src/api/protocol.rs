@@ -1,4 +1,4 @@
-//! How a family of servers is asked, and how its answers are read.
+//! The request bodies and answers of a family of servers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::http::BadAnswer;
 
-/// What the bodies and answers of a model depend on.
+/// Model settings that bodies and answers depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) model: Option<String>,
     pub(super) max_gen_toks: i64,
     pub(super) seed: i64,
-    /// The string that ends a text, which is always among the stop strings.
+    /// The end-of-text string, always added to the stop strings.
     pub(super) end_of_text: Option<String>,
-    /// What ends the thoughts before an answer.
+    /// Ends the thinking part of an answer.
     pub(super) think_end_token: Option<String>,
     pub(super) dialect: Dialect,
 }
 
 impl Rules {
-    /// The model as bodies name it.
+    /// The model name in bodies.
     pub(super) fn model_value(&self) -> Value {
         self.model.as_deref().map_or(Value::None, Value::str)
     }
 
-    /// Whether bodies are those of the 0.4 line.
+    /// Whether bodies follow the 0.4 line.
     pub(super) fn is_v04(&self) -> bool {
         self.dialect == Dialect::V04
     }
@@ -43,7 +43,7 @@ pub(super) enum Prompt {
 }
 
 impl Prompt {
-    /// The prompts as they stand in a body.
+    /// The prompts in a body.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Tokens(prompts) => Value::list(
@@ -58,56 +58,57 @@ impl Prompt {
     }
 }
 
-/// A text that was generated.
+/// One generated string.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Generation {
-    /// The text.
+    /// The generated string.
     pub(super) text: Arc<str>,
-    /// Whether it was cut off by the limit of tokens.
+    /// Whether the token limit cut it off.
     pub(super) truncated: bool,
 }
 
-/// What is known of a prompt that is scored.
+/// A prompt to score.
 #[derive(Clone, Debug)]
 pub(super) struct Scored {
-    /// The tokens, as they are counted here.
+    /// The tokens by the local tokenizer.
     pub(super) tokens: Vec<u32>,
-    /// How many of them are the context's.
+    /// How many of them belong to the context.
     pub(super) context: usize,
-    /// The prompt, where it is sent as text.
+    /// The prompt, if sent as a string.
     pub(super) text: Option<Arc<str>>,
 }
 
-/// The log-likelihood of a continuation, and whether it is the most likely one.
+/// The log-likelihood of a continuation, and whether greedy decoding would produce it.
 pub(super) type Score = (f64, bool);
 
-/// A family of servers.
+/// A family of servers with the same API.
 pub(super) trait Protocol: Debug + Send + Sync {
-    /// Whether prompts are conversations, and answered one at a time.
+    /// Whether prompts are chat messages, answered one at a time.
     fn is_chat(&self) -> bool {
         false
     }
 
-    /// Whether the servers can do what a request of this kind asks. `tokenized` says that tokens are sent.
+    /// Whether the servers can answer requests of this kind. `tokenized` means that prompts are sent as
+    /// tokens.
     fn supports(&self, kind: RequestType, rules: &Rules, tokenized: bool) -> Result<(), ModelError>;
 
-    /// The body that asks for texts. `settings` are those of the task, and may be used up.
+    /// The body of a generation request. `settings` are the task's and may be consumed.
     fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError>;
 
-    /// The texts of an answer.
+    /// Parses the generations of an answer.
     fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer>;
 
-    /// The body that asks for log-probabilities.
+    /// The body of a log-probability request.
     fn scoring(&self, _: &Prompt, _: &Rules) -> Result<Dict, ModelError> {
         Err(no_scores())
     }
 
-    /// The log-likelihoods of an answer.
+    /// Parses the log-likelihoods of an answer.
     fn read_scores(&self, _: &Value, _: &[Scored], _: &Rules) -> Result<Vec<Score>, BadAnswer> {
         Err(BadAnswer::Fatal(no_scores()))
     }
 }
 
 fn no_scores() -> ModelError {
-    ModelError::new(ModelErrorKind::Unsupported, "The server gives no log-probabilities")
+    ModelError::new(ModelErrorKind::Unsupported, "The server does not return log-probabilities")
 }

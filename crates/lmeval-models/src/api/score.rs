@@ -1,4 +1,4 @@
-//! Log-likelihoods: of continuations, and of whole texts in windows.
+//! Log-likelihoods of continuations, and rolling log-likelihoods in windows.
 
 use std::sync::Arc;
 
@@ -15,44 +15,44 @@ use crate::http::Call;
 use crate::pair::cut_pair;
 
 impl ApiModel {
-    /// The last tokens of a context and its continuation, as many as the model takes.
+    /// Truncates context and continuation from the left to the model's limit.
     fn fit(&self, mut tokens: Vec<u32>, context: usize) -> Result<Scored, ModelError> {
         let surplus = tokens.len().saturating_sub(self.parts.longest);
         if context <= surplus {
             let longest = self.parts.longest;
             let message = format!(
-                "The continuation of {} tokens leaves no room for its context: a prompt may have {longest} tokens",
+                "The continuation of {} tokens leaves no room for its context: a prompt is limited to {longest} tokens",
                 tokens.len() - context
             );
             return Err(ModelError::new(ModelErrorKind::Request, message)
-                .hint("Set `max_length` to the length of the model's context"));
+                .hint("Set `max_length` to the model's context length"));
         }
         tokens.drain(..surplus);
         Ok(Scored { tokens, context: context - surplus, text: None })
     }
 
-    /// Scores prompts, as many in one call as the model takes.
-    async fn score(&self, about: &str, mut asked: Vec<Scored>) -> Vec<Result<Score, ModelError>> {
+    /// Scores prompts in batches.
+    async fn score(&self, about: &str, mut prompts: Vec<Scored>) -> Vec<Result<Score, ModelError>> {
         if !self.parts.tokenized
             && let Some(encoder) = &self.parts.encoder
         {
-            for prompt in &mut asked {
+            for prompt in &mut prompts {
                 match encoder.decode(&prompt.tokens).await {
                     Ok(text) => prompt.text = Some(text.into()),
-                    Err(error) => return asked.iter().map(|_| Err(error.clone())).collect(),
+                    Err(error) => return prompts.iter().map(|_| Err(error.clone())).collect(),
                 }
             }
         }
-        let mut scores = Vec::with_capacity(asked.len());
-        for batch in asked.chunks(self.parts.batch_size) {
+        let mut scores = Vec::with_capacity(prompts.len());
+        for batch in prompts.chunks(self.parts.batch_size) {
             match self.score_call(about, batch).await {
                 Ok(found) => scores.extend(found.into_iter().map(Ok)),
-                // One bad prompt must not take the others with it.
+                // One bad prompt must not fail the others.
                 Err(error) if batch.len() > 1 && error.kind() == ModelErrorKind::Request => {
                     for prompt in batch {
                         let alone = self.score_call(about, std::slice::from_ref(prompt)).await;
                         scores.push(alone.and_then(|found| {
-                            found.into_iter().next().ok_or_else(|| unusable("The server gave no answer"))
+                            found.into_iter().next().ok_or_else(|| unusable("The server returned no answer"))
                         }));
                     }
                 }
@@ -75,37 +75,37 @@ impl ApiModel {
         self.parts.client.post(call, read).await
     }
 
-    /// The log-likelihood of a whole text.
+    /// The rolling log-likelihood of a string.
     pub(super) async fn roll(&self, request: &ModelRequest, text: &str) -> Result<Answer, ModelError> {
         let encoder = self.encoder(RequestType::LoglikelihoodRolling)?;
         let tokens = encoder.encode(text).await?;
-        // One token of each prompt is the one before the first that is scored.
+        // One token of each prompt precedes the first scored one.
         let windows = windows(&tokens, encoder.prefix()?, self.parts.longest - 1, 1);
-        let mut asked = Vec::with_capacity(windows.len());
+        let mut prompts = Vec::with_capacity(windows.len());
         for window in windows {
             let context = window.context.len();
-            asked.push(self.fit([window.context, window.continuation].concat(), context)?);
+            prompts.push(self.fit([window.context, window.continuation].concat(), context)?);
         }
         let about = request.describe();
-        let mut numbers = Vec::with_capacity(asked.len());
-        for score in self.score(&about, asked).await {
+        let mut numbers = Vec::with_capacity(prompts.len());
+        for score in self.score(&about, prompts).await {
             numbers.push(score?.0);
         }
         Ok(Response::Rolling { logprob: float::sum(numbers) }.into())
     }
 
-    /// Answers the requests about continuations.
+    /// Answers all log-likelihood requests of a batch.
     pub(super) async fn answer_loglikelihoods(
         &self,
         requests: &[ModelRequest],
         answers: &mut [Option<Result<Answer, ModelError>>],
     ) {
         let mut pairs = Vec::new();
-        for (place, request) in requests.iter().enumerate() {
+        for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
                 match context.as_text() {
-                    Some(context) => pairs.push((place, context, [context.as_ref(), continuation].concat())),
-                    None => answers[place] = Some(Err(no_plain_context())),
+                    Some(context) => pairs.push((index, context, [context.as_ref(), continuation].concat())),
+                    None => answers[index] = Some(Err(no_plain_context())),
                 }
             }
         }
@@ -115,8 +115,8 @@ impl ApiModel {
             Ok(encoder) => encoder.encode_all(&wholes).await,
             Err(error) => wholes.iter().map(|_| Err(error.clone())).collect(),
         };
-        let (mut places, mut asked) = (Vec::new(), Vec::new());
-        for ((place, context, _), tokens) in pairs.iter().zip(encoded) {
+        let (mut indices, mut prompts) = (Vec::new(), Vec::new());
+        for ((index, context, _), tokens) in pairs.iter().zip(encoded) {
             let pair = match (&encoder, tokens) {
                 (Ok(encoder), Ok(tokens)) => cut_pair(encoder, context, tokens).await,
                 (_, Err(error)) => Err(error),
@@ -124,23 +124,24 @@ impl ApiModel {
             };
             match pair.and_then(|pair| self.fit(pair.tokens, pair.context)) {
                 Ok(prompt) => {
-                    places.push(*place);
-                    asked.push(prompt);
+                    indices.push(*index);
+                    prompts.push(prompt);
                 }
-                Err(error) => answers[*place] = Some(Err(error)),
+                Err(error) => answers[*index] = Some(Err(error)),
             }
         }
-        let about = places.first().map(|&place| requests[place].describe()).unwrap_or_default();
-        let scores = self.score(&about, asked).await;
-        for (place, score) in places.into_iter().zip(scores) {
+        let about = indices.first().map(|&index| requests[index].describe()).unwrap_or_default();
+        let scores = self.score(&about, prompts).await;
+        for (index, score) in indices.into_iter().zip(scores) {
             let response = score.map(|(logprob, is_greedy)| Response::Loglikelihood { logprob, is_greedy });
-            answers[place] = Some(response.map(Answer::from));
+            answers[index] = Some(response.map(Answer::from));
         }
     }
 }
 
 fn no_plain_context() -> ModelError {
-    let message = "The continuation of a conversation can only be scored where its template is applied here";
+    let message =
+        "The continuation of chat messages can only be scored if the chat template is applied locally";
     ModelError::new(ModelErrorKind::Unsupported, message)
         .hint("Use `tokenizer_backend=huggingface` with `tokenizer=<name or folder>`, and tokenized requests")
 }

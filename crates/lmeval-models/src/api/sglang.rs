@@ -1,4 +1,4 @@
-//! `sglang-generate`: the native interface of SGLang's server.
+//! `sglang-generate`: SGLang's native API.
 
 use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
 use lmeval_pycompat::{Dict, Value, float};
@@ -9,7 +9,6 @@ use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
 
-/// The back end.
 pub(crate) const SGLANG: Backend = Backend {
     name: "sglang-generate",
     base_url: None,
@@ -19,7 +18,7 @@ pub(crate) const SGLANG: Backend = Backend {
     make: |_| Ok(Box::new(Sglang)),
 };
 
-/// The protocol of `/generate`.
+/// SGLang's `/generate` protocol.
 #[derive(Debug)]
 pub(super) struct Sglang;
 
@@ -28,9 +27,9 @@ impl Protocol for Sglang {
         if kind == RequestType::GenerateUntil || tokenized {
             return Ok(());
         }
-        let message = format!("SGLang can answer `{kind}` requests only where prompts are sent as tokens");
+        let message = format!("SGLang can answer `{kind}` requests only if prompts are sent as tokens");
         Err(ModelError::new(ModelErrorKind::Unsupported, message)
-            .hint("Leave out `tokenized_requests=False`, and give `tokenizer=<name or folder>`"))
+            .hint("Drop `tokenized_requests=False`, and set `tokenizer=<name or folder>`"))
     }
 
     fn generation(&self, prompt: &Prompt, mut settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
@@ -38,9 +37,10 @@ impl Protocol for Sglang {
             Prompt::Tokens(_) => "input_ids",
             Prompt::Text(_) | Prompt::Texts(_) => "text",
             Prompt::Messages(_) => {
-                let message = "SGLang's native interface takes texts and tokens, not conversations";
-                return Err(ModelError::new(ModelErrorKind::Unsupported, message)
-                    .hint("Give the model's tokenizer, whose chat template is then applied here"));
+                let message = "SGLang's native API takes strings or tokens, not chat messages";
+                return Err(ModelError::new(ModelErrorKind::Unsupported, message).hint(
+                    "Set `tokenizer` to the model's tokenizer, so that its chat template is applied locally",
+                ));
             }
         };
         settings.remove_str("do_sample");
@@ -82,18 +82,19 @@ impl Protocol for Sglang {
         Ok(body)
     }
 
-    fn read_scores(&self, answer: &Value, asked: &[Scored], _: &Rules) -> Result<Vec<Score>, BadAnswer> {
+    fn read_scores(&self, answer: &Value, scored: &[Scored], _: &Rules) -> Result<Vec<Score>, BadAnswer> {
         let objects = objects(answer)?;
-        if objects.len() != asked.len() {
-            let problem = format!("{} answers came back for {} prompts", objects.len(), asked.len());
+        if objects.len() != scored.len() {
+            let problem =
+                format!("the server returned {} answers for {} prompts", objects.len(), scored.len());
             return Err(malformed(problem));
         }
-        objects.into_iter().zip(asked).map(|(object, asked)| score(object, asked)).collect()
+        objects.into_iter().zip(scored).map(|(object, scored)| score(object, scored)).collect()
     }
 }
 
-/// The score of one prompt, from `[log-probability, number, …]` of each token and of the most likely ones.
-fn score(object: &Dict, asked: &Scored) -> Result<Score, BadAnswer> {
+/// Scores one prompt from `[log-probability, token id, …]` of each token and of the most likely ones.
+fn score(object: &Dict, scored: &Scored) -> Result<Score, BadAnswer> {
     let info = object.get_str("meta_info").and_then(Value::as_dict);
     let list = |name: &str| info.and_then(|info| info.get_str(name)).and_then(Value::as_list);
     let Some(tokens) = list("input_token_logprobs") else {
@@ -102,14 +103,15 @@ fn score(object: &Dict, asked: &Scored) -> Result<Score, BadAnswer> {
     let Some(top) = list("input_top_logprobs") else {
         return Err(no_logprobs("`meta_info.input_top_logprobs` is missing"));
     };
-    if tokens.len() != asked.tokens.len() || top.len() < tokens.len() {
-        let problem = format!("{} came back for a prompt of {} tokens", tokens.len(), asked.tokens.len());
+    if tokens.len() != scored.tokens.len() || top.len() < tokens.len() {
+        let problem =
+            format!("the server returned {} for a prompt of {} tokens", tokens.len(), scored.tokens.len());
         return Err(no_logprobs(&problem));
     }
     let missing = || malformed("A log-probability of the continuation is missing");
-    let mut numbers = Vec::with_capacity(tokens.len() - asked.context);
+    let mut numbers = Vec::with_capacity(tokens.len() - scored.context);
     let mut is_greedy = true;
-    for (token, top) in tokens.iter().zip(top).skip(asked.context) {
+    for (token, top) in tokens.iter().zip(top).skip(scored.context) {
         let (number, id) = entry(token).ok_or_else(missing)?;
         let (_, best) = top.as_list().and_then(|top| entry(top.first()?)).ok_or_else(missing)?;
         numbers.push(number);

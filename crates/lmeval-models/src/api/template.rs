@@ -1,14 +1,14 @@
-//! Conversations as the JSON text that servers get.
+//! Chat messages serialized to JSON for servers.
 
 use std::sync::Arc;
 
 use lmeval_core::{ChatError, ChatMessage, ChatTemplate, Context, Dialect, ModelTemplate};
 use lmeval_pycompat::{Dict, Value, json};
 
-/// The template of servers that apply their own: messages as JSON text.
+/// The "template" for servers that apply their own: messages as a JSON string.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonTemplate {
-    /// Whether each message says that it is text.
+    /// Whether each message has `"type": "text"`.
     with_type: bool,
 }
 
@@ -17,12 +17,12 @@ impl JsonTemplate {
         Self { with_type: dialect == Dialect::V05 }
     }
 
-    /// The template for whoever builds prompts; `source` is what results say of it.
+    /// The template for prompt building; `source` is recorded in results.
     pub(super) fn into_model_template(self, source: Option<String>) -> ModelTemplate {
         ModelTemplate { template: Arc::new(self), source }
     }
 
-    /// The messages as servers get them.
+    /// The messages as sent to servers.
     pub(super) fn messages(self, messages: &[ChatMessage]) -> Value {
         Value::list(messages.iter().map(|message| {
             let mut dict = Dict::with_capacity(3);
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_dialects() {
+    fn serializes_messages_in_both_dialects() {
         let messages = vec![ChatMessage::new(Role::System, "S é"), ChatMessage::new(Role::User, "hi")];
         let json = |dialect| match JsonTemplate::new(dialect).apply(messages.clone(), true).unwrap() {
             Context::Json(text) => text.to_string(),

@@ -1,4 +1,4 @@
-//! Models behind interfaces that take one text per call, and no tokens.
+//! Models for APIs that take one prompt string per call, and no tokens.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -16,52 +16,51 @@ use super::identity::server_facts;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
 
-/// What an answer says.
+/// A parsed answer.
 #[derive(Debug)]
 pub(super) struct TextAnswer {
     pub(super) response: Response,
     pub(super) truncated: bool,
 }
 
-/// A server that takes one text per call.
+/// A server that takes one prompt string per call.
 pub(super) trait TextProtocol: Debug + Send + Sync {
-    /// The model, where the server has several.
+    /// The model name, if the server has several.
     fn model(&self) -> Option<&str>;
 
-    /// Whether the server can do what a request of this kind asks.
+    /// Whether the server can answer requests of this kind.
     fn supports(&self, kind: RequestType) -> Result<(), ModelError>;
 
-    /// The path of the call behind the address, and the body.
-    fn ask(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError>;
+    /// The path to append to the base URL, and the body.
+    fn call(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError>;
 
-    /// What the answer says.
+    /// Parses an answer.
     fn read(&self, answer: &Value, arguments: &Arguments) -> Result<TextAnswer, BadAnswer>;
 }
 
-/// The text of a context; conversations are none.
+/// The string of a context; chat messages are an error.
 pub(super) fn plain(context: &Context) -> Result<&str, ModelError> {
     context.as_text().map(AsRef::as_ref).ok_or_else(|| {
         ModelError::new(
             ModelErrorKind::Unsupported,
-            "The model takes plain text, and the prompt is a conversation",
+            "The model needs a plain string, but the prompt is chat messages",
         )
-        .hint("Leave out `--apply_chat_template`")
+        .hint("Drop `--apply_chat_template`")
     })
 }
 
-/// A back end of one text per call.
+/// A back end with one prompt string per call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextBackend {
     pub(super) name: &'static str,
     pub(super) base_url: Option<&'static str>,
-    /// How the server knows who asks; `None` sends no header for it.
+    /// How the server authenticates requests; `None` sends no header.
     pub(super) credentials: Option<Credentials>,
     pub(super) is_hosted: bool,
     pub(super) make: fn(&ModelSettings) -> Result<Box<dyn TextProtocol>, ModelError>,
 }
 
 impl TextBackend {
-    /// Makes a model.
     pub(crate) fn create(&self, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
         if settings.get("base_url").is_none() && self.base_url.is_none() {
             return Err(no_base_url(self.name));
@@ -81,7 +80,6 @@ impl TextBackend {
     }
 }
 
-/// A model of one text per call.
 struct TextModel {
     backend: &'static str,
     protocol: Box<dyn TextProtocol>,
@@ -98,7 +96,7 @@ impl Debug for TextModel {
 
 impl TextModel {
     async fn one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
-        let (path, body) = self.protocol.ask(&request.arguments)?;
+        let (path, body) = self.protocol.call(&request.arguments)?;
         let body = body_text(body)?;
         let tokens = body.len() as u64 / 4;
         let scores = request.request_type() != RequestType::GenerateUntil;

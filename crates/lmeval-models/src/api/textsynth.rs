@@ -1,4 +1,4 @@
-//! `textsynth`: the service of that name.
+//! `textsynth`: the TextSynth API.
 
 use lmeval_core::{Arguments, ModelError, ModelErrorKind, RequestType, Response};
 use lmeval_pycompat::{Dict, Value};
@@ -8,7 +8,6 @@ use super::arguments::Credentials;
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
 
-/// The back end.
 pub(crate) const TEXTSYNTH: TextBackend = TextBackend {
     name: "textsynth",
     base_url: Some("https://api.textsynth.com"),
@@ -17,7 +16,6 @@ pub(crate) const TEXTSYNTH: TextBackend = TextBackend {
     make: |settings| Ok(Box::new(TextSynth { engine: settings.required("engine", "gptj_6B")? })),
 };
 
-/// The protocol of the service.
 #[derive(Debug)]
 pub(super) struct TextSynth {
     pub(super) engine: String,
@@ -32,11 +30,11 @@ impl TextProtocol for TextSynth {
         if kind != RequestType::LoglikelihoodRolling {
             return Ok(());
         }
-        let message = "TextSynth takes no tokens, which `loglikelihood_rolling` requests need";
+        let message = "TextSynth does not accept tokens, which `loglikelihood_rolling` requests need";
         Err(ModelError::new(ModelErrorKind::Unsupported, message))
     }
 
-    fn ask(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
+    fn call(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError> {
         let mut body = Dict::new();
         let call = match arguments {
             Arguments::Loglikelihood { context, continuation } => {
@@ -60,7 +58,7 @@ impl TextProtocol for TextSynth {
     }
 
     fn read(&self, answer: &Value, arguments: &Arguments) -> Result<TextAnswer, BadAnswer> {
-        let object = answer.as_dict().ok_or_else(|| malformed("The answer is no JSON object"))?;
+        let object = answer.as_dict().ok_or_else(|| malformed("The answer is not a JSON object"))?;
         if matches!(arguments, Arguments::Generate { .. }) {
             let text = text(object, "text")?;
             let truncated = object.get_str("finish_reason").and_then(Value::as_str) == Some("length");
@@ -84,22 +82,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_and_answers() {
+    fn builds_bodies_and_parses_answers() {
         let protocol = TextSynth { engine: "gptj_6B".into() };
-        let asked = |arguments: &Arguments| {
-            let (path, body) = protocol.ask(arguments).unwrap();
+        let built = |arguments: &Arguments| {
+            let (path, body) = protocol.call(arguments).unwrap();
             (path, json::dumps(&Value::Dict(Arc::new(body)), &json::Options::default()).unwrap())
         };
         let pair = Arguments::Loglikelihood { context: "a".into(), continuation: " b".into() };
         assert_eq!(
-            asked(&pair),
+            built(&pair),
             ("/v1/engines/gptj_6B/logprob".into(), r#"{"context": "a", "continuation": " b"}"#.into())
         );
         let mut kwargs = Dict::new();
         kwargs.insert("until", Value::list([Value::str("x")]));
         let generation = Arguments::Generate { context: "a".into(), kwargs: Arc::new(kwargs) };
         assert_eq!(
-            asked(&generation),
+            built(&generation),
             (
                 "/v1/engines/gptj_6B/completions".into(),
                 r#"{"prompt": "a", "max_tokens": 256, "top_k": 1, "stop": ["x"]}"#.into()

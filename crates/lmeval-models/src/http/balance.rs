@@ -1,8 +1,10 @@
-//! Which of several addresses gets a call.
+//! Load balancing over the configured base URLs.
 //!
-//! The one with the fewest calls among those that work. An address that refuses connections, or fails three times in a
-//! row, is left out for a while that grows with every time; then one call is sent to it, and the others follow once
-//! that call is answered, or has not failed for two seconds, as long answers take. One address alone is treated the same, so that a server that is away is not flooded.
+//! Each call goes to the healthy endpoint with the fewest calls in flight. An endpoint that refuses
+//! connections, or fails three times in a row, is ejected for a period that grows with every ejection. Then a
+//! single probe is sent; other calls follow once the probe is answered or has run for two seconds without
+//! failing, since long answers take that long. A single endpoint is treated the same way, so that a server
+//! that is down is not flooded.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,41 +14,39 @@ use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::connect::Road;
+use super::connect::Transport;
 
-/// How many failures in a row take an address out.
-const STRIKES: u32 = 3;
-/// The longest while that the only address is left out.
-const LONGEST_ALONE: Duration = Duration::from_secs(5);
-/// The longest while that one of several addresses is left out.
-const LONGEST_AMONG: Duration = Duration::from_secs(30);
+/// Consecutive failures that eject an endpoint.
+const FAILURES_BEFORE_EJECTION: u32 = 3;
+/// Longest ejection of a lone endpoint.
+const MAX_EJECTION_ALONE: Duration = Duration::from_secs(5);
+/// Longest ejection of one endpoint among several.
+const MAX_EJECTION: Duration = Duration::from_secs(30);
 
-/// How long a call to an address that was left out may take before it is taken for a slow answer.
+/// A probe that runs longer than this without failing is taken for a slow answer.
 const SLOW_ANSWER: Duration = Duration::from_secs(2);
 
-/// An address and how it is called.
+/// A base URL with everything needed to call it.
 pub(super) struct Endpoint {
-    /// Where calls go.
     pub(super) url: Url,
-    /// The address in messages.
+    /// The URL without credentials, for messages.
     pub(super) shown: String,
-    /// What is sent with every call.
+    /// Sent with every call.
     pub(super) headers: HeaderMap,
-    /// The connections.
-    pub(super) road: Road,
+    pub(super) transport: Transport,
 }
 
-/// The addresses and how they fare.
+/// The endpoints and their health.
 pub(super) struct Balancer {
     endpoints: Vec<Endpoint>,
     health: Mutex<Health>,
     changed: Notify,
-    first_out: Duration,
+    base_ejection: Duration,
 }
 
 struct Health {
     states: Vec<EndpointHealth>,
-    /// Where the search begins, so that equals take turns.
+    /// Where the search starts, so that equally loaded endpoints take turns.
     next: usize,
 }
 
@@ -54,56 +54,56 @@ struct Health {
 struct EndpointHealth {
     in_flight: usize,
     /// Failures since the last answer.
-    strikes: u32,
-    /// How often in a row the address was taken out.
-    outs: u32,
-    out_until: Option<Instant>,
-    /// Since when a call tries whether the address is back.
+    failures: u32,
+    /// Consecutive ejections.
+    ejections: u32,
+    ejected_until: Option<Instant>,
+    /// When the probe in flight was sent.
     probed: Option<Instant>,
 }
 
-/// An address that was chosen for a call, until the call is over.
+/// The endpoint chosen for a call; counts as in flight until dropped.
 pub(super) struct Chosen<'a> {
     balancer: &'a Balancer,
-    /// The place of the address.
+    /// Index into the endpoints.
     pub(super) index: usize,
     is_probe: bool,
 }
 
 impl Chosen<'_> {
-    /// The address.
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.balancer.endpoints[self.index]
     }
 
-    /// The address answered.
+    /// Records an answer: the endpoint is healthy.
     pub(super) fn answered(&self) {
         let mut health = self.balancer.lock();
         let state = &mut health.states[self.index];
-        let was_out = state.out_until.is_some();
-        (state.strikes, state.outs, state.out_until) = (0, 0, None);
+        let was_ejected = state.ejected_until.is_some();
+        (state.failures, state.ejections, state.ejected_until) = (0, 0, None);
         drop(health);
-        if was_out {
+        if was_ejected {
             self.balancer.changed.notify_waiters();
         }
     }
 
-    /// The address did not; nobody was there, or it asked to be left alone.
-    pub(super) fn failed(&self, nobody_there: bool, asked: Option<Duration>) {
+    /// Records a failure. The endpoint may have been unreachable, or may have sent a `Retry-After`.
+    pub(super) fn failed(&self, is_unreachable: bool, retry_after: Option<Duration>) {
         let mut health = self.balancer.lock();
         let is_alone = health.states.len() == 1;
         let state = &mut health.states[self.index];
-        state.strikes += 1;
-        // Calls that were sent together fail together, which is one failure of the address.
-        if state.out_until.is_some() && !self.is_probe {
+        state.failures += 1;
+        // Calls sent together fail together; that is one failure of the endpoint.
+        if state.ejected_until.is_some() && !self.is_probe {
             return;
         }
-        if self.is_probe || nobody_there || state.strikes >= STRIKES {
-            let longest = if is_alone { LONGEST_ALONE } else { LONGEST_AMONG };
-            let grown = self.balancer.first_out.saturating_mul(2_u32.saturating_pow(state.outs.min(16)));
-            let out = asked.unwrap_or_default().max(grown.min(longest));
-            state.outs += 1;
-            state.out_until = Some(Instant::now() + out);
+        if self.is_probe || is_unreachable || state.failures >= FAILURES_BEFORE_EJECTION {
+            let longest = if is_alone { MAX_EJECTION_ALONE } else { MAX_EJECTION };
+            let grown =
+                self.balancer.base_ejection.saturating_mul(2_u32.saturating_pow(state.ejections.min(16)));
+            let out = retry_after.unwrap_or_default().max(grown.min(longest));
+            state.ejections += 1;
+            state.ejected_until = Some(Instant::now() + out);
         }
     }
 }
@@ -122,14 +122,13 @@ impl Drop for Chosen<'_> {
 }
 
 impl Balancer {
-    /// Addresses, and the first while that one is left out.
-    pub(super) fn new(endpoints: Vec<Endpoint>, first_out: Duration) -> Self {
+    /// `base_ejection` is the length of a first ejection.
+    pub(super) fn new(endpoints: Vec<Endpoint>, base_ejection: Duration) -> Self {
         let states = vec![EndpointHealth::default(); endpoints.len()];
         let health = Mutex::new(Health { states, next: 0 });
-        Self { endpoints, health, changed: Notify::new(), first_out }
+        Self { endpoints, health, changed: Notify::new(), base_ejection }
     }
 
-    /// The addresses.
     pub(super) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
@@ -138,7 +137,8 @@ impl Balancer {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for an address, if need be until the time that the deadline says; `avoid` is the last choice.
+    /// Waits for an available endpoint until the deadline, which is queried again after each change. `avoid`
+    /// is used only as a last resort.
     pub(super) async fn choose(
         &self,
         avoid: Option<usize>,
@@ -164,19 +164,19 @@ impl Balancer {
         }
     }
 
-    /// An address, or when to ask again.
+    /// An endpoint, or the time to try again.
     fn try_choose(&self, avoid: Option<usize>) -> Result<Chosen<'_>, Instant> {
         let now = Instant::now();
         let mut health = self.lock();
         let count = health.states.len();
         let (start, mut best, mut again) = (health.next, None, None::<Instant>);
-        for place in 0..count {
-            let index = (start + place) % count;
+        for step in 0..count {
+            let index = (start + step) % count;
             let state = &mut health.states[index];
             if state.probed.is_some_and(|since| since + SLOW_ANSWER <= now) {
-                state.out_until = None;
+                state.ejected_until = None;
             }
-            match (state.out_until, state.probed) {
+            match (state.ejected_until, state.probed) {
                 (None, _) => {
                     let load = (Some(index) == avoid, state.in_flight);
                     if best.is_none_or(|(least, _, _)| load < least) {
@@ -193,7 +193,7 @@ impl Balancer {
                 }
             }
         }
-        let Some((_, index, is_probe)) = best else { return Err(again.unwrap_or(now + LONGEST_AMONG)) };
+        let Some((_, index, is_probe)) = best else { return Err(again.unwrap_or(now + MAX_EJECTION)) };
         health.next = (index + 1) % count;
         let state = &mut health.states[index];
         state.in_flight += 1;
@@ -213,24 +213,24 @@ mod tests {
             url: Url::parse(&format!("http://host{index}/")).unwrap(),
             shown: format!("host{index}"),
             headers: HeaderMap::new(),
-            road: Road::Library(reqwest::Client::builder().no_proxy().build().unwrap()),
+            transport: Transport::Reqwest(reqwest::Client::builder().no_proxy().build().unwrap()),
         };
         Balancer::new((0..count).map(endpoint).collect(), Duration::from_millis(20))
     }
 
     #[test]
-    fn the_least_loaded_address_is_chosen() {
+    fn chooses_the_least_loaded_endpoint() {
         let balancer = balancer(3);
         let mut held: Vec<Chosen> = (0..6).map(|_| balancer.try_choose(None).ok().unwrap()).collect();
-        let places: Vec<usize> = held.iter().map(|chosen| chosen.index).collect();
-        assert_eq!(places, [0, 1, 2, 0, 1, 2]);
+        let indices: Vec<usize> = held.iter().map(|chosen| chosen.index).collect();
+        assert_eq!(indices, [0, 1, 2, 0, 1, 2]);
         held.remove(4);
         assert_eq!(balancer.try_choose(None).ok().unwrap().index, 1);
         assert_ne!(balancer.try_choose(Some(1)).ok().unwrap().index, 1);
     }
 
     #[tokio::test]
-    async fn an_address_that_fails_is_left_out_and_probed_by_one_call() {
+    async fn ejects_a_failed_endpoint_and_probes_it_once() {
         let balancer = balancer(2);
         balancer.try_choose(Some(1)).ok().unwrap().failed(true, None);
         for _ in 0..4 {
@@ -242,17 +242,17 @@ mod tests {
         assert_eq!(balancer.try_choose(None).ok().unwrap().index, 1, "one probe at a time");
         drop(probe);
         let probe = balancer.try_choose(None).ok().unwrap();
-        assert!(probe.is_probe, "a probe that was dropped does not block the next one");
+        assert!(probe.is_probe, "a dropped probe does not block the next one");
         probe.answered();
         drop(probe);
         assert!(!balancer.try_choose(Some(1)).ok().unwrap().is_probe);
     }
 
     #[test]
-    fn a_probe_that_takes_long_is_taken_for_a_slow_answer() {
+    fn treats_a_long_probe_as_a_slow_answer() {
         let balancer = balancer(1);
         balancer.try_choose(None).ok().unwrap().failed(true, None);
-        balancer.lock().states[0].out_until = Some(Instant::now());
+        balancer.lock().states[0].ejected_until = Some(Instant::now());
         let probe = balancer.try_choose(None).ok().unwrap();
         assert!(probe.is_probe && balancer.try_choose(None).is_err());
         balancer.lock().states[0].probed = Instant::now().checked_sub(SLOW_ANSWER);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_ends_at_the_deadline() {
+    async fn stops_waiting_at_the_deadline() {
         let balancer = balancer(1);
         balancer.try_choose(None).ok().unwrap().failed(true, Some(Duration::from_mins(1)));
         let deadline = Instant::now() + Duration::from_millis(10);

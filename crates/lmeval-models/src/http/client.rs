@@ -1,4 +1,4 @@
-//! Calls to a server.
+//! The HTTP client of a model server.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,30 +10,31 @@ use reqwest::{Method, Request, Response, Url};
 use tokio::time::Instant;
 
 use super::balance::{Balancer, Chosen, Endpoint};
-use super::connect::{Connections, Road, endpoints};
-use super::direct::{Reply, Trouble};
-use super::ending::Ending;
+use super::connect::{Connections, Transport, endpoints};
+use super::direct::{ExchangeError, Reply};
 use super::failure::{
-    Class, Failed, Failure, bad_status, half_answer, no_answer, strays, subject, too_large, trouble_of,
+    AttemptError, Class, Failure, classify_body_error, classify_exchange_error, classify_reqwest_error,
+    classify_status, stray_answer_warning, subject, too_large,
 };
-use super::limiter::{Limiter, MOST};
+use super::limiter::{Limiter, MAX_CONCURRENCY};
 use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
-use super::retry::{Outage, asked_wait, backoff};
+use super::retry::{Outage, backoff, stretched};
 use super::settings::ClientSettings;
+use super::shutdown::Shutdown;
 
-/// The largest answer that is read.
-const LARGEST_ANSWER: usize = 1 << 30;
-/// How often a call may fail because the server is not there for it, while the server answers other calls.
+/// Larger answers are refused.
+const MAX_ANSWER_BYTES: usize = 1 << 30;
+/// How often a call may fail with "unavailable" while the server answers other calls.
 const UNAVAILABLE_AMONG_ANSWERS: usize = 20;
-/// The same for a server that has too many requests, where others may just have been quicker.
+/// The same for "too many requests": other calls may simply have been faster.
 const BUSY_AMONG_ANSWERS: usize = 100;
-/// How many answers without log-probabilities show that a server cannot give them, where it never has.
+/// A server that never returned log-probabilities is taken to lack them after this many answers without.
 const INCAPABLE_ANSWERS: usize = 3;
-/// How often a question on the side is asked.
+/// Attempts of an auxiliary GET.
 const GET_ATTEMPTS: u32 = 3;
 
-/// A client of one server, or of several that are alike.
+/// A client of one server, or of several interchangeable ones.
 pub struct Client {
     settings: ClientSettings,
     secrets: Secrets,
@@ -43,59 +44,58 @@ pub struct Client {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     outage: Outage,
-    ending: Ending,
-    /// Whether the server has given log-probabilities.
+    shutdown: Shutdown,
+    /// Whether the server has ever returned log-probabilities.
     has_scored: AtomicBool,
     retries: AtomicU64,
     stats: ModelStats,
 }
 
-/// A call: JSON that is posted to the server.
+/// A JSON body to POST to the server.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
-    /// What follows the address of the server; nothing calls the address as it is.
+    /// Appended to the base URL; empty to call the base URL itself.
     pub path: &'a str,
-    /// The JSON.
+    /// The serialized JSON.
     pub body: Bytes,
-    /// Which document or documents it is about, for messages.
+    /// The document or documents the call is about, for messages.
     pub about: &'a str,
-    /// About how many tokens it sends and asks for, for the limit of tokens.
+    /// Estimated prompt and output tokens, for the tokens-per-minute limit.
     pub tokens: u64,
-    /// Whether it asks for log-probabilities.
+    /// Whether the call requests log-probabilities.
     pub scores: bool,
 }
 
-/// Why an answer cannot be used.
+/// Why an answer cannot be used, and whether a retry can help.
 #[derive(Debug)]
 pub enum BadAnswer {
-    /// It is no JSON, or has another shape: another attempt may do better. The text says what is wrong.
+    /// Not JSON, or not of the expected shape; retried. The string says what is wrong.
     Retry(String),
-    /// No call will get a better one.
+    /// No call to this server can succeed.
     Fatal(ModelError),
-    /// It lacks the log-probabilities: another attempt may do better where the server has given them before, else no call
-    /// will get a better one.
+    /// The log-probabilities are missing. Retried if the server has returned them before; otherwise no call
+    /// can succeed.
     Incapable(ModelError),
-    /// This call will not get a better one.
+    /// This call cannot succeed; others may.
     Final(ModelError),
 }
 
-/// The attempts of a call so far.
 #[derive(Default)]
 struct Attempts {
     all: u32,
     wrong: usize,
-    /// Failures of a server that answered other calls meanwhile.
+    /// Failures while the server answered other calls.
     among_answers: usize,
-    /// Answers without the log-probabilities that were asked for.
+    /// Answers without the requested log-probabilities.
     incapable: usize,
-    /// The address of the last one.
+    /// The endpoint of the last attempt.
     last: Option<usize>,
 }
 
 impl Client {
-    /// A client with its connections, which are made when they are needed.
+    /// Creates a client; connections are opened on demand.
     pub fn new(settings: ClientSettings) -> Result<Self, ModelError> {
-        let connections = Connections::new(&settings, settings.num_concurrent.unwrap_or(MOST))?;
+        let connections = Connections::new(&settings, settings.num_concurrent.unwrap_or(MAX_CONCURRENCY))?;
         let stats = ModelStats::default();
         Ok(Self {
             secrets: Secrets::new(&settings.headers, &settings.base_urls),
@@ -104,7 +104,7 @@ impl Client {
             requests: settings.requests_per_minute.map(Bucket::new),
             tokens: settings.tokens_per_minute.map(Bucket::new),
             outage: Outage::new(),
-            ending: Ending::default(),
+            shutdown: Shutdown::default(),
             has_scored: AtomicBool::new(false),
             retries: AtomicU64::new(0),
             connections,
@@ -113,37 +113,37 @@ impl Client {
         })
     }
 
-    /// What is counted while calls are made.
+    /// Counters of calls, retries and concurrency.
     pub fn stats(&self) -> &ModelStats {
         &self.stats
     }
 
-    /// Ends calls that wait: for the server, for a limit, or for the next attempt.
+    /// Fails calls that are waiting for the server, for a limit or for the next attempt.
     pub fn wind_down(&self) {
-        self.ending.begin();
+        self.shutdown.start();
     }
 
-    /// How many calls may be made at once; those beyond what the server bears wait inside.
+    /// How many calls may be made concurrently. Calls beyond the adaptive limit wait inside the client.
     pub fn most_in_flight(&self) -> usize {
-        self.settings.num_concurrent.unwrap_or(MOST)
+        self.settings.num_concurrent.unwrap_or(MAX_CONCURRENCY)
     }
 
-    /// How long a server that is away is waited for.
+    /// How long to wait for a server that is down.
     pub fn patience(&self) -> Duration {
         self.settings.patience
     }
 
-    /// The addresses that answer calls, without credentials.
+    /// The endpoints' URLs, without credentials.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &Url> {
         self.balancer.endpoints().iter().map(|endpoint| &endpoint.url)
     }
 
-    /// The first address, for messages.
+    /// The first endpoint's URL, for messages.
     pub fn shown_url(&self) -> &str {
         &self.balancer.endpoints()[0].shown
     }
 
-    /// Makes a call until it is answered, and gives what the parser makes of the answer.
+    /// Sends a call, with retries, until it is answered, and returns the parsed answer.
     pub async fn post<T>(
         &self,
         call: Call<'_>,
@@ -151,22 +151,22 @@ impl Client {
     ) -> Result<T, ModelError> {
         let mut attempts = Attempts::default();
         loop {
-            let permit = self.ending.unless(self.limiter.acquire(&self.stats)).await?;
+            let permit = self.shutdown.or_stop(self.limiter.acquire(&self.stats)).await?;
             let deadline = || self.outage.deadline(self.settings.patience).map(|(deadline, _)| deadline);
             let choosing = self.balancer.choose(attempts.last, deadline);
-            let Some(chosen) = self.ending.unless(choosing).await? else {
+            let Some(chosen) = self.shutdown.or_stop(choosing).await? else {
                 let reason =
                     self.outage.deadline(Duration::ZERO).map_or_else(String::new, |(_, reason)| reason);
                 return Err(self.out_of_patience(&call, &reason, None));
             };
-            self.ending.unless(self.wait_for_rates(call.tokens)).await?;
+            self.shutdown.or_stop(self.wait_for_rates(call.tokens)).await?;
             let answers = self.outage.answers();
             let started = Instant::now();
             let failure = match self.attempt(&chosen, &call).await {
                 Ok(body) => {
                     self.limiter.answered(started, &self.stats);
                     chosen.answered();
-                    self.outage.end();
+                    self.outage.record_answer();
                     match parse(&body) {
                         Ok(parsed) => {
                             if call.scores {
@@ -174,25 +174,25 @@ impl Client {
                             }
                             return Ok(parsed);
                         }
-                        Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body, &self.secrets),
+                        Err(BadAnswer::Retry(reason)) => Failure::unparsable(&reason, &body, &self.secrets),
                         Err(BadAnswer::Incapable(error)) => {
                             attempts.incapable += 1;
                             if self.is_incapable(attempts.incapable) {
                                 return Err(self.secrets.mask_error(&error));
                             }
-                            Failure::bad_answer(&error.to_string(), &body, &self.secrets)
+                            Failure::unparsable(&error.to_string(), &body, &self.secrets)
                         }
                         Err(BadAnswer::Fatal(error) | BadAnswer::Final(error)) => {
                             return Err(self.secrets.mask_error(&error));
                         }
                     }
                 }
-                Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
-                Err(Failed::Passing(failure)) => {
+                Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
+                Err(AttemptError::Retry(failure)) => {
                     if failure.is_overload {
                         self.limiter.overloaded(started, &self.stats);
                     }
-                    chosen.failed(failure.class == Class::Absent, failure.asked);
+                    chosen.failed(failure.class == Class::Unreachable, failure.retry_after);
                     failure
                 }
             };
@@ -200,16 +200,16 @@ impl Client {
             drop(chosen);
             drop(permit);
             let wait = self.next_wait(&call, &mut attempts, failure, answers)?;
-            self.ending.unless(tokio::time::sleep(wait)).await?;
+            self.shutdown.or_stop(tokio::time::sleep(wait)).await?;
         }
     }
 
-    /// Asks a question on the side, such as which models there are. Few attempts are made. Headers, which may hold a
-    /// key, go to the servers of `base_url` only.
+    /// Sends an auxiliary GET, such as a query for the model list, with few attempts. Headers, which may hold
+    /// a key, are sent to the servers of `base_url` only.
     pub async fn get(&self, url: &str, timeout: Duration) -> Result<Bytes, ModelError> {
         let shown = public_url(url);
         let Ok(parsed) = Url::parse(url) else {
-            let message = format!("`{shown}` cannot be called");
+            let message = format!("`{shown}` is not a valid URL");
             return Err(ModelError::new(ModelErrorKind::Configuration, message));
         };
         let own = self.balancer.endpoints().iter().find(|endpoint| endpoint.url.origin() == parsed.origin());
@@ -220,20 +220,20 @@ impl Client {
                 *request.headers_mut() = endpoint.headers.clone();
             }
             *request.timeout_mut() = Some(timeout);
-            let road = self.connections.for_url(&parsed);
-            match self.exchange(&road, request, Bytes::new(), &shown, "the question", timeout).await {
+            let transport = self.connections.for_url(&parsed);
+            match self.exchange(&transport, request, Bytes::new(), &shown, "the query", timeout).await {
                 Ok(body) => return Ok(body),
-                Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
-                Err(Failed::Passing(failure)) if attempt >= GET_ATTEMPTS => {
-                    // A server that answers wrongly is there: whoever waits for one that is away need not.
-                    let is_there = failure.class == Class::Wrong;
-                    let kind = if is_there { ModelErrorKind::Answer } else { failure.kind };
+                Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
+                Err(AttemptError::Retry(failure)) if attempt >= GET_ATTEMPTS => {
+                    // A server that answers wrongly is up, so callers that wait for one to come up need not.
+                    let is_up = failure.class == Class::Wrong;
+                    let kind = if is_up { ModelErrorKind::Answer } else { failure.kind };
                     let error = ModelError::new(kind, failure.reason);
                     return Err(self.secrets.mask_error(&error));
                 }
-                Err(Failed::Passing(failure)) => {
-                    let asked = failure.asked.map(|asked| asked.min(timeout));
-                    let wait = asked.unwrap_or_else(|| backoff(self.settings.retry_wait, attempt));
+                Err(AttemptError::Retry(failure)) => {
+                    let retry_after = failure.retry_after.map(|retry_after| retry_after.min(timeout));
+                    let wait = retry_after.unwrap_or_else(|| backoff(self.settings.retry_wait, attempt));
                     tokio::time::sleep(wait).await;
                 }
             }
@@ -241,52 +241,52 @@ impl Client {
         }
     }
 
-    /// One attempt at a call.
-    async fn attempt(&self, chosen: &Chosen<'_>, call: &Call<'_>) -> Result<Bytes, Failed> {
-        let Endpoint { url, shown, headers, road } = chosen.endpoint();
+    async fn attempt(&self, chosen: &Chosen<'_>, call: &Call<'_>) -> Result<Bytes, AttemptError> {
+        let Endpoint { url, shown, headers, transport } = chosen.endpoint();
         let timeout = self.settings.timeout;
         if call.path.is_empty() {
             let request = post_request(url.clone(), headers.clone());
-            return self.exchange(road, request, call.body.clone(), shown, call.about, timeout).await;
+            return self.exchange(transport, request, call.body.clone(), shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
         let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
         let request = post_request(longer, headers.clone());
-        self.exchange(road, request, call.body.clone(), &shown, call.about, timeout).await
+        self.exchange(transport, request, call.body.clone(), &shown, call.about, timeout).await
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the complete answer.
     async fn exchange(
         &self,
-        road: &Road,
+        transport: &Transport,
         request: Request,
         body: Bytes,
         url: &str,
         about: &str,
         timeout: Duration,
-    ) -> Result<Bytes, Failed> {
-        let is_known = self.outage.answers() > 0;
-        let (status, headers, body) = match road {
-            Road::Direct(direct) => {
+    ) -> Result<Bytes, AttemptError> {
+        let has_answered = self.outage.answers() > 0;
+        let (status, headers, body) = match transport {
+            Transport::Direct(direct) => {
                 let sent =
-                    tokio::time::timeout(timeout, direct.exchange(&request, &body, LARGEST_ANSWER)).await;
-                let reply = sent.unwrap_or(Err(Trouble::TimedOut));
-                for server in direct.news_of_strays() {
-                    self.stats.warn(self.secrets.mask(strays(&server)));
+                    tokio::time::timeout(timeout, direct.exchange(&request, &body, MAX_ANSWER_BYTES)).await;
+                let reply = sent.unwrap_or(Err(ExchangeError::TimedOut));
+                for server in direct.take_stray_servers() {
+                    self.stats.warn(self.secrets.mask(stray_answer_warning(&server)));
                 }
-                let failed = |trouble| trouble_of(trouble, url, about, timeout, is_known);
+                let failed = |error| classify_exchange_error(error, url, about, timeout, has_answered);
                 let Reply { status, headers, body } = reply.map_err(failed)?;
                 (status, headers, body.map_err(failed))
             }
-            Road::Library(client) => {
+            Transport::Reqwest(client) => {
                 let mut request = request;
                 if !body.is_empty() {
                     *request.body_mut() = Some(body.into());
                 }
                 let response = client.execute(request).await;
-                let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
+                let mut response =
+                    response.map_err(|error| classify_reqwest_error(error, url, timeout, has_answered))?;
                 let body = read_body(&mut response, url, about, timeout).await;
                 (response.status(), response.headers().clone(), body)
             }
@@ -294,13 +294,13 @@ impl Client {
         if status.is_success() {
             return body.map(|body| self.secrets.mask_answer(body));
         }
-        // A status tells enough where the rest of the answer is missing.
+        // The status says enough when the body is incomplete.
         let body = body.unwrap_or_default();
         let key_source = &self.settings.key_source;
-        Err(bad_status(status, &headers, &body, url, about, key_source, &self.secrets))
+        Err(classify_status(status, &headers, &body, url, about, key_source, &self.secrets))
     }
 
-    /// Whether the server gives no log-probabilities at all, rather than none for once.
+    /// Whether the server lacks log-probabilities altogether, rather than having omitted them once.
     fn is_incapable(&self, answers: usize) -> bool {
         let most = INCAPABLE_ANSWERS.min(self.settings.max_retries);
         answers >= most && !self.has_scored.load(Ordering::Relaxed)
@@ -314,7 +314,7 @@ impl Client {
         }
     }
 
-    /// How long to wait before the next attempt, or the error where there is none.
+    /// The wait before the next attempt, or the error if there is none.
     fn next_wait(
         &self,
         call: &Call<'_>,
@@ -327,7 +327,7 @@ impl Client {
         let is_wrong = match failure.class {
             Class::Wrong => true,
             Class::Timeout => others_are_answered,
-            Class::Absent | Class::Unavailable | Class::Busy => false,
+            Class::Unreachable | Class::Unavailable | Class::Busy => false,
         };
         if is_wrong {
             attempts.wrong += 1;
@@ -335,7 +335,7 @@ impl Client {
                 return Err(self.out_of_attempts(call, attempts.all, failure));
             }
         } else {
-            self.outage.note(failure.asked, &failure.reason);
+            self.outage.record_failure(failure.retry_after, &failure.reason);
             attempts.among_answers += usize::from(others_are_answered);
             let most =
                 if failure.class == Class::Busy { BUSY_AMONG_ANSWERS } else { UNAVAILABLE_AMONG_ANSWERS };
@@ -350,14 +350,14 @@ impl Client {
         let used = self.retries.fetch_add(1, Ordering::Relaxed);
         if let Some(budget) = self.settings.retry_budget.filter(|budget| used >= *budget) {
             let message = format!(
-                "{} was not answered, and the {budget} further attempts of the run (`retry_budget`) are used up: {}",
+                "{} was not answered, and the {budget} retries of this run (`retry_budget`) are exhausted: {}",
                 subject(call.about),
                 failure.reason
             );
             return Err(self.given_up(ModelErrorKind::Unreachable, message, failure.hint));
         }
-        let wait = match failure.asked {
-            Some(asked) if !asked.is_zero() => asked_wait(asked),
+        let wait = match failure.retry_after {
+            Some(retry_after) if !retry_after.is_zero() => stretched(retry_after),
             _ => backoff(self.settings.retry_wait, attempts.all),
         };
         self.stats.retry(self.secrets.mask(failure.reason));
@@ -408,14 +408,14 @@ fn post_request(url: Url, headers: reqwest::header::HeaderMap) -> Request {
     request
 }
 
-/// Reads an answer to its end, without a copy where it comes in one piece.
+/// Reads a body to its end, without copying when it arrives in one chunk.
 async fn read_body(
     response: &mut Response,
     url: &str,
     about: &str,
     timeout: Duration,
-) -> Result<Bytes, Failed> {
-    let broken = |error| half_answer(error, url, timeout);
+) -> Result<Bytes, AttemptError> {
+    let broken = |error| classify_body_error(error, url, timeout);
     let Some(first) = response.chunk().await.map_err(broken)? else {
         return Ok(Bytes::new());
     };
@@ -427,7 +427,7 @@ async fn read_body(
     body.extend_from_slice(&first);
     body.extend_from_slice(&second);
     while let Some(chunk) = response.chunk().await.map_err(broken)? {
-        if body.len() + chunk.len() > LARGEST_ANSWER {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
             return Err(too_large(url, about));
         }
         body.extend_from_slice(&chunk);

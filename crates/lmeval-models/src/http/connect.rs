@@ -1,4 +1,4 @@
-//! Connections to addresses, and what is sent with every call.
+//! Transports to base URLs, and the headers of every call.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,25 +18,24 @@ use super::redact::public_url;
 use super::settings::ClientSettings;
 use super::trust::tls_with;
 
-/// What the program is called.
 const USER_AGENT: &str = concat!("lm-eval/", env!("CARGO_PKG_VERSION"));
-/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long a connection may be idle: less than the five seconds after which common servers close theirs.
+/// Longest idle time of a pooled connection: less than the five seconds after which common servers close
+/// theirs.
 const IDLE: Duration = Duration::from_secs(4);
-/// How often a server may lead to another path of its own.
+/// How many redirects within the same server are followed.
 pub(super) const REDIRECTS: usize = 5;
 
-/// The way to an address.
+/// How requests reach a URL.
 #[derive(Clone)]
-pub(super) enum Road {
-    /// Connections of our own.
+pub(super) enum Transport {
+    /// Our own connections, for plain HTTP.
     Direct(Arc<Direct>),
-    /// Those of the library: with TLS, or through a proxy.
-    Library(reqwest::Client),
+    /// The library's connections: TLS, or through a proxy.
+    Reqwest(reqwest::Client),
 }
 
-/// The connections: those to this machine never use a proxy.
+/// Creates transports. Connections to this machine never use a proxy.
 pub(super) struct Connections {
     direct: Arc<Direct>,
     proxies: Matcher,
@@ -45,7 +44,7 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Connections for settings, of which so many may be open at once.
+    /// `most` is the number of connections that may be open at once.
     pub(super) fn new(settings: &ClientSettings, most: usize) -> Result<Self, ModelError> {
         let certificates = settings.ca_cert_path.as_deref().filter(|_| settings.verify_certificate);
         let tls = certificates.map(tls_with).transpose()?;
@@ -68,7 +67,7 @@ impl Connections {
                 builder = builder.no_proxy();
             }
             builder.build().map_err(|error| {
-                let message = format!("No connection can be set up: {}", error.without_url());
+                let message = format!("The HTTP client could not be created: {}", error.without_url());
                 ModelError::new(ModelErrorKind::Configuration, message)
             })
         };
@@ -78,19 +77,19 @@ impl Connections {
         Ok(Self { direct, proxies: Matcher::from_system(), local: build(true)?, remote })
     }
 
-    /// The way to an address.
-    pub(super) fn for_url(&self, url: &Url) -> Road {
+    /// The transport for a URL.
+    pub(super) fn for_url(&self, url: &Url) -> Transport {
         let is_local = is_loopback(url);
         let is_proxied = || url.as_str().parse().is_ok_and(|uri| self.proxies.intercept(&uri).is_some());
         if url.scheme() == "http" && (is_local || !is_proxied()) {
-            return Road::Direct(Arc::clone(&self.direct));
+            return Transport::Direct(Arc::clone(&self.direct));
         }
         let remote = self.remote.as_ref().filter(|_| !is_local);
-        Road::Library(remote.unwrap_or(&self.local).clone())
+        Transport::Reqwest(remote.unwrap_or(&self.local).clone())
     }
 }
 
-/// The addresses of settings with what is sent to each.
+/// The endpoints of the settings, with their headers.
 pub(super) fn endpoints(
     settings: &ClientSettings,
     connections: &Connections,
@@ -102,12 +101,12 @@ pub(super) fn endpoints(
         if !url.username().is_empty() || url.password().is_some() {
             // Reference: credentials in the address win over the header.
             headers.insert(AUTHORIZATION, basic(&url)?);
-            // These fail only for addresses that cannot have them.
+            // These fail only for URLs that cannot have credentials.
             let _ = url.set_password(None);
             let _ = url.set_username("");
         }
-        let road = connections.for_url(&url);
-        Ok(Endpoint { shown: public_url(text), url, headers, road })
+        let transport = connections.for_url(&url);
+        Ok(Endpoint { shown: public_url(text), url, headers, transport })
     };
     if settings.base_urls.is_empty() {
         let message = "The model needs the argument `base_url`";
@@ -120,13 +119,13 @@ fn read_url(text: &str) -> Result<Url, ModelError> {
     let parsed =
         Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     parsed.ok_or_else(|| {
-        // What stands before `@` may be a password, and what follows `?` a key.
+        // Anything before `@` may be a password, and anything after `?` a key.
         let shown = text.rsplit('@').next().unwrap_or_default().split('?').next().unwrap_or_default();
         ModelError::new(
             ModelErrorKind::Configuration,
-            format!("The model argument `base_url` is no address: `{shown}`"),
+            format!("The model argument `base_url` is not a URL: `{shown}`"),
         )
-        .hint("It begins with `http://` or `https://`, as in `http://localhost:8000/v1/completions`")
+        .hint("It must start with `http://` or `https://`, as in `http://localhost:8000/v1/completions`")
     })
 }
 
@@ -137,9 +136,9 @@ fn basic(url: &Url) -> Result<HeaderValue, ModelError> {
     Ok(value)
 }
 
-/// The user and the password of an address as they are sent.
+/// The credentials of a URL, base64-encoded for basic authentication.
 pub(super) fn encoded_credentials(url: &Url) -> String {
-    // The library undoes the percent encoding of queries only, where `+` is a space.
+    // `Url` percent-decodes only queries, where `+` means a space.
     let decode = |text: &str| {
         let query = Url::parse(&format!("http://x/?x={}", text.replace('+', "%2B"))).ok();
         query
@@ -162,13 +161,13 @@ fn header_map(headers: &[(String, SecretString)]) -> Result<HeaderMap, ModelErro
 }
 
 fn unsendable(name: &str) -> ModelError {
-    let message = format!("The header `{name}` has characters that no header may have");
+    let message = format!("The header `{name}` contains characters that are not allowed in headers");
     ModelError::new(ModelErrorKind::Configuration, message)
-        .hint("Check that the key has no line break at its end and no characters beyond ASCII")
+        .hint("Check that the key does not end in a line break and is pure ASCII")
 }
 
-/// Follows a server to another of its own paths where the call stays what it is. A call that leads to another server
-/// would carry the key there.
+/// Follows method-preserving redirects within the same server. A redirect to another server would send the
+/// key there.
 fn same_server() -> redirect::Policy {
     redirect::Policy::custom(|attempt| {
         let keeps_call =
@@ -194,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine() {
+    fn recognizes_loopback_hosts() {
         for (url, expected) in [
             ("http://localhost:8000/v1", true),
             ("http://127.0.0.1/", true),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address() {
+    fn rejects_malformed_urls() {
         for text in ["localhost:8000/v1", "host/v1", "ftp://host/", "http://", "me:sk-secret@host"] {
             let error = read_url(text).expect_err(text);
             assert_eq!(error.kind(), ModelErrorKind::Configuration);
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_cannot_be_sent_show_no_secret() {
+    fn invalid_header_errors_hide_the_secret() {
         let error =
             header_map(&[("Authorization".into(), SecretString::from("Bearer sk-secret\n"))]).unwrap_err();
         assert!(!format!("{error:?}").contains("sk-secret"), "{error:?}");
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_of_an_address() {
+    fn encodes_url_credentials() {
         let value = basic(&Url::parse("http://me:p%40ss+w@host/").unwrap()).unwrap();
         assert_eq!(value.to_str().unwrap(), format!("Basic {}", STANDARD.encode("me:p@ss+w")));
         assert!(value.is_sensitive());

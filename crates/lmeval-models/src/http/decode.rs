@@ -1,4 +1,4 @@
-//! Bodies that come compressed although nobody asked for that.
+//! Decodes bodies that arrive compressed although the request did not allow it.
 
 use std::io::Read as _;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
-use super::direct::Trouble;
+use super::direct::ExchangeError;
 
-/// The body as it was before its content encodings were applied.
-pub(super) fn decoded(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes, Trouble> {
+/// Undoes the content encodings of a body.
+pub(super) fn decoded(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes, ExchangeError> {
     let names = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("unreadable"));
     let names: Vec<&str> = names.flat_map(|value| value.split(',')).map(str::trim).collect();
-    // The encoding that was applied last is named last.
+    // Encodings are listed in the order they were applied.
     names.into_iter().rev().try_fold(body, |body, name| match name.to_ascii_lowercase().as_str() {
         "" | "identity" => Ok(body),
         _ if body.is_empty() => Ok(body),
         "gzip" | "x-gzip" => unzipped(&body, largest),
-        other => Err(Trouble::Encoded(other.to_owned())),
+        other => Err(ExchangeError::Encoded(other.to_owned())),
     })
 }
 
-fn unzipped(body: &[u8], largest: usize) -> Result<Bytes, Trouble> {
+fn unzipped(body: &[u8], largest: usize) -> Result<Bytes, ExchangeError> {
     let mut plain = Vec::new();
     let mut reader = MultiGzDecoder::new(body).take(largest as u64 + 1);
-    reader.read_to_end(&mut plain).map_err(|error| Trouble::HalfAnswer(error.to_string()))?;
+    reader.read_to_end(&mut plain).map_err(|error| ExchangeError::Truncated(error.to_string()))?;
     if plain.len() > largest {
-        return Err(Trouble::TooLarge);
+        return Err(ExchangeError::TooLarge);
     }
     Ok(plain.into())
 }
@@ -47,7 +47,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn read(encodings: &[&'static str], body: Vec<u8>) -> Result<Bytes, Trouble> {
+    fn read(encodings: &[&'static str], body: Vec<u8>) -> Result<Bytes, ExchangeError> {
         let mut headers = HeaderMap::new();
         for encoding in encodings {
             headers.append(CONTENT_ENCODING, HeaderValue::from_static(encoding));
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_undone_from_the_last_to_the_first() {
+    fn undoes_encodings_in_reverse_order() {
         assert_eq!(read(&[], b"plain".to_vec()).unwrap(), "plain");
         assert_eq!(read(&["identity"], b"plain".to_vec()).unwrap(), "plain");
         assert_eq!(read(&["GZip"], zipped(b"text")).unwrap(), "text");
@@ -66,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_undone_is_an_error() {
-        assert!(matches!(read(&["br"], b"x".to_vec()), Err(Trouble::Encoded(name)) if name == "br"));
-        let mut half = zipped(b"a text that is longer than its header");
+    fn rejects_unknown_or_damaged_encodings() {
+        assert!(matches!(read(&["br"], b"x".to_vec()), Err(ExchangeError::Encoded(name)) if name == "br"));
+        let mut half = zipped(b"a body that is longer than its header");
         half.truncate(half.len() - 9);
-        assert!(matches!(read(&["gzip"], half), Err(Trouble::HalfAnswer(_))));
-        // A small body may unpack to a large one.
-        assert!(matches!(read(&["gzip"], zipped(&[0; 1001])), Err(Trouble::TooLarge)));
+        assert!(matches!(read(&["gzip"], half), Err(ExchangeError::Truncated(_))));
+        // A small body may decompress to a large one.
+        assert!(matches!(read(&["gzip"], zipped(&[0; 1001])), Err(ExchangeError::TooLarge)));
         assert_eq!(read(&["gzip"], zipped(&[0; 1000])).unwrap().len(), 1000);
     }
 }

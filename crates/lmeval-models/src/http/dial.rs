@@ -1,4 +1,4 @@
-//! How a connection is made, and what the kernel is told about it.
+//! Opens TCP connections and sets their socket options.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,20 +8,20 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// How long an address may take before the next one is tried beside it.
+/// How long one address may take before the next one is tried in parallel.
 const HEAD_START: Duration = Duration::from_millis(300);
-/// A silent connection is probed after this time, and again after the same time.
+/// Idle time before a keep-alive probe, and the interval between probes.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
-/// How many probes may stay unanswered.
+/// Unanswered keep-alive probes before the connection is considered dead.
 const PROBES: u32 = 3;
-/// How long sent bytes may stay unacknowledged.
+/// How long sent data may stay unacknowledged.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Connects to one of the addresses of a host.
+/// Connects to one of a host's addresses.
 ///
-/// A generation may take minutes without a byte on the wire. The kernel therefore probes connections, which also keeps
-/// them in the tables of firewalls, and notices a host that has gone without waiting for the timeout of the request.
+/// A generation may take minutes without a byte on the wire. TCP keep-alive keeps the connection in the
+/// tables of firewalls, and detects a vanished host before the request times out.
 pub(super) async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let stream = race(addresses, TcpStream::connect).await?;
     stream.set_nodelay(true)?;
@@ -33,15 +33,15 @@ pub(super) async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The first connection that is made. Packets to an address may vanish without an error, as those to an IPv6 address
-/// often do where only IPv4 is routed, so that addresses are not tried one after the other only.
+/// Returns the first connection that succeeds. Packets to an address may vanish without an error, as to an
+/// IPv6 address where only IPv4 is routed, so addresses are raced instead of tried strictly in order.
 async fn race<T, C, A>(addresses: Vec<SocketAddr>, connect: C) -> io::Result<T>
 where
     T: Send + 'static,
     C: Fn(SocketAddr) -> A,
     A: Future<Output = io::Result<T>> + Send + 'static,
 {
-    let mut waiting = by_turns(addresses).into_iter();
+    let mut waiting = alternate_families(addresses).into_iter();
     let mut attempts = JoinSet::new();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "The host has no address");
     loop {
@@ -61,18 +61,18 @@ where
     }
 }
 
-/// The addresses in the resolver's order, but IPv4 and IPv6 by turns.
-fn by_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+/// Keeps the resolver's order but alternates between IPv4 and IPv6.
+fn alternate_families(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut ours, mut others) = (0, 0);
     let mut placed: Vec<(usize, SocketAddr)> = Vec::with_capacity(addresses.len());
     for address in addresses {
         let is_ours = address.is_ipv6() == first_is_ipv6;
-        let place = if is_ours { &mut ours } else { &mut others };
-        placed.push((2 * *place + usize::from(!is_ours), address));
-        *place += 1;
+        let index = if is_ours { &mut ours } else { &mut others };
+        placed.push((2 * *index + usize::from(!is_ours), address));
+        *index += 1;
     }
-    placed.sort_by_key(|(place, _)| *place);
+    placed.sort_by_key(|(index, _)| *index);
     placed.into_iter().map(|(_, address)| address).collect()
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_swallows_packets_does_not_hold_up_the_others() {
+    async fn races_past_an_address_that_drops_packets() {
         let connect = |address: SocketAddr| async move {
             match address.port() {
                 1 => std::future::pending().await,
@@ -95,9 +95,7 @@ mod tests {
         };
         let reached = async |texts: &[&str]| {
             let racing = race(addresses(texts), connect);
-            tokio::time::timeout(Duration::from_mins(1), racing)
-                .await
-                .expect("an address holds up the others")
+            tokio::time::timeout(Duration::from_mins(1), racing).await.expect("one address blocks the others")
         };
         assert_eq!(reached(&["[::1]:1", "127.0.0.1:3"]).await.unwrap(), 3);
         assert_eq!(reached(&["[::1]:1", "[::1]:1", "127.0.0.1:2", "127.0.0.1:3"]).await.unwrap(), 3);
@@ -108,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn families_take_turns() {
+    fn alternates_address_families() {
         let mixed = addresses(&["[::1]:1", "[::1]:2", "[::1]:3", "127.0.0.1:4", "127.0.0.1:5"]);
-        let ports: Vec<u16> = by_turns(mixed).iter().map(SocketAddr::port).collect();
+        let ports: Vec<u16> = alternate_families(mixed).iter().map(SocketAddr::port).collect();
         assert_eq!(ports, [1, 4, 2, 5, 3]);
     }
 
     #[tokio::test]
-    async fn the_kernel_watches_connections() {
+    async fn enables_keep_alive_and_user_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = dial(vec![listener.local_addr().unwrap()]).await.unwrap();
         let socket = SockRef::from(&stream);

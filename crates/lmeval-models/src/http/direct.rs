@@ -1,14 +1,15 @@
-//! Connections of our own: plain HTTP/1.1, one request at a time, kept and used again.
+//! Our own connection pool: plain HTTP/1.1, one request at a time per connection.
 //!
-//! HTTP/1.1 has nothing that ties an answer to its request but their order on a connection. A server that sends one answer
-//! too many shifts every later one, and each request gets the answer of another. Whatever has come when a request is about
-//! to be written was not asked for, and the connection is closed. The library below looks for that, but asks the event
-//! loop, which learns of bytes later than the kernel has them; here, the kernel is asked.
+//! In HTTP/1.1 only the order on a connection ties an answer to its request. A server that sends one answer
+//! too many shifts all later ones, and each request gets another request's answer. Any data already received
+//! when a request is about to be written is therefore unsolicited, and the connection is closed. hyper checks
+//! for this too, but through the event loop, which learns of bytes later than the kernel; we read from the
+//! kernel.
 //!
-//! An answer that nobody asked for may also come after the next request was written, and is then taken for the answer to
-//! it. Connections therefore rest between requests as long as a few spare ones allow: what a server sends too much usually
-//! follows closely, and a shifted answer shows as soon as nothing is awaited. Once one has been seen, an answer on a
-//! connection that was used before is not believed, and from then on every request gets a connection of its own.
+//! An unsolicited answer may also arrive after the next request was written and be taken for its answer.
+//! Connections therefore rest between requests as long as spare ones are available: a surplus answer usually
+//! follows closely, and is detected while nothing is expected. Once one has been seen, answers on reused
+//! connections are discarded, and every later request gets a new connection.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -37,76 +38,75 @@ use super::decode::decoded;
 use super::dial::dial;
 use super::failure::root_cause;
 
-/// How long a connection rests before it is used again, unless there would be too many.
+/// How long a connection rests before reuse, unless too many connections would be open.
 const REST: Duration = Duration::from_millis(50);
-/// Beyond this number, no connection is made only so that another one can rest.
-const MOST_SPARE: usize = 256;
-/// How much is read at once.
+/// With this many connections open, none is opened just to let another rest.
+const MAX_SPARE: usize = 256;
+/// Bytes per read.
 const CHUNK: usize = 16 << 10;
 
 /// Host and port.
-type Place = (String, u16);
+type HostPort = (String, u16);
 
-/// Connections to any number of places.
+/// A connection pool over any number of hosts.
 pub(super) struct Direct {
     user_agent: HeaderValue,
     connect_limit: Duration,
     idle_limit: Duration,
-    /// How many idle connections to a place are kept.
+    /// The number of idle connections take_idle per host.
     most: usize,
-    places: Mutex<HashMap<Place, Arc<Known>>>,
-    /// Whether a server that has sent an answer that nobody asked for is yet to be told of.
-    has_news: Arc<AtomicBool>,
+    hosts: Mutex<HashMap<HostPort, Arc<HostPool>>>,
+    /// Whether a server with unsolicited answers has not been reported yet.
+    has_unreported_strays: Arc<AtomicBool>,
 }
 
-/// What is known of a place.
+/// The pooled connections and the history of one host.
 #[derive(Default)]
-struct Known {
-    /// The one that has rested longest comes first.
-    idle: Mutex<VecDeque<Line>>,
-    /// How many connections there are.
+struct HostPool {
+    /// Oldest first.
+    idle: Mutex<VecDeque<PooledConnection>>,
+    /// The number of open connections, idle or not.
     open: AtomicUsize,
-    /// Whether it has sent an answer that nobody asked for.
-    strays: AtomicBool,
-    /// Whether that has been told.
-    is_told: AtomicBool,
+    /// Whether the server has sent an unsolicited answer.
+    sent_strays: AtomicBool,
+    /// Whether that has been reported.
+    strays_reported: AtomicBool,
 }
 
-/// A connection that no request is under way on.
-struct Line {
+/// A connection with no request in flight.
+struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
-    /// Drives the connection; done when it is closed.
+    /// Drives the connection; finishes when it closes.
     driver: JoinHandle<()>,
     is_reused: bool,
     idle_since: Instant,
 }
 
-/// An answer.
+/// A complete answer. Its body may have failed.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    pub(super) body: Result<Bytes, Trouble>,
+    pub(super) body: Result<Bytes, ExchangeError>,
 }
 
-/// Why there is none.
+/// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ExchangeError {
     NoConnection {
         cause: String,
         is_dns: bool,
     },
     TimedOut,
     Closed(String),
-    HalfAnswer(String),
-    /// It may be the answer to another request.
+    Truncated(String),
+    /// The answer may belong to another request.
     Stray,
     TooLarge,
-    /// The body is compressed in a way that was not asked for and cannot be undone.
+    /// The body has a content encoding that was not requested and cannot be decoded.
     Encoded(String),
 }
 
 impl Direct {
-    /// No connections yet.
     pub(super) fn new(
         user_agent: &'static str,
         connect_limit: Duration,
@@ -119,66 +119,66 @@ impl Direct {
             connect_limit,
             idle_limit,
             most,
-            places: Mutex::default(),
-            has_news: Arc::default(),
+            hosts: Mutex::default(),
+            has_unreported_strays: Arc::default(),
         }
     }
 
-    /// Sends a request and reads the whole answer, from another path of the same server where it leads there.
+    /// Sends a request and reads the complete answer, following redirects within the same server.
     pub(super) async fn exchange(
         &self,
         request: &Request,
         body: &Bytes,
         largest: usize,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, ExchangeError> {
         let mut url = Cow::Borrowed(request.url());
         for _ in 0..REDIRECTS {
-            let reply = self.ask(request, &url, body, largest).await?;
-            match led_to(&reply, &url) {
+            let reply = self.send_once(request, &url, body, largest).await?;
+            match redirect_target(&reply, &url) {
                 Some(next) => url = Cow::Owned(next),
                 None => return Ok(reply),
             }
         }
-        self.ask(request, &url, body, largest).await
+        self.send_once(request, &url, body, largest).await
     }
 
-    async fn ask(
+    async fn send_once(
         &self,
         request: &Request,
         url: &Url,
         body: &Bytes,
         largest: usize,
-    ) -> Result<Reply, Trouble> {
-        let place =
+    ) -> Result<Reply, ExchangeError> {
+        let host_port =
             (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(80));
-        let known = Arc::clone(hold(&self.places).entry(place.clone()).or_default());
+        let pool = Arc::clone(lock(&self.hosts).entry(host_port.clone()).or_default());
         let outgoing = self.outgoing(request, url, body)?;
         loop {
-            let mut line = match self.kept(&known) {
-                Some(line) => line,
-                None => self.connect(&place, &known).await?,
+            let mut pooled = match self.take_idle(&pool) {
+                Some(pooled) => pooled,
+                None => self.connect(&host_port, &pool).await?,
             };
-            match line.sender.send_request(outgoing.clone()).await {
-                Ok(response) => return self.read(line, &known, response, largest).await,
-                // Nothing was written: the connection was found closed, or with bytes that nobody asked for.
-                Err(error) if line.is_reused && error.is_canceled() => {}
-                Err(error) => return Err(Trouble::Closed(root_cause(&error))),
+            match pooled.sender.send_request(outgoing.clone()).await {
+                Ok(response) => return self.read(pooled, &pool, response, largest).await,
+                // Nothing was written: the connection was closed, or had unsolicited data.
+                Err(error) if pooled.is_reused && error.is_canceled() => {}
+                Err(error) => return Err(ExchangeError::Closed(root_cause(&error))),
             }
         }
     }
 
-    /// A request as it is written.
+    /// Builds the request to write.
     fn outgoing(
         &self,
         request: &Request,
         url: &Url,
         body: &Bytes,
-    ) -> Result<hyper::Request<Full<Bytes>>, Trouble> {
+    ) -> Result<hyper::Request<Full<Bytes>>, ExchangeError> {
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("{}{query}", url.path());
         let mut outgoing = hyper::Request::new(Full::new(body.clone()));
         *outgoing.method_mut() = request.method().clone();
-        let unusable = |cause: String| Trouble::NoConnection { cause, is_dns: false };
+        let unusable = |cause: String| ExchangeError::NoConnection { cause, is_dns: false };
         *outgoing.uri_mut() = target.parse().map_err(|error| unusable(format!("{error}")))?;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
         let host = format!("{}{port}", url.host_str().unwrap_or_default());
@@ -194,95 +194,101 @@ impl Direct {
         Ok(outgoing)
     }
 
-    /// The addresses of servers that have sent an answer that nobody asked for, each once.
-    pub(super) fn news_of_strays(&self) -> Vec<String> {
-        if !self.has_news.load(Ordering::Acquire) || !self.has_news.swap(false, Ordering::AcqRel) {
+    /// Servers that have sent unsolicited answers, each reported once.
+    pub(super) fn take_stray_servers(&self) -> Vec<String> {
+        if !self.has_unreported_strays.load(Ordering::Acquire)
+            || !self.has_unreported_strays.swap(false, Ordering::AcqRel)
+        {
             return Vec::new();
         }
-        let is_news = |known: &Known| {
-            known.strays.load(Ordering::Acquire) && !known.is_told.swap(true, Ordering::AcqRel)
+        let is_unreported = |pool: &HostPool| {
+            pool.sent_strays.load(Ordering::Acquire) && !pool.strays_reported.swap(true, Ordering::AcqRel)
         };
-        let places = hold(&self.places);
-        let news = places.iter().filter(|(_, known)| is_news(known));
-        news.map(|((host, port), _)| format!("http://{host}:{port}")).collect()
+        let hosts = lock(&self.hosts);
+        let unreported = hosts.iter().filter(|(_, pool)| is_unreported(pool));
+        unreported.map(|((host, port), _)| format!("http://{host}:{port}")).collect()
     }
 
-    /// A connection that was used before.
-    fn kept(&self, known: &Known) -> Option<Line> {
-        let mut idle = hold(&known.idle);
-        if known.strays.load(Ordering::Acquire) {
+    /// Takes an idle connection that has rested long enough.
+    fn take_idle(&self, pool: &HostPool) -> Option<PooledConnection> {
+        let mut idle = lock(&pool.idle);
+        if pool.sent_strays.load(Ordering::Acquire) {
             idle.clear();
         }
-        while let Some(mut line) = idle.pop_front() {
-            let rested = line.idle_since.elapsed();
-            if rested >= self.idle_limit || line.sender.is_closed() {
+        while let Some(mut pooled) = idle.pop_front() {
+            let rested = pooled.idle_since.elapsed();
+            if rested >= self.idle_limit || pooled.sender.is_closed() {
                 continue;
             }
-            let open = known.open.load(Ordering::Relaxed);
+            let open = pool.open.load(Ordering::Relaxed);
             let in_use = open.saturating_sub(idle.len());
-            if rested < REST && open < MOST_SPARE.min(2 * in_use + 2) {
-                idle.push_front(line);
+            if rested < REST && open < MAX_SPARE.min(2 * in_use + 2) {
+                idle.push_front(pooled);
                 return None;
             }
-            line.is_reused = true;
-            return Some(line);
+            pooled.is_reused = true;
+            return Some(pooled);
         }
         None
     }
 
-    async fn connect(&self, place: &Place, known: &Arc<Known>) -> Result<Line, Trouble> {
+    async fn connect(
+        &self,
+        host_port: &HostPort,
+        pool: &Arc<HostPool>,
+    ) -> Result<PooledConnection, ExchangeError> {
         let failed =
-            |is_dns| move |error: io::Error| Trouble::NoConnection { cause: error.to_string(), is_dns };
-        // A literal address of the sixth version stands in brackets.
-        let host = place.0.trim_matches(['[', ']']);
+            |is_dns| move |error: io::Error| ExchangeError::NoConnection { cause: error.to_string(), is_dns };
+        // IPv6 literals come in brackets.
+        let host = host_port.0.trim_matches(['[', ']']);
         let connecting = async {
-            let addresses: Vec<_> = lookup_host((host, place.1)).await.map_err(failed(true))?.collect();
+            let addresses: Vec<_> = lookup_host((host, host_port.1)).await.map_err(failed(true))?.collect();
             dial(addresses).await.map_err(failed(false))
         };
         let stream = tokio::time::timeout(self.connect_limit, connecting).await.unwrap_or_else(|_| {
-            let cause = format!("none within {} s", self.connect_limit.as_secs_f64());
-            Err(Trouble::NoConnection { cause, is_dns: false })
+            let cause = format!("not established within {} s", self.connect_limit.as_secs_f64());
+            Err(ExchangeError::NoConnection { cause, is_dns: false })
         })?;
-        let wire = Wire(TokioIo::new(stream));
+        let wire = KernelFirstStream(TokioIo::new(stream));
         let (sender, connection) =
-            handshake(wire).await.map_err(|error| Trouble::Closed(root_cause(&error)))?;
-        let (known, has_news) = (Arc::clone(known), Arc::clone(&self.has_news));
-        known.open.fetch_add(1, Ordering::Relaxed);
+            handshake(wire).await.map_err(|error| ExchangeError::Closed(root_cause(&error)))?;
+        let (pool, has_unreported_strays) = (Arc::clone(pool), Arc::clone(&self.has_unreported_strays));
+        pool.open.fetch_add(1, Ordering::Relaxed);
         let driver = tokio::spawn(async move {
             if connection.await.is_err_and(|error| is_unexpected(&error))
-                && !known.strays.swap(true, Ordering::AcqRel)
+                && !pool.sent_strays.swap(true, Ordering::AcqRel)
             {
-                has_news.store(true, Ordering::Release);
+                has_unreported_strays.store(true, Ordering::Release);
             }
-            known.open.fetch_sub(1, Ordering::Relaxed);
+            pool.open.fetch_sub(1, Ordering::Relaxed);
         });
-        Ok(Line { sender, driver, is_reused: false, idle_since: Instant::now() })
+        Ok(PooledConnection { sender, driver, is_reused: false, idle_since: Instant::now() })
     }
 
-    /// Reads an answer to its end, and keeps the connection for the next request.
+    /// Reads an answer to its end and returns the connection to the pool.
     async fn read(
         &self,
-        mut line: Line,
-        known: &Known,
+        mut pooled: PooledConnection,
+        pool: &HostPool,
         response: hyper::Response<Incoming>,
         largest: usize,
-    ) -> Result<Reply, Trouble> {
+    ) -> Result<Reply, ExchangeError> {
         let (head, incoming) = response.into_parts();
         let body = read_body(incoming, largest).await;
-        // Ready again means that nothing came behind the answer. Where the connection is closed, its driver knows why, and
-        // has no failure of its own.
-        if body.is_ok() && line.sender.ready().await.is_err() {
-            let _ = (&mut line.driver).await;
+        // Ready again means that nothing followed the answer. If the connection was closed, its driver knows
+        // why and cannot fail itself.
+        if body.is_ok() && pooled.sender.ready().await.is_err() {
+            let _ = (&mut pooled.driver).await;
         }
-        // The first answer on a connection is the one to its only request, whatever follows.
-        if line.is_reused && known.strays.load(Ordering::Acquire) {
-            return Err(Trouble::Stray);
+        // The first answer on a connection belongs to its only request, whatever follows.
+        if pooled.is_reused && pool.sent_strays.load(Ordering::Acquire) {
+            return Err(ExchangeError::Stray);
         }
-        if body.is_ok() && !line.sender.is_closed() && !known.strays.load(Ordering::Acquire) {
-            line.idle_since = Instant::now();
-            let mut idle = hold(&known.idle);
-            if idle.len() < self.most.max(MOST_SPARE) {
-                idle.push_back(line);
+        if body.is_ok() && !pooled.sender.is_closed() && !pool.sent_strays.load(Ordering::Acquire) {
+            pooled.idle_since = Instant::now();
+            let mut idle = lock(&pool.idle);
+            if idle.len() < self.most.max(MAX_SPARE) {
+                idle.push_back(pooled);
             }
         }
         let body = body.and_then(|body| decoded(&head.headers, body, largest));
@@ -290,8 +296,8 @@ impl Direct {
     }
 }
 
-/// Another path of the same server that an answer leads to with the same request.
-fn led_to(reply: &Reply, url: &Url) -> Option<Url> {
+/// The redirect target within the same server, if the method is preserved.
+fn redirect_target(reply: &Reply, url: &Url) -> Option<Url> {
     if !matches!(reply.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
         return None;
     }
@@ -299,16 +305,16 @@ fn led_to(reply: &Reply, url: &Url) -> Option<Url> {
     url.join(location).ok().filter(|next| next.origin() == url.origin())
 }
 
-async fn read_body(mut incoming: Incoming, largest: usize) -> Result<Bytes, Trouble> {
+async fn read_body(mut incoming: Incoming, largest: usize) -> Result<Bytes, ExchangeError> {
     let mut first: Option<Bytes> = None;
     let mut body = BytesMut::new();
     while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|error| Trouble::HalfAnswer(root_cause(&error)))?;
+        let frame = frame.map_err(|error| ExchangeError::Truncated(root_cause(&error)))?;
         let Ok(chunk) = frame.into_data() else { continue };
         if body.len() + chunk.len() > largest {
-            return Err(Trouble::TooLarge);
+            return Err(ExchangeError::TooLarge);
         }
-        // Without a copy where it comes in one piece.
+        // Avoids a copy when the body arrives in one chunk.
         if first.is_none() && body.is_empty() {
             first = Some(chunk);
             continue;
@@ -321,8 +327,8 @@ async fn read_body(mut incoming: Incoming, largest: usize) -> Result<Bytes, Trou
     Ok(first.unwrap_or_else(|| body.freeze()))
 }
 
-/// Whether a connection ended because of bytes that came while no answer was awaited. The library has no name for that
-/// error: it is the one that is none of the others and has no cause.
+/// Whether a connection ended because data arrived while no answer was expected. hyper has no predicate for
+/// this error: it matches none of the others and has no source.
 fn is_unexpected(error: &hyper::Error) -> bool {
     let is_other = error.is_parse()
         || error.is_user()
@@ -333,10 +339,10 @@ fn is_unexpected(error: &hyper::Error) -> bool {
     !is_other && std::error::Error::source(error).is_none()
 }
 
-/// A stream that is read from the kernel before the event loop is asked.
-struct Wire(TokioIo<TcpStream>);
+/// A stream that reads from the kernel before consulting the event loop.
+struct KernelFirstStream(TokioIo<TcpStream>);
 
-impl Read for Wire {
+impl Read for KernelFirstStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -350,7 +356,7 @@ impl Read for Wire {
                 buffer.put_slice(&chunk[..count]);
                 Poll::Ready(Ok(()))
             }
-            // Nothing yet: now the event loop has to tell when there is something.
+            // Nothing yet: register with the event loop.
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 Pin::new(&mut self.0).poll_read(context, buffer)
             }
@@ -359,7 +365,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for KernelFirstStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -389,6 +395,6 @@ impl Write for Wire {
     }
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! How many calls are under way at once.
+//! Adaptive concurrency limit.
 //!
-//! The number grows while calls are answered: doubling in every round trip until the first sign of trouble, then by
-//! one in every round trip. It halves when the server says that it is overloaded, fails or does not answer in time,
-//! at most once in a round trip. It shrinks by a fifth when answers take many times longer than they did at best;
-//! where that does not make them faster, the questions have changed and not the load, and it is taken back.
+//! The limit grows while calls are answered: it doubles per round trip until the first sign of trouble, then
+//! grows by one per round trip. It halves, at most once per round trip, when the server reports overload,
+//! fails or times out. It shrinks by a fifth when latency rises far above its best; if that does not make
+//! answers faster, the requests have become slower rather than the server busier, and the decrease is undone.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -13,48 +13,48 @@ use lmeval_core::ModelStats;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// The calls at once to begin with; latency alone never leads below it.
+/// Initial limit; latency alone never lowers it further.
 const START: f64 = 8.0;
-/// The most calls at once.
-pub(super) const MOST: usize = 512;
-/// How much longer than at best answers may take before the number shrinks.
+/// Upper bound of the limit.
+pub(super) const MAX_CONCURRENCY: usize = 512;
+/// Ratio of the average latency to the best at which the limit shrinks.
 const FAR_ABOVE: f64 = 6.0;
-/// What is left of the number when latency is far above its best.
+/// Factor by which high latency shrinks the limit.
 const LATENCY_FACTOR: f64 = 0.8;
-/// How much the best latency is forgotten with every window of answers.
+/// Growth of the best latency per window, so that old measurements fade.
 const FORGETTING: f64 = 1.01;
-/// The fewest answers over which latency is averaged.
+/// Minimum number of answers over which latency is averaged.
 const WINDOW: u32 = 32;
 
-/// The limit of calls at once.
+/// Limits the calls in flight.
 pub(super) struct Limiter {
     permits: Semaphore,
-    /// `None` where the number is fixed.
+    /// `None` for a fixed limit.
     state: Option<Mutex<State>>,
 }
 
 struct State {
     limit: f64,
-    /// Permits that are out and have to be taken out of use when they come back.
+    /// Permits in use that must be retired when they are returned.
     debt: usize,
-    /// Whether there was no trouble so far.
+    /// Whether the limit still doubles.
     is_starting: bool,
     last_decrease: Option<Instant>,
     window: Window,
-    /// The best average latency of a window, in seconds.
+    /// The best average latency of any window, in seconds.
     best: Option<f64>,
-    /// What the limit and the latency were before the last decrease because of latency.
+    /// Limit and latency before the last latency-driven decrease.
     before: Option<(f64, f64)>,
 }
 
-/// Answers whose latency is averaged.
+/// Answers over which latency is averaged.
 #[derive(Default)]
 struct Window {
     answers: u32,
     seconds: f64,
 }
 
-/// The right to have one call under way.
+/// Permission to have one call in flight.
 pub(super) struct Permit<'a> {
     limiter: &'a Limiter,
     held: Option<SemaphorePermit<'a>>,
@@ -74,7 +74,7 @@ impl Drop for Permit<'_> {
 }
 
 impl Limiter {
-    /// A limit that stays at a number, or adapts.
+    /// A fixed limit, or an adaptive one for `None`.
     pub(super) fn new(fixed: Option<usize>, stats: &ModelStats) -> Self {
         let start = fixed.map_or(START as usize, |fixed| fixed.clamp(1, Semaphore::MAX_PERMITS));
         stats.concurrency.store(start as u64, Ordering::Relaxed);
@@ -92,34 +92,34 @@ impl Limiter {
         Self { permits: Semaphore::new(start), state }
     }
 
-    /// Waits for the turn of a call. Turns come in the order of asking.
+    /// Waits for a permit, first come, first served.
     pub(super) async fn acquire<'a>(&'a self, stats: &'a ModelStats) -> Permit<'a> {
-        // The semaphore is never closed, so there always is a permit.
+        // The semaphore is never closed, so acquiring cannot fail.
         let permit = self.permits.acquire().await.ok();
         stats.in_flight.fetch_add(1, Ordering::Relaxed);
         Permit { limiter: self, held: permit, stats }
     }
 
-    /// An answer in time to an attempt that began then.
+    /// Records a timely answer to an attempt started at `started`.
     pub(super) fn answered(&self, started: Instant, stats: &ModelStats) {
         let Some(state) = &self.state else { return };
-        // Only a limit that holds calls back is worth more.
+        // An unused limit has no reason to grow.
         let is_in_use = self.permits.available_permits() == 0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = state.limit;
         if is_in_use {
             let step = if state.is_starting { 1.0 } else { 1.0 / state.limit };
-            state.limit = (state.limit + step).min(MOST as f64);
+            state.limit = (state.limit + step).min(MAX_CONCURRENCY as f64);
         }
         state.note_latency(started.elapsed());
         self.apply(&mut state, before, stats);
     }
 
-    /// A sign that the server has too much to do, from an attempt that began then.
+    /// Records a sign of overload from an attempt started at `started`.
     pub(super) fn overloaded(&self, started: Instant, stats: &ModelStats) {
         let Some(state) = &self.state else { return };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was sent before the last decrease says nothing about the limit since.
+        // Calls sent before the last decrease say nothing about the new limit.
         if state.last_decrease.is_some_and(|decrease| started < decrease) {
             return;
         }
@@ -132,7 +132,7 @@ impl Limiter {
         self.apply(&mut state, before, stats);
     }
 
-    /// Gives out or takes back permits, so that there are as many as the limit says.
+    /// Adds or retires permits to match the limit.
     fn apply(&self, state: &mut State, before: f64, stats: &ModelStats) {
         let (before, now) = (before as usize, state.limit as usize);
         if now > before {
@@ -160,7 +160,7 @@ impl State {
         if let Some((limit, latency)) = self.before.take()
             && average > latency * 0.95
         {
-            // Fewer calls at once were not answered faster: the questions take longer, not the queue.
+            // Fewer concurrent calls were not answered faster: the requests are slower, not the queue.
             self.best = Some(average);
             self.limit = self.limit.max(limit);
             return;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_limit_doubles_then_creeps_and_halves_once_in_a_round_trip() {
+    async fn doubles_then_grows_linearly_and_halves_once_per_round_trip() {
         let stats = ModelStats::default();
         let limiter = Limiter::new(None, &stats);
         let mut held = Vec::new();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_idle_limit_does_not_grow_and_a_fixed_one_never_moves() {
+    async fn grows_only_when_used_and_adaptive() {
         let stats = ModelStats::default();
         let limiter = Limiter::new(None, &stats);
         limiter.answered(Instant::now(), &stats);
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn permits_are_as_many_as_the_limit_whatever_happens() {
+    async fn permits_always_match_the_limit() {
         let stats = ModelStats::default();
         let limiter = Limiter::new(None, &stats);
         let mut held = Vec::new();
         for step in 0_usize..5000 {
-            // Any fixed order that mixes everything will do.
+            // Any fixed order that mixes all operations will do.
             match (step * 7919) % 13 {
                 0 => limiter.overloaded(Instant::now(), &stats),
                 1..=6 => limiter.answered(Instant::now(), &stats),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_far_above_its_best_shrinks_the_limit_unless_that_does_not_help() {
+    fn shrinks_on_high_latency_unless_that_does_not_help() {
         let mut state = State {
             limit: 100.0,
             debt: 0,
@@ -266,7 +266,7 @@ mod tests {
         answers(&mut state, 100);
         assert_eq!(state.limit, 80.0);
         answers(&mut state, 80);
-        assert_eq!(state.limit, 64.0, "it helped, and is still far above");
+        assert_eq!(state.limit, 64.0, "it helped, but latency is still high");
         answers(&mut state, 80);
         assert_eq!(state.limit, 80.0, "it did not help");
         assert!(state.best.is_some_and(|best| (best - 0.08).abs() < 1e-9), "{:?}", state.best);

@@ -1,14 +1,12 @@
-//! Talking to servers: pooled connections, limits, retries, several addresses, and errors that name no secret.
+//! HTTP client: pooled connections, rate limits, retries, several base URLs, and errors without secrets.
 //!
-//! [`Client::post`] sends one call and brings back what a parser makes of the answer. Everything between, from the
-//! first attempt to the last, happens inside of it:
+//! [`Client::post`] sends one call, with retries, and returns the parsed answer. For each attempt it
+//! 1. waits for a free slot (`num_concurrent`, or the adaptive limit),
+//! 2. chooses the healthy endpoint with the fewest calls,
+//! 3. waits for the requests-per-minute and tokens-per-minute limits,
+//! 4. sends the request and classifies the outcome: an answer, a final error, or a failure worth a retry.
 //!
-//! 1. It waits until fewer calls are under way than may be (`num_concurrent`, else as many as the server bears).
-//! 2. It chooses the address with the fewest calls among those that work.
-//! 3. It waits for the limits of requests and tokens per minute.
-//! 4. It sends, and sorts what comes back: an answer, an error for good, or a failure that is worth another attempt.
-//!
-//! A future that is dropped gives back everything that it holds.
+//! Dropping the future releases everything it holds.
 
 mod balance;
 mod client;
@@ -16,13 +14,13 @@ mod connect;
 mod decode;
 mod dial;
 mod direct;
-mod ending;
 mod failure;
 mod limiter;
 mod rate;
 mod redact;
 mod retry;
 mod settings;
+mod shutdown;
 mod trust;
 
 pub use client::{BadAnswer, Call, Client};

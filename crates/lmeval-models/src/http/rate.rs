@@ -1,13 +1,13 @@
-//! Limits of requests and tokens per minute.
+//! Requests-per-minute and tokens-per-minute limits.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bucket that fills at a rate and that calls draw from.
+/// A token bucket.
 ///
-/// It holds what flows in within a second, so that a limit per minute is kept in every part of the minute too.
+/// It holds one second's worth, so that a per-minute limit also applies within every part of the minute.
 pub(super) struct Bucket {
     per_second: f64,
     capacity: f64,
@@ -15,15 +15,15 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket that is full.
+    /// Starts full.
     pub(super) fn new(per_minute: f64) -> Self {
         let per_second = per_minute / 60.0;
         let capacity = per_second.max(1.0);
         Self { per_second, capacity, state: Mutex::new((capacity, Instant::now())) }
     }
 
-    /// Draws, and says how long to wait until what was drawn has flown in. What a call draws beyond the capacity is
-    /// paid by the calls behind it too.
+    /// Draws an amount and returns how long to wait until it is covered. An amount over the capacity delays
+    /// later calls too.
     pub(super) fn draw(&self, amount: f64) -> Duration {
         self.draw_at(amount, Instant::now())
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_spread_over_time() {
+    fn spreads_calls_over_time() {
         let bucket = Bucket::new(120.0);
         let start = Instant::now();
         let waits: Vec<Duration> = (0..5).map(|_| bucket.draw_at(1.0, start)).collect();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_above_the_capacity_waits_and_passes() {
+    fn delays_a_call_above_the_capacity() {
         let bucket = Bucket::new(60.0);
         let start = Instant::now();
         assert!(bucket.draw_at(11.0, start).abs_diff(Duration::from_secs(10)) < Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Keeping secrets out of messages.
+//! Masks secrets in messages.
 
 use bytes::Bytes;
 use lmeval_core::ModelError;
@@ -8,23 +8,23 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::connect::encoded_credentials;
 
-/// The texts that no message may hold.
+/// Strings that must not appear in messages.
 pub(super) struct Secrets(Vec<Secret>);
 
 struct Secret {
     text: SecretString,
-    /// Whether it is masked in what a model says as well.
+    /// Whether it is masked in model answers as well.
     is_key: bool,
 }
 
 impl Secrets {
-    /// The secrets of headers and addresses. The whole program learns them.
+    /// Collects the secrets of headers and URLs, and registers the keys process-wide.
     pub(super) fn new(headers: &[(String, SecretString)], urls: &[String]) -> Self {
         let mut found: Vec<(String, bool)> = Vec::new();
         for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_open_header(name)) {
             let value = value.expose_secret().trim();
             found.push((value.to_owned(), secrets::is_secret(name)));
-            // `Bearer` and its like are known; what follows is the secret.
+            // The scheme, such as `Bearer`, is public; the rest is the secret.
             found.extend(
                 value.split_once(' ').map(|(_, key)| (key.trim().to_owned(), secrets::is_secret(name))),
             );
@@ -37,7 +37,7 @@ impl Secrets {
             found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
         }
         found.retain(|(secret, _)| secrets::is_hidden_in_responses(secret));
-        // The longest first, so that no part of a secret is left by a shorter one.
+        // Longest first, so that masking a shorter secret does not leave part of a longer one.
         found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
         found.dedup();
         for (secret, _) in found.iter().filter(|(_, is_key)| *is_key) {
@@ -50,7 +50,7 @@ impl Secrets {
         Self(found.into_iter().map(secret).collect())
     }
 
-    /// The text with every secret masked.
+    /// Masks every secret in a string.
     pub(super) fn mask(&self, mut text: String) -> String {
         for Secret { text: secret, .. } in &self.0 {
             if text.contains(secret.expose_secret()) {
@@ -60,12 +60,12 @@ impl Secrets {
         text
     }
 
-    /// How many bytes the longest secret has.
+    /// Length in bytes of the longest secret.
     pub(super) fn longest(&self) -> usize {
         self.0.first().map_or(0, |secret| secret.text.expose_secret().len())
     }
 
-    /// An answer without the keys that it was asked with: what a server repeats of them would be kept with the answers.
+    /// Masks keys that a server echoes in an answer, because answers are stored.
     pub(super) fn mask_answer(&self, body: Bytes) -> Bytes {
         let holds_key = |text: &str| {
             self.0.iter().any(|secret| secret.is_key && text.contains(secret.text.expose_secret()))
@@ -81,19 +81,19 @@ impl Secrets {
         }
     }
 
-    /// The error with every secret masked.
+    /// Masks every secret in an error and its hints.
     pub(super) fn mask_error(&self, error: &ModelError) -> ModelError {
         let masked = ModelError::new(error.kind(), self.mask(error.to_string()));
         error.hints().iter().fold(masked, |masked, hint| masked.hint(self.mask(hint.clone())))
     }
 }
 
-/// An address for messages: without user, password and the values of its query.
+/// A URL for messages, without credentials and query values.
 pub fn public_url(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else {
-        return "an unreadable address".into();
+        return "an invalid URL".into();
     };
-    // These fail only for addresses that cannot have them.
+    // These fail only for URLs that cannot have credentials.
     let _ = parsed.set_password(None);
     let _ = parsed.set_username("");
     parsed.set_fragment(None);
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_show_no_secret() {
+    fn public_urls_hide_secrets() {
         assert_eq!(
             public_url("https://me:pass@host/v1?key=abc&api-version=2#x"),
             "https://host/v1?key=***&api-version=***"
         );
         assert_eq!(public_url("http://host:8000/v1/completions"), "http://host:8000/v1/completions");
-        assert_eq!(public_url("sk-not-an-address"), "an unreadable address");
+        assert_eq!(public_url("sk-not-an-address"), "an invalid URL");
     }
 
     #[test]
-    fn every_form_of_a_secret_is_masked() {
+    fn masks_every_form_of_a_secret() {
         let headers = [
             ("Authorization".to_owned(), SecretString::from("Bearer sk-12345")),
             ("x-api-key".to_owned(), SecretString::from("sk-12345-longer")),

@@ -1,4 +1,4 @@
-//! When to try again, and when to give up.
+//! Retry waits and outage detection.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,72 +10,72 @@ use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use tokio::time::Instant;
 
-/// The longest wait that a server may ask for; and how much of what it asks for is added to the patience.
-pub(super) const LONGEST_ASKED: Duration = Duration::from_mins(10);
-/// The longest wait between attempts that nobody asked for.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest `Retry-After` that is honoured, and the most that it extends `patience` by.
+pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
+/// Longest backoff.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// A wait before the next attempt, from no time to twice the longest of the attempt before: calls that failed together
-/// do not come back together.
+/// The wait before an attempt: full jitter, from zero to a bound that doubles with every attempt, so that
+/// calls that failed together do not retry together.
 pub(super) fn backoff(first: Duration, attempt: u32) -> Duration {
     let longest = first.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
-    longest.min(LONGEST_WAIT.max(first)).mul_f64(random())
+    longest.min(MAX_BACKOFF.max(first)).mul_f64(random())
 }
 
-/// The wait that a server asked for, a little stretched, so that not everybody comes back at once.
-pub(super) fn asked_wait(asked: Duration) -> Duration {
-    asked + (asked / 10).min(Duration::from_secs(1)).mul_f64(random())
+/// The server's `Retry-After`, slightly stretched so that not all calls return at once.
+pub(super) fn stretched(retry_after: Duration) -> Duration {
+    retry_after + (retry_after / 10).min(Duration::from_secs(1)).mul_f64(random())
 }
 
-/// A number from 0 to 1. Nothing but waits depends on it.
+/// A random number in [0, 1), used only for waits.
 fn random() -> f64 {
     static SEQUENCE: AtomicU64 = AtomicU64::new(0);
-    // Every state of this type has other keys.
+    // Every `RandomState` has new keys.
     let bits = RandomState::new().hash_one(SEQUENCE.fetch_add(1, Ordering::Relaxed));
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The wait that an answer asks for: in milliseconds, in seconds, or until a date.
+/// The wait requested by an answer's headers, in milliseconds, in seconds, or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let seconds = |text: &str, unit: f64| -> Option<Duration> {
         let number: f64 = text.parse().ok()?;
-        let bounded = number.max(0.0).min(LONGEST_ASKED.as_secs_f64() / unit);
+        let bounded = number.max(0.0).min(MAX_RETRY_AFTER.as_secs_f64() / unit);
         Duration::try_from_secs_f64(bounded * unit).ok()
     };
     if let Some(wait) = text("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
         return Some(wait);
     }
-    let asked = text(RETRY_AFTER.as_str())?;
-    seconds(asked, 1.0).or_else(|| {
-        let until = http_date(asked)?;
-        // The clock of the server is the one that it means.
+    let retry_after = text(RETRY_AFTER.as_str())?;
+    seconds(retry_after, 1.0).or_else(|| {
+        let until = http_date(retry_after)?;
+        // The date is relative to the server's clock.
         let now = text(DATE.as_str()).and_then(http_date).unwrap_or_else(|| Timestamp::now().as_second());
         let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
-        Some(Duration::from_secs(wait).min(LONGEST_ASKED))
+        Some(Duration::from_secs(wait).min(MAX_RETRY_AFTER))
     })
 }
 
-/// The seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses a date such as `Sun, 06 Nov 1994 08:49:37 GMT` into seconds since the epoch.
 fn http_date(text: &str) -> Option<i64> {
-    // A wrong name of the day does not make the date another one.
+    // A wrong weekday name does not change the date.
     const PARSER: rfc2822::DateTimeParser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
     PARSER.parse_timestamp(text).ok().map(Timestamp::as_second)
 }
 
-/// The time since which no call has been answered.
+/// Tracks since when no call has been answered.
 pub(super) struct Outage {
     is_on: AtomicBool,
     state: Mutex<Option<Began>>,
-    /// How many calls were answered so far.
+    /// Calls answered so far.
     answers: AtomicU64,
 }
 
 struct Began {
     at: Instant,
-    /// Until when the server asked to be left alone.
-    asked_until: Instant,
-    /// The last failure, for calls that never got as far as to fail themselves.
+    /// Until when the server asked clients to wait.
+    resume_at: Instant,
+    /// The last failure, reported for calls that were never sent.
     reason: String,
 }
 
@@ -84,8 +84,8 @@ impl Outage {
         Self { is_on: AtomicBool::new(false), state: Mutex::new(None), answers: AtomicU64::new(0) }
     }
 
-    /// A call was answered.
-    pub(super) fn end(&self) {
+    /// Records an answered call.
+    pub(super) fn record_answer(&self) {
         self.answers.fetch_add(1, Ordering::Relaxed);
         if self.is_on.load(Ordering::Acquire) {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,30 +94,30 @@ impl Outage {
         }
     }
 
-    /// How many calls were answered so far.
+    /// Calls answered so far.
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// The server is not there for a call; it may have asked to wait.
-    pub(super) fn note(&self, asked: Option<Duration>, reason: &str) {
+    /// Records a failure of the server, with its `Retry-After`.
+    pub(super) fn record_failure(&self, retry_after: Option<Duration>, reason: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let began = state.get_or_insert_with(|| Began { at: now, asked_until: now, reason: String::new() });
-        // Without a bound, a server that always asks to wait would never be given up.
-        let until = (now + asked.unwrap_or_default()).min(began.at + LONGEST_ASKED);
-        began.asked_until = began.asked_until.max(if asked.is_some() { until } else { began.at });
+        let began = state.get_or_insert_with(|| Began { at: now, resume_at: now, reason: String::new() });
+        // Without a bound, a server that keeps asking to wait would never be given up on.
+        let until = (now + retry_after.unwrap_or_default()).min(began.at + MAX_RETRY_AFTER);
+        began.resume_at = began.resume_at.max(if retry_after.is_some() { until } else { began.at });
         reason.clone_into(&mut began.reason);
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// When calls that are not answered give up, and the last failure.
+    /// When unanswered calls give up, and the last failure.
     pub(super) fn deadline(&self, patience: Duration) -> Option<(Instant, String)> {
         if !self.is_on.load(Ordering::Acquire) {
             return None;
         }
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.as_ref().map(|began| (began.asked_until + patience, began.reason.clone()))
+        state.as_ref().map(|began| (began.resume_at + patience, began.reason.clone()))
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn parses_http_dates() {
         assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
         assert_eq!(http_date("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_ask_for() {
+    fn parses_retry_after() {
         let ask = |entries: &[(&'static str, &str)]| retry_after(&headers(entries));
         assert_eq!(ask(&[]), None);
         assert_eq!(ask(&[("retry-after", "3")]), Some(Duration::from_secs(3)));
         assert_eq!(ask(&[("retry-after", "0.25")]), Some(Duration::from_millis(250)));
         assert_eq!(ask(&[("retry-after", "9"), ("retry-after-ms", "40")]), Some(Duration::from_millis(40)));
-        assert_eq!(ask(&[("retry-after", "1e300")]), Some(LONGEST_ASKED));
+        assert_eq!(ask(&[("retry-after", "1e300")]), Some(MAX_RETRY_AFTER));
         assert_eq!(ask(&[("retry-after", "-5")]), Some(Duration::ZERO));
         assert_eq!(ask(&[("retry-after", "soon")]), None);
         let date =
@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_and_are_bounded() {
+    fn backoff_grows_up_to_a_bound() {
         let first = Duration::from_secs(1);
         for attempt in 1..100 {
-            let longest = Duration::from_secs(2_u64.pow(attempt.min(6) - 1)).min(LONGEST_WAIT);
+            let longest = Duration::from_secs(2_u64.pow(attempt.min(6) - 1)).min(MAX_BACKOFF);
             assert!(backoff(first, attempt) <= longest, "{attempt}");
         }
         let waits: Vec<Duration> = (0..100).map(|_| backoff(first, 1)).collect();

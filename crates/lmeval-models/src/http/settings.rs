@@ -1,4 +1,4 @@
-//! How a server is talked to.
+//! Settings of the HTTP client.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,39 +10,39 @@ use secrecy::SecretString;
 
 use super::redact::public_url;
 
-/// How a server is talked to; read from model arguments.
+/// Settings of the HTTP client, read from model arguments.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// The addresses that answer calls, at least one.
+    /// The URLs that answer calls; at least one.
     pub base_urls: Vec<String>,
-    /// What is sent with every call.
+    /// Sent with every call.
     pub headers: Vec<(String, SecretString)>,
-    /// Where the key comes from, for messages: never the key itself.
+    /// Where the key comes from, for messages; never the key itself.
     pub key_source: String,
-    /// How long an attempt may take, from connecting to the last byte of the answer.
+    /// Longest duration of an attempt, from connecting to the last byte of the answer.
     pub timeout: Duration,
-    /// How many wrong answers a call may get before it fails.
+    /// How many bad answers a call may get before it fails.
     pub max_retries: usize,
-    /// How many calls are under way at most; `None` adapts to the server.
+    /// Maximum number of calls in flight; `None` adapts to the server.
     pub num_concurrent: Option<usize>,
-    /// Whether certificates are checked.
+    /// Whether TLS certificates are checked.
     pub verify_certificate: bool,
-    /// A file of certificates in PEM form that are trusted beside those of the system.
+    /// A PEM file of certificates to trust besides those of the system.
     pub ca_cert_path: Option<PathBuf>,
-    /// How many requests may be sent in a minute.
+    /// Limit on requests sent per minute.
     pub requests_per_minute: Option<f64>,
-    /// How many tokens may be sent and asked for in a minute.
+    /// Limit on prompt and output tokens per minute.
     pub tokens_per_minute: Option<f64>,
-    /// How many attempts after the first there may be in the whole run.
+    /// Maximum number of retries in the whole run.
     pub retry_budget: Option<u64>,
-    /// How long a server may be away, without an answer to any call, before calls fail.
+    /// How long the server may be down, with no call answered, before calls fail.
     pub patience: Duration,
-    /// The longest first wait before another attempt; later ones are up to twice as long each. Tests make it short.
+    /// Upper bound of the first backoff; it doubles with every attempt. Tests shorten it.
     pub retry_wait: Duration,
 }
 
 impl ClientSettings {
-    /// Settings with nothing but an address.
+    /// Default settings for a URL.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_urls: vec![base_url.into()],
@@ -61,7 +61,7 @@ impl ClientSettings {
         }
     }
 
-    /// Reads model arguments. The address and the headers are defaults for `base_url` and `header`.
+    /// Reads model arguments; the URL and headers passed in are the defaults of `base_url` and `header`.
     ///
     /// ```
     /// use lmeval_models::ModelSettings;
@@ -88,11 +88,11 @@ impl ClientSettings {
         match settings.get("header") {
             None => read.key_source = "the environment variable of the API key".into(),
             Some(Value::Dict(header)) => read.headers = header_argument(header)?,
-            // The value may be a key that was meant for a header, so it is not shown.
+            // The value may be a misplaced key, so it is not shown.
             Some(_) => {
-                let message = "The model argument `header` must be a dictionary of names and texts";
+                let message = "The model argument `header` must map names to strings";
                 return Err(ModelError::new(ModelErrorKind::Configuration, message)
-                    .hint("Give it as in `--model_args '{\"header\": {\"Authorization\": \"Bearer …\"}}'`"));
+                    .hint("For example: `--model_args '{\"header\": {\"Authorization\": \"Bearer …\"}}'`"));
             }
         }
         read.timeout = duration(settings, "timeout", read.timeout)?;
@@ -112,8 +112,8 @@ impl ClientSettings {
         Ok(read)
     }
 
-    /// Says where the key comes from, as in "the environment variable `OPENAI_API_KEY`". A key that was given with the
-    /// argument `header` keeps its source.
+    /// Names the key's source, as in "the environment variable `OPENAI_API_KEY`". A key from the argument
+    /// `header` keeps its source.
     pub fn key_from(mut self, settings: &ModelSettings, source: impl Into<String>) -> Self {
         self.key_source = match settings.get("header") {
             Some(_) => "the model argument `header`".into(),
@@ -137,13 +137,13 @@ impl fmt::Debug for ClientSettings {
     }
 }
 
-/// The addresses of `base_url`: one, several with `;` between them, or a list.
+/// Parses `base_url`: one URL, several separated by `;`, or a list.
 fn base_urls(settings: &ModelSettings, default: Option<&str>) -> Result<Vec<String>, ModelError> {
     let split = |text: &str| -> Vec<String> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()
     };
-    let expected = "an address, several with `;` between them, or a list of them";
+    let expected = "a URL, several separated by `;`, or a list of URLs";
     let found = match settings.get("base_url") {
         None => default.map(split).unwrap_or_default(),
         Some(Value::Str(text)) => split(text),
@@ -162,7 +162,7 @@ fn base_urls(settings: &ModelSettings, default: Option<&str>) -> Result<Vec<Stri
     if found.is_empty() {
         let message = "The model needs the argument `base_url`";
         return Err(ModelError::new(ModelErrorKind::Configuration, message)
-            .hint("Give it as in `--model_args base_url=http://localhost:8000/v1/completions`"));
+            .hint("For example: `--model_args base_url=http://localhost:8000/v1/completions`"));
     }
     Ok(found)
 }
@@ -174,7 +174,7 @@ fn header_argument(header: &Dict) -> Result<Vec<(String, SecretString)>, ModelEr
         }
         _ => {
             let message =
-                format!("The entry `{}` of the model argument `header` must be a text", repr::str(name));
+                format!("The entry `{}` of the model argument `header` must be a string", repr::str(name));
             Err(ModelError::new(ModelErrorKind::Configuration, message))
         }
     };
@@ -196,7 +196,7 @@ fn count(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelErr
     found
         .map(|number| {
             usize::try_from(number)
-                .map_err(|_| ModelSettings::wrong(name, "a number that is not negative", &Value::Int(number)))
+                .map_err(|_| ModelSettings::wrong(name, "a non-negative integer", &Value::Int(number)))
         })
         .transpose()
 }
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn read(args: &str) -> Result<ClientSettings, ModelError> {
-        let Ok(Value::Dict(args)) = json::loads(args) else { panic!("no dictionary: {args}") };
+        let Ok(Value::Dict(args)) = json::loads(args) else { panic!("not a dictionary: {args}") };
         ClientSettings::from_model(
             &ModelSettings::from_args((*args).clone()),
             Some("http://default/v1"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_every_form() {
+    fn reads_base_url_in_every_form() {
         assert_eq!(read("{}").unwrap().base_urls, ["http://default/v1"]);
         assert_eq!(
             read(r#"{"base_url": "http://a; http://b;"}"#).unwrap().base_urls,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_named() {
+    fn names_the_argument_with_a_wrong_value() {
         for (args, name) in [
             (r#"{"timeout": "long"}"#, "timeout"),
             (r#"{"timeout": -1}"#, "timeout"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_show_no_secret() {
+    fn debug_output_hides_secrets() {
         let settings = read(
             r#"{"header": {"Authorization": "Bearer sk-secret"}, "base_url": "http://me:sk-secret@host/v1?key=sk-secret"}"#,
         );

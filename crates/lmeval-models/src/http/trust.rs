@@ -1,4 +1,4 @@
-//! Certificates that the user names beside those of the system.
+//! TLS with certificates given by the user.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_platform_verifier::Verifier;
 
-/// How connections are made that trust the certificates of a file as well.
+/// A TLS configuration that also trusts the certificates of a PEM file.
 pub(crate) fn tls_with(path: &Path) -> Result<ClientConfig, ModelError> {
     let fail = |reason: String| {
         let message = format!("The certificates of `ca_cert_path` cannot be used: {reason}");
@@ -24,7 +24,7 @@ pub(crate) fn tls_with(path: &Path) -> Result<ClientConfig, ModelError> {
         .collect::<Result<_, _>>()
         .map_err(|error| fail(format!("`{}`: {error}", path.display())))?;
     if given.is_empty() {
-        return Err(fail(format!("`{}` holds none in PEM form", path.display())));
+        return Err(fail(format!("`{}` contains no PEM certificate", path.display())));
     }
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
     let usual = Verifier::new_with_extra_roots(given.clone(), Arc::clone(&provider))
@@ -38,11 +38,12 @@ pub(crate) fn tls_with(path: &Path) -> Result<ClientConfig, ModelError> {
     Ok(config)
 }
 
-/// Trusts what the system trusts, and what the user named: an authority, or the certificate of the server itself.
+/// Trusts what the system trusts, plus the user's certificates: a CA, or the certificate of the server
+/// itself.
 ///
-/// The usual check refuses a certificate that signs itself and calls itself an authority, which is what `openssl req -x509`
-/// makes. A server that shows the very certificate that the user named is the one that the user means. Only who issued it is
-/// overruled: a certificate that has expired stays refused.
+/// The usual verifier refuses a self-signed certificate marked as a CA, which `openssl req -x509` creates. A
+/// server that presents exactly the given certificate is accepted nevertheless. Only the issuer check is
+/// overridden: an expired certificate is still refused.
 #[derive(Debug)]
 struct Trust {
     given: Vec<CertificateDer<'static>>,
@@ -91,11 +92,11 @@ impl ServerCertVerifier for Trust {
     }
 }
 
-/// Whether a certificate was refused because of who issued it.
+/// Whether a certificate was refused because of its issuer.
 fn is_about_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
-        // The error inside belongs to a crate that is not one of ours; a test notices when its name changes.
+        // The inner error's type belongs to a transitive dependency; a test notices when its name changes.
         Error::InvalidCertificate(CertificateError::Other(other)) => {
             other.to_string().contains("CaUsedAsEndEntity")
         }

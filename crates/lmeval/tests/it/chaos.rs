@@ -36,7 +36,7 @@ fn discards_stray_answers() {
     assert_eq!(output.status, 0, "{output}");
     assert!(output.stderr.contains("warning: `http://127.0.0.1:"), "{output}");
     // When it first happens, because the run may be killed, and at the end.
-    assert_eq!(output.stderr.matches("sends answers that nobody has asked for").count(), 2, "{output}");
+    assert_eq!(output.stderr.matches("sends unsolicited answers").count(), 2, "{output}");
     assert!(output.stderr.contains("`--fresh`"), "{output}");
     assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
 }

@@ -1,4 +1,4 @@
-//! Back ends: servers over HTTP, replay, n-gram and dummy models.
+//! Model back ends: HTTP servers, replay, n-gram and dummy models.
 
 mod api;
 pub mod http;

@@ -1,31 +1,31 @@
-//! A context and its continuation as tokens.
+//! A tokenized context and continuation.
 
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::strings;
 
 use crate::tokenizer::Encoder;
 
-/// The tokens of a context and of its continuation.
+/// A tokenized context and continuation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
-    /// Context and continuation, one after the other.
+    /// Context followed by continuation.
     pub(crate) tokens: Vec<u32>,
-    /// How many of them are the context's.
+    /// How many of them belong to the context.
     pub(crate) context: usize,
 }
 
-/// Cuts the tokens of a context and its continuation, which are encoded as one text, where the context alone ends.
+/// Splits the tokens of a context and its continuation, encoded as one string, at the end of the context.
 ///
-/// Blanks at the end of the context belong to the continuation. A context without tokens is replaced by the token that
-/// begins a text.
+/// Trailing whitespace of the context belongs to the continuation. An empty context is replaced by the prefix
+/// token.
 pub(crate) async fn cut_pair(encoder: &Encoder, context: &str, tokens: Vec<u32>) -> Result<Pair, ModelError> {
-    let kept = strings::rstrip(context);
+    let trimmed = strings::rstrip(context);
     if !context.is_empty() {
-        let known = encoder.encode_context(kept).await?;
-        if !known.is_empty() {
-            // Reference: the context's own tokens are sent, also where its end merges with what follows.
-            let continuation = tokens.get(known.len()..).unwrap_or_default();
-            return Ok(Pair { tokens: [&known, continuation].concat(), context: known.len() });
+        let prompt = encoder.encode_context(trimmed).await?;
+        if !prompt.is_empty() {
+            // Reference: the context's own tokens are sent, even if its end merges with the continuation.
+            let continuation = tokens.get(prompt.len()..).unwrap_or_default();
+            return Ok(Pair { tokens: [&prompt, continuation].concat(), context: prompt.len() });
         }
     }
     let Some(&first) = tokens.first() else {

@@ -1,4 +1,4 @@
-//! `dummy`: answers without a thought, to try out a run.
+//! `dummy`: constant or random answers, for a trial run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,18 +9,18 @@ use lmeval_core::{
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::strings::strip;
 
-/// A model that looks at the number of the document at most.
+/// A model that looks at most at the document's index.
 #[derive(Debug)]
 pub(crate) struct Dummy {
-    /// Whether a log-likelihood is drawn, as in the 0.4 line, rather than made from the number of the document.
+    /// Whether log-likelihoods are drawn at random, as in 0.4, instead of derived from the document's index.
     draws: bool,
-    /// Whether conversations stay lists of messages.
+    /// Whether chat prompts stay lists of messages.
     raw_chats: bool,
     seed: i64,
     random: Mutex<Random>,
 }
 
-/// Makes the model. Arguments that it does not have mean nothing, as in the reference.
+/// Creates the model. Unknown arguments are ignored, as in the reference.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let seed = settings.random_seed.unwrap_or(0);
     Ok(Arc::new(InProcess::new(Dummy {
@@ -53,7 +53,7 @@ impl LocalModel for Dummy {
             return Ok(ModelTemplate { template: Arc::new(RemoteTemplate), source: None });
         }
         let error = ModelError::new(ModelErrorKind::Unsupported, "The model `dummy` has no chat template");
-        Err(error.hint("Give `--model_args raw_chats=true` to keep conversations as lists of messages"))
+        Err(error.hint("Pass `--model_args raw_chats=true` to keep chat prompts as lists of messages"))
     }
 
     fn is_sequential(&self) -> bool {
@@ -76,7 +76,7 @@ impl LocalModel for Dummy {
             Arguments::Rolling { .. } => Ok(Response::Rolling { logprob: self.draw() }),
             Arguments::Generate { context, .. } => {
                 if !self.raw_chats && is_blank(context) {
-                    let message = format!("The context of {} is blank", request.describe());
+                    let message = format!("The context of {} is empty or whitespace", request.describe());
                     return Err(ModelError::new(ModelErrorKind::Request, message));
                 }
                 Ok(Response::Text("lol".into()))

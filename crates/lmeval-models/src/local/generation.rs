@@ -1,28 +1,27 @@
-//! Generation settings as local models read them.
+//! Generation settings of local models.
 
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 
-/// The names of the limit, of which the first that is given counts.
+/// Names of the token limit; the first one present wins.
 const LIMITS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
-/// How a text is generated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GenerationSettings {
-    /// Texts before which the answer ends.
+    /// Strings that end the answer; they are not part of it.
     pub(super) stops: Vec<String>,
-    /// How many tokens the answer may have.
+    /// Maximum number of tokens.
     pub(super) limit: usize,
-    /// 0 takes the most likely token each time; above it tokens are drawn.
+    /// 0 is greedy decoding; above 0 tokens are sampled.
     pub(super) temperature: f64,
 }
 
 impl GenerationSettings {
-    /// Tokens of an answer where nothing else is asked for.
+    /// The token limit unless the settings name one.
     const DEFAULT_LIMIT: usize = 256;
 
-    /// Reads `until`, the limit of tokens, `temperature` and `do_sample`; other settings mean nothing here.
+    /// Reads `until`, the token limit, `temperature` and `do_sample`; other settings are ignored.
     pub(super) fn read(kwargs: &Dict) -> Result<Self, ModelError> {
         let get = |name: &str| kwargs.get_str(name).filter(|value| !value.is_none());
         let stops = match get("until") {
@@ -30,24 +29,24 @@ impl GenerationSettings {
             Some(Value::Str(text)) => vec![text.as_ref().to_owned()],
             Some(list @ (Value::List(_) | Value::Tuple(_))) => {
                 let stop = |item: &Value| {
-                    item.as_str().map(str::to_owned).ok_or_else(|| wrong("until", "a list of texts", list))
+                    item.as_str().map(str::to_owned).ok_or_else(|| wrong("until", "a list of strings", list))
                 };
                 list.as_list().unwrap_or_default().iter().map(stop).collect::<Result<_, _>>()?
             }
-            Some(other) => return Err(wrong("until", "a text or a list of texts", other)),
+            Some(other) => return Err(wrong("until", "a string or a list of strings", other)),
         };
         let limit = match LIMITS.iter().find_map(|name| get(name).map(|value| (*name, value))) {
             None => Self::DEFAULT_LIMIT,
             Some((name, value)) => {
                 let number = number(value).filter(|number| *number >= 0.0);
-                number.ok_or_else(|| wrong(name, "a number that is not negative", value))? as usize
+                number.ok_or_else(|| wrong(name, "a non-negative number", value))? as usize
             }
         };
         let temperature = match get("temperature") {
             None => None,
             Some(value) => {
                 let number = number(value).filter(|number| *number >= 0.0 && number.is_finite());
-                Some(number.ok_or_else(|| wrong("temperature", "a number that is not negative", value))?)
+                Some(number.ok_or_else(|| wrong("temperature", "a non-negative number", value))?)
             }
         };
         let temperature = match get("do_sample").map(Value::is_truthy) {
@@ -59,13 +58,13 @@ impl GenerationSettings {
         Ok(Self { stops, limit, temperature })
     }
 
-    /// The text before the first stop text.
+    /// Truncates at the first stop string.
     pub(super) fn cut<'text>(&self, text: &'text str) -> &'text str {
         self.stops.iter().fold(text, |text, stop| text.find(stop).map_or(text, |end| &text[..end]))
     }
 }
 
-/// A number, also as text, because settings come from command lines.
+/// Accepts numbers as strings too, because settings come from command lines.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Str(text) => text.trim().parse().ok(),
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_normalised() {
+    fn normalizes_settings() {
         let settings = |stops: &[&str], limit, temperature| GenerationSettings {
             stops: stops.iter().map(|stop| (*stop).to_owned()).collect(),
             limit,
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_named() {
+    fn names_the_wrong_setting() {
         for (text, name) in [
             (r#"{"until": 3}"#, "until"),
             (r#"{"until": [3]}"#, "until"),
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_before_the_first_stop() {
+    fn truncates_at_the_first_stop_string() {
         let settings = read(r#"{"until": ["\n\n", "b"]}"#).unwrap();
         assert_eq!(settings.cut("a\n\nb"), "a");
         assert_eq!(settings.cut("abc\n\n"), "a");

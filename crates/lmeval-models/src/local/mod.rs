@@ -1,4 +1,4 @@
-//! Models that compute in this process.
+//! Models that run in-process.
 
 mod arguments;
 pub(crate) mod dummy;

@@ -1,4 +1,4 @@
-//! Chat templates of local models: a Jinja text without a tokenizer.
+//! Chat templates of local models: Jinja without a tokenizer.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,43 +9,44 @@ use lmeval_template::chat::{ChatOptions, ChatTemplate as JinjaTemplate};
 
 use super::arguments::configuration;
 
-/// Roles and contents, a line each; an answer that is begun stays open.
+/// One line per message, `role: content`; a prefilled answer stays open.
 const BUILT_IN: &str = "{% for message in messages %}{{ message.role }}: {{ message.content }}\
     {% if not loop.last or add_generation_prompt %}{{ '\\n' }}{% endif %}{% endfor %}\
     {% if add_generation_prompt %}assistant:{% endif %}";
 
-/// A Jinja template that is rendered as it is: what the answer continues is for the template to leave open.
+/// A Jinja template rendered without continuation handling: the template itself must leave a prefilled answer
+/// open.
 #[derive(Debug)]
 pub(super) struct PlainTemplate(JinjaTemplate);
 
 impl PlainTemplate {
-    /// The template of a text; `name` stands for it in errors.
+    /// Compiles a template; `name` identifies it in errors.
     pub(super) fn compile(source: &str, name: &str) -> Result<Self, ModelError> {
         JinjaTemplate::compile(source).map(Self).map_err(|error| {
-            let message = format!("The chat template {name} cannot be used: {}", error.message());
+            let message = format!("The chat template {name} is not valid: {}", error.message());
             error.hints().iter().fold(configuration(message), ModelError::hint)
         })
     }
 
-    /// The template of models that have none of their own.
+    /// The template of models without their own.
     pub(super) fn built_in() -> Self {
         Self(JinjaTemplate::compile(BUILT_IN).expect("the built-in template is checked by a test"))
     }
 
-    /// The template of a file.
+    /// Reads a template from a file.
     pub(super) fn read(path: &Path) -> Result<Self, ModelError> {
         let source = fs_err::read_to_string(path)
-            .map_err(|error| configuration(format!("The chat template cannot be read: {error}")))?;
+            .map_err(|error| configuration(format!("The chat template could not be read: {error}")))?;
         Self::compile(&source, &format!("`{}`", path.display()))
     }
 
-    /// The template as a model hands it out.
+    /// Wraps it for prompt building.
     pub(super) fn into_model_template(self) -> ModelTemplate {
         let source = self.0.source().to_owned();
         ModelTemplate { template: Arc::new(self), source: Some(source) }
     }
 
-    /// The text of a conversation.
+    /// Renders chat messages.
     pub(super) fn render(
         &self,
         messages: &[ChatMessage],
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_template_writes_lines() {
+    fn built_in_template_writes_one_line_per_message() {
         let template = PlainTemplate::built_in();
         let mut messages =
             vec![ChatMessage::new(Role::System, "Be brief."), ChatMessage::new(Role::User, "Why?")];

@@ -1,11 +1,11 @@
-//! `uniform`: what guessing gives.
+//! `uniform`: chance level.
 //!
-//! Guessing among options means that each of them is as likely to be picked, whatever its length or place. One constant
-//! for all would pick the first one always, and a constant per byte the shortest one, so the log-likelihood of an option
-//! is drawn: a hash of seed, context and continuation decides. Values are spread over a thousand powers of two, evenly on
-//! the logarithmic scale, because then dividing by a length hardly changes which one is the greatest: an option that is
-//! ten times as long as another one beats it in `acc_norm` in 50.3% of cases. All values lie close below 0, so probabilities
-//! that are made relative to each other are equal ones.
+//! Guessing means that every option is equally likely to be picked, whatever its length or index. One
+//! constant for all options would always pick the first one, and a constant per byte the shortest one, so the
+//! log-likelihood of an option is pseudo-random: a hash of seed, context and continuation. Values are spread
+//! over a thousand powers of two, evenly on the logarithmic scale, so that dividing by a length hardly
+//! changes which one is the greatest: an option ten times as long as another one beats it in `acc_norm` in
+//! 50.3% of cases. All values are just below 0, so normalized probabilities are equal.
 
 use std::sync::Arc;
 
@@ -20,24 +20,21 @@ use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
 
-/// The natural logarithm of 256.
 const LN_256: f64 = 8.0 * std::f64::consts::LN_2;
 
-/// Powers of two over which drawn values are spread.
+/// Powers of two over which the values are spread.
 const OCTAVES: u64 = 1000;
 
-/// The longest word that is generated.
+/// Maximum length of a generated word.
 const LONGEST_WORD: usize = 8;
 
-/// A model that guesses.
 #[derive(Debug)]
 pub(crate) struct Uniform {
     seed: i64,
-    /// Whether a continuation has the probability of its bytes rather than a drawn one.
+    /// Whether a continuation gets the probability of its bytes instead of a random one.
     bytes: bool,
 }
 
-/// Makes the model.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     arguments::check(settings, "uniform", &["seed", "bytes"])?;
     let model = Uniform { seed: arguments::seed(settings)?, bytes: settings.flag("bytes", false)? };
@@ -45,7 +42,7 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
 }
 
 impl Uniform {
-    /// 256 bits that look random and depend on what is asked alone.
+    /// 256 pseudo-random bits that depend only on the request.
     fn hash(&self, kind: &str, repeat: usize, context: &Context, continuation: &str) -> [u8; 32] {
         let context = context.hash_text();
         let mut hash = Sha256::new();
@@ -58,7 +55,7 @@ impl Uniform {
     }
 }
 
-/// A value in (-1, 0), spread evenly over the logarithmic scale; made without rounding.
+/// A value in (-1, 0), evenly spread on the logarithmic scale; computed without rounding.
 fn drawn_logprob(hash: &[u8; 32]) -> f64 {
     let word = |place: usize| -> u64 {
         hash[place..place + 8].iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
@@ -67,7 +64,7 @@ fn drawn_logprob(hash: &[u8; 32]) -> f64 {
     -f64::from_bits((exponent << 52) | (word(8) >> 12))
 }
 
-/// A word of up to eight small letters.
+/// A word of up to eight lowercase letters.
 fn drawn_word(hash: &[u8; 32]) -> String {
     let length = 1 + usize::from(hash[0]) % LONGEST_WORD;
     hash[1..=length].iter().map(|byte| char::from(b'a' + byte % 26)).collect()
@@ -112,7 +109,7 @@ impl LocalModel for Uniform {
     }
 }
 
-/// Eight bits for every byte.
+/// Eight bits per byte.
 fn bytes_logprob(text: &str) -> f64 {
     -(text.len() as f64) * LN_256
 }

@@ -1,4 +1,4 @@
-//! Which tokenizer a model's arguments ask for.
+//! Selects a model's tokenizer.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use super::encoder::{Encoder, Tokenizer};
 use super::remote::{RemoteSettings, server_query, server_root};
 use super::wait;
 
-/// The tokenizer that the arguments ask for, of the kind `default` where they do not say it; `None` where there is none.
+/// The tokenizer selected by the model arguments, of kind `default` unless they say otherwise; `None` for no
+/// tokenizer.
 pub(crate) fn choose(
     settings: &ModelSettings,
     model: Option<&str>,
@@ -28,7 +29,7 @@ pub(crate) fn choose(
         None => None,
         Some(id) => Some(u32::try_from(id).map_err(|_| {
             let message =
-                format!("The model argument `custom_prefix_token_id` must be a token's number, not `{id}`");
+                format!("The model argument `custom_prefix_token_id` must be a token id, not `{id}`");
             ModelError::new(ModelErrorKind::Configuration, message)
         })?),
     };
@@ -38,7 +39,7 @@ pub(crate) fn choose(
         "huggingface" | "tiktoken" | "remote" | "auto" if name.is_some() => hugging_face(settings, name)?,
         "huggingface" => hugging_face(settings, model.map(str::to_owned))?,
         "tiktoken" => {
-            let model = model.ok_or_else(|| needs_name("The tokenizer of OpenAI"))?;
+            let model = model.ok_or_else(|| needs_name("The OpenAI tokenizer"))?;
             let tokenizer = TiktokenTokenizer::for_model(model)?;
             let name = tokenizer.name().to_owned();
             (Tokenizer::Tiktoken(tokenizer), name)
@@ -47,7 +48,7 @@ pub(crate) fn choose(
             let url = base_url.ok_or_else(|| {
                 ModelError::new(
                     ModelErrorKind::Configuration,
-                    "A server's tokenizer needs the argument `base_url`",
+                    "`tokenizer_backend=remote` needs the argument `base_url`",
                 )
             })?;
             remote(server(url)?)?
@@ -66,9 +67,9 @@ pub(crate) fn choose(
             }
         }
         other => {
-            let message = format!("There is no tokenizer back end `{other}`");
+            let message = format!("Unknown tokenizer back end `{other}`");
             return Err(ModelError::new(ModelErrorKind::Configuration, message).hint(
-                "There are `huggingface`, `tiktoken`, `remote`, `none`, and `auto` for `local-completions`",
+                "Use `huggingface`, `tiktoken`, `remote` or `none`, or `auto` for `local-completions`",
             ));
         }
     };
@@ -94,8 +95,8 @@ fn needs_name(what: &str) -> ModelError {
         ModelErrorKind::Configuration,
         format!("{what} has no name: neither `tokenizer` nor `model` is given"),
     )
-    .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
-    .hint("For generation tasks, `tokenizer_backend=none` sends texts as they are")
+    .hint("Set `tokenizer=<name on the hub or folder>` to the model's tokenizer")
+    .hint("For generation tasks, `tokenizer_backend=none` sends prompts as strings")
 }
 
 fn remote_settings(settings: &ModelSettings, url: &str) -> Result<RemoteSettings, ModelError> {

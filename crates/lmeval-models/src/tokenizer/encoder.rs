@@ -1,4 +1,4 @@
-//! A tokenizer as servers' prompts need it: always with the same rule for special tokens.
+//! Tokenization of prompts for servers, with one fixed rule for special tokens.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,11 @@ use rayon::prelude::*;
 
 use super::remote::RemoteTokenizer;
 
-/// How many contexts are remembered: those of documents whose options are under way at once.
-const REMEMBERED: usize = 64;
-/// How many bytes of text are worth being shared among cores.
-const WORTH_SHARING: usize = 64 * 1024;
+/// Cache size in contexts: enough for the documents whose options are in flight at once.
+const CACHED_CONTEXTS: usize = 64;
+/// Encoding more bytes than this is parallelized.
+const PARALLEL_BYTES: usize = 64 * 1024;
 
-/// One of the kinds of tokenizers.
 #[derive(Debug)]
 pub(crate) enum Tokenizer {
     HuggingFace(Box<HuggingFaceTokenizer>),
@@ -22,19 +21,19 @@ pub(crate) enum Tokenizer {
     Remote(Box<RemoteTokenizer>),
 }
 
-/// A tokenizer with the rules of a model.
+/// A tokenizer with a model's rules for special tokens.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     tokenizer: Tokenizer,
-    /// The name of the tokenizer, for the identity of a model.
+    /// For the model's identity.
     name: String,
     add_special_tokens: bool,
     prefix: Option<u32>,
-    recent: Mutex<VecDeque<Remembered>>,
+    recent: Mutex<VecDeque<CachedContext>>,
 }
 
-/// A text and its tokens.
-type Remembered = (Box<str>, Arc<[u32]>);
+/// A string and its tokens.
+type CachedContext = (Box<str>, Arc<[u32]>);
 
 impl Encoder {
     pub(crate) fn new(
@@ -49,40 +48,40 @@ impl Encoder {
                 id("bos_token").or_else(|| id("eos_token"))
             }
             Tokenizer::Tiktoken(tokenizer) => Some(tokenizer.end_of_text().0),
-            // Reference: the number 0 counts as missing.
+            // Reference: id 0 is treated as missing.
             Tokenizer::Remote(tokenizer) => tokenizer.begin.filter(|id| *id != 0).or(tokenizer.end),
         };
         let prefix = custom_prefix.or_else(own);
         Self { tokenizer, name, add_special_tokens, prefix, recent: Mutex::default() }
     }
 
-    /// The tokens of a text.
+    /// Tokenizes a string.
     pub(crate) async fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         match &self.tokenizer {
             Tokenizer::Remote(tokenizer) => tokenizer.encode(text).await,
-            _ => self.encode_here(text),
+            _ => self.encode_local(text),
         }
     }
 
-    /// The tokens of a text that is likely to come again soon.
+    /// Tokenizes a string that is likely to recur soon, through a cache.
     pub(crate) async fn encode_context(&self, text: &str) -> Result<Arc<[u32]>, ModelError> {
-        if let Some(tokens) = self.remembered(text) {
+        if let Some(tokens) = self.cached(text) {
             return Ok(tokens);
         }
         let tokens: Arc<[u32]> = self.encode(text).await?.into();
         if let Ok(mut recent) = self.recent.lock() {
-            recent.truncate(REMEMBERED - 1);
+            recent.truncate(CACHED_CONTEXTS - 1);
             recent.push_front((text.into(), Arc::clone(&tokens)));
         }
         Ok(tokens)
     }
 
-    fn remembered(&self, text: &str) -> Option<Arc<[u32]>> {
+    fn cached(&self, text: &str) -> Option<Arc<[u32]>> {
         let recent = self.recent.lock().ok()?;
         recent.iter().find(|(known, _)| known.as_ref() == text).map(|(_, tokens)| Arc::clone(tokens))
     }
 
-    /// The tokens of several texts.
+    /// Tokenizes several strings.
     pub(crate) async fn encode_all(&self, texts: &[&str]) -> Vec<Result<Vec<u32>, ModelError>> {
         if let Tokenizer::Remote(tokenizer) = &self.tokenizer {
             let mut all = Vec::with_capacity(texts.len());
@@ -92,24 +91,25 @@ impl Encoder {
             return all;
         }
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        if texts.len() > 1 && bytes > WORTH_SHARING {
-            texts.par_iter().map(|text| self.encode_here(text)).collect()
+        if texts.len() > 1 && bytes > PARALLEL_BYTES {
+            texts.par_iter().map(|text| self.encode_local(text)).collect()
         } else {
-            texts.iter().map(|text| self.encode_here(text)).collect()
+            texts.iter().map(|text| self.encode_local(text)).collect()
         }
     }
 
-    fn encode_here(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    fn encode_local(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         match &self.tokenizer {
             Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text, self.add_special_tokens),
             Tokenizer::Tiktoken(tokenizer) => Ok(tokenizer.encode(text)),
-            Tokenizer::Remote(_) => {
-                Err(ModelError::new(ModelErrorKind::Request, "A server's tokenizer answers only when asked"))
-            }
+            Tokenizer::Remote(_) => Err(ModelError::new(
+                ModelErrorKind::Request,
+                "A remote tokenizer cannot be used synchronously",
+            )),
         }
     }
 
-    /// The text of tokens, special ones included.
+    /// Detokenizes, including special tokens.
     pub(crate) async fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
         match &self.tokenizer {
             Tokenizer::HuggingFace(tokenizer) => tokenizer.decode(tokens),
@@ -118,16 +118,16 @@ impl Encoder {
         }
     }
 
-    /// The token that stands before a text without context.
+    /// The token that precedes an empty context.
     pub(crate) fn prefix(&self) -> Result<u32, ModelError> {
         self.prefix.ok_or_else(|| {
-            let message = format!("The tokenizer `{}` has no token that begins or ends a text", self.name);
+            let message = format!("The tokenizer `{}` has neither a BOS nor an EOS token", self.name);
             ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("Choose the token before texts without context with `custom_prefix_token_id=<number>`")
+                .hint("Set the token that precedes an empty context with `custom_prefix_token_id=<id>`")
         })
     }
 
-    /// The string that ends a text.
+    /// The EOS token as a string.
     pub(crate) fn end_of_text(&self) -> Option<&str> {
         match &self.tokenizer {
             Tokenizer::HuggingFace(tokenizer) => tokenizer.special_token("eos_token").map(|token| token.text),
@@ -136,7 +136,7 @@ impl Encoder {
         }
     }
 
-    /// Which tokenizer this is, for the identity of a model.
+    /// Describes the tokenizer in the model's identity.
     pub(crate) fn describe(&self) -> String {
         match &self.tokenizer {
             Tokenizer::HuggingFace(_) => format!("huggingface {}", self.name),
@@ -145,7 +145,6 @@ impl Encoder {
         }
     }
 
-    /// The kind of tokenizer.
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }

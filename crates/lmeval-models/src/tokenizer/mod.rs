@@ -1,4 +1,4 @@
-//! The tokenizer of a back end: which one it is, and how texts of prompts become tokens.
+//! The tokenizer of a server back end.
 
 mod choose;
 mod encoder;
@@ -10,16 +10,17 @@ pub(crate) use choose::choose;
 pub(crate) use encoder::{Encoder, Tokenizer};
 pub(crate) use remote::{server_query, server_root};
 
-/// Runs a future to its end on a thread of its own: models are made within a runtime and without one.
+/// Runs a future to completion on a separate thread, since models are created inside and outside of a
+/// runtime.
 fn wait<T: Send>(future: impl Future<Output = Result<T, ModelError>> + Send) -> Result<T, ModelError> {
     let failed = |problem: &str| {
-        ModelError::new(ModelErrorKind::Configuration, format!("The model cannot be made: {problem}"))
+        ModelError::new(ModelErrorKind::Configuration, format!("The model could not be created: {problem}"))
     };
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(|error| failed(&error.to_string()))?.block_on(future)
         });
-        waiting.join().unwrap_or_else(|_| Err(failed("its preparation ended unexpectedly")))
+        waiting.join().unwrap_or_else(|_| Err(failed("the tokenizer thread panicked")))
     })
 }

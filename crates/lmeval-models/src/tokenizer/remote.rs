@@ -1,4 +1,4 @@
-//! The tokenizer of a server, asked over HTTP.
+//! A server's own tokenizer, queried over HTTP.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::http::{public_url, tls_with};
 
-/// How often a call is tried, one try right after the other.
+/// Immediate attempts per call.
 const ATTEMPTS: usize = 3;
 
-/// Where a server's tokenizer is and how it is reached.
+/// How to reach a server's tokenizer.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteSettings {
-    /// The address without the path of the completions.
+    /// The base URL without the completions path.
     pub(crate) root: String,
-    /// The query of the address.
+    /// The query of the base URL.
     pub(crate) query: SecretString,
     pub(crate) timeout: Duration,
     pub(crate) verify_certificate: bool,
@@ -27,21 +27,20 @@ pub(crate) struct RemoteSettings {
     pub(crate) token: Option<SecretString>,
 }
 
-/// The root of a server: the address of its completions without their path.
+/// The server's root URL: `base_url` without the completions path.
 pub(crate) fn server_root(base_url: &str) -> String {
-    // A query belongs to the completions, and may hold a key.
+    // The query belongs to the completions URL and may hold a key.
     let path = base_url.split(['?', '#']).next().unwrap_or_default();
     let root = path.replace("/v1/completions", "").replace("/v1/chat/completions", "");
     root.trim_end_matches('/').to_owned()
 }
 
-/// The query of the address of completions, with its `?`. It goes along to other paths, since it may hold the key.
+/// The query of `base_url`, including its `?`. It is sent to other paths too, since it may hold the key.
 pub(crate) fn server_query(base_url: &str) -> &str {
     let url = base_url.split('#').next().unwrap_or_default();
-    url.find('?').map_or("", |place| &url[place..])
+    url.find('?').map_or("", |offset| &url[offset..])
 }
 
-/// The tokenizer of a server.
 #[derive(Debug)]
 pub(crate) struct RemoteTokenizer {
     settings: RemoteSettings,
@@ -62,7 +61,7 @@ impl RemoteSettings {
         builder.build().map_err(|error| failed(&self.root, &error.to_string()))
     }
 
-    /// Whether the server offers its tokenizer.
+    /// Whether the server exposes its tokenizer.
     pub(crate) async fn is_offered(&self) -> bool {
         let quick = Self { timeout: Duration::from_secs(5), ..self.clone() };
         let Ok(client) = quick.client() else { return false };
@@ -70,17 +69,17 @@ impl RemoteSettings {
         info.contains_str("eos_token") && quick.encode(&client, "test").await.is_ok()
     }
 
-    /// Asks the server about its tokenizer.
+    /// Fetches the tokenizer's metadata.
     pub(crate) async fn connect(self) -> Result<RemoteTokenizer, ModelError> {
-        let asking = self.client()?;
-        let info = self.call(&asking, "/tokenizer_info", None).await?;
+        let client = self.client()?;
+        let info = self.call(&client, "/tokenizer_info", None).await?;
         let mut ids = [None, None];
         for (id, name) in ids.iter_mut().zip(["bos_token", "eos_token"]) {
             if let Some(text) = info.get_str(name).and_then(Value::as_str) {
-                *id = self.encode(&asking, text).await?.first().copied();
+                *id = self.encode(&client, text).await?.first().copied();
             }
         }
-        // Connections end with the runtime that they were made on, so the calls to come get a client of their own.
+        // Connections die with the runtime they were opened on, so later calls need a new client.
         let client = self.client()?;
         let [begin, end] = ids;
         Ok(RemoteTokenizer { settings: self, client, info, begin, end })
@@ -92,7 +91,7 @@ impl RemoteSettings {
         let tokens = answer.get_str("tokens").and_then(Value::as_list).and_then(|tokens| {
             tokens.iter().map(|token| token.as_i64().and_then(|id| u32::try_from(id).ok())).collect()
         });
-        tokens.ok_or_else(|| failed(&self.root, "the answer of `/tokenize` has no list `tokens`"))
+        tokens.ok_or_else(|| failed(&self.root, "`/tokenize` returned no list `tokens`"))
     }
 
     async fn call(&self, client: &Client, path: &str, body: Option<&Value>) -> Result<Dict, ModelError> {
@@ -122,7 +121,7 @@ impl RemoteSettings {
                 Err(error) => problem = error.without_url().to_string(),
                 Ok(text) => match json::loads(&text) {
                     Ok(Value::Dict(dict)) => return Ok(dict.as_ref().clone()),
-                    _ => problem = format!("the answer of `{path}` is no JSON object"),
+                    _ => problem = format!("`{path}` did not return a JSON object"),
                 },
             }
         }
@@ -136,49 +135,49 @@ fn failed(root: &str, problem: &str) -> ModelError {
         format!("The tokenizer of the server `{}` cannot be used: {problem}", public_url(root)),
     )
     .hint(
-        "The server must offer `/tokenizer_info` (vLLM: `--enable-tokenizer-info-endpoint`) and `/tokenize`",
+        "The server must provide `/tokenizer_info` (vLLM: `--enable-tokenizer-info-endpoint`) and `/tokenize`",
     )
     .hint("Otherwise use `tokenizer_backend=huggingface` and `tokenizer=<name or folder>`")
 }
 
 impl RemoteTokenizer {
-    /// The tokens of a text.
+    /// Tokenizes a string.
     pub(crate) async fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         self.settings.encode(&self.client, text).await
     }
 
-    /// The text of tokens.
+    /// Detokenizes.
     pub(crate) async fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
         let tokens = Value::list(tokens.iter().map(|&token| Value::Int(token.into())));
         let body = Value::dict([("tokens", tokens)]);
         let answer = self.settings.call(&self.client, "/detokenize", Some(&body)).await?;
         let text = answer.get_str("prompt").and_then(Value::as_str).map(str::to_owned);
-        text.ok_or_else(|| failed(&self.settings.root, "the answer of `/detokenize` has no text `prompt`"))
+        text.ok_or_else(|| failed(&self.settings.root, "`/detokenize` returned no string `prompt`"))
     }
 
-    /// The text that ends a text.
+    /// The EOS token as a string.
     pub(crate) fn end_text(&self) -> Option<&str> {
         self.info.get_str("eos_token").and_then(Value::as_str)
     }
 
-    /// What the server says of its tokenizer, for the identity of a model.
+    /// The tokenizer class that the server reports, for the model's identity.
     pub(crate) fn name(&self) -> String {
         let class = self.info.get_str("tokenizer_class").and_then(Value::as_str);
         class.unwrap_or("unnamed").to_owned()
     }
 
-    /// The server's chat template, rendered here.
+    /// The server's chat template, rendered locally.
     pub(crate) fn chat_template(&self) -> Result<ModelTemplate, ModelError> {
         let Some(source) = self.info.get_str("chat_template").and_then(Value::as_str) else {
             let message = format!("The server `{}` has no chat template", self.settings.root);
             return Err(ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("Models without one are asked without `--apply_chat_template`"));
+                .hint("Drop `--apply_chat_template` for models without one"));
         };
         let tokens = self.info.iter().filter(|(name, value)| {
             name.as_str().is_some_and(|name| name.ends_with("_token")) && value.as_str().is_some()
         });
         let tokens: Dict = tokens.map(|(name, value)| (name.clone(), value.clone())).collect();
-        // Reference: the source counts as unknown, because the text of the template is the server's.
+        // Reference: the source is recorded as unknown, because the template is the server's.
         let template = TokenizerTemplate::from_server(source, tokens)?;
         Ok(ModelTemplate { source: None, ..template.into_model_template() })
     }

@@ -1,4 +1,4 @@
-//! What goes over the wire in the 0.5 dialect, and what models say of themselves.
+//! Request bodies of the 0.5 dialect, and model metadata.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::api_support::{TOKENIZER, ask, bodies, dict, generate, model, pair, rolling, server, value};
 
-/// Log-probabilities of a prompt of tokens: minus the token's number; the last token is what a model would say.
+/// Log-probabilities of a tokenized prompt: minus the token's id; the last token is the generated one.
 fn echo(prompt: &Value) -> String {
     let tokens: Vec<i64> = prompt.as_list().unwrap().iter().map(|token| token.as_i64().unwrap()).collect();
-    let number = |place: usize| if place == 0 { "null".into() } else { format!("-{}.5", tokens[place]) };
+    let number = |index: usize| if index == 0 { "null".into() } else { format!("-{}.5", tokens[index]) };
     let mut numbers: Vec<String> = (0..tokens.len()).map(number).collect();
     numbers.push("-0.25".into());
     let top = numbers.iter().map(|number| format!("{{\"a\": {number}, \"b\": -9999}}"));
@@ -70,13 +70,13 @@ fn score(response: &Response) -> (f64, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pairs_and_their_scores() {
+async fn scores_pairs() {
     let (root, log) = server(completions).await;
     let model = local(&root, "", 1);
     for (context, continuation, before, scored) in [
         ("Hello \n ", "x", "Hello", " \n x"),
         ("", "Once", "<s>", "Once"),
-        // Nothing but blanks counts as nothing.
+        // A whitespace-only context is treated as empty.
         (" \n", "Once", "<s>", " \nOnce"),
         ("", "<s>Once", "<s>", "Once"),
     ] {
@@ -96,7 +96,7 @@ async fn pairs_and_their_scores() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_prompts_lose_their_start() {
+async fn truncates_long_prompts_from_the_left() {
     let (root, log) = server(completions).await;
     let model = local(&root, r#", "max_length": 8"#, 1);
     let text = "zero one two three four five six seven eight nine ten";
@@ -125,7 +125,7 @@ async fn long_prompts_lose_their_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_of_every_kind() {
+async fn batches_mixed_requests() {
     let (root, log) = server(completions).await;
     let model = local(&root, r#", "tokenized_requests": false, "eos_string": "<E>""#, 8);
     let answers = model
@@ -151,18 +151,18 @@ async fn a_batch_of_every_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_bad_request_fails() {
+async fn fails_only_the_bad_request_of_a_batch() {
     let (root, _) = server(completions).await;
     let model = local(&root, r#", "tokenized_requests": false"#, 4);
-    let asked = ["a", "refuse", "c"].map(|text| generate(text.into(), r#"{"until": ["x"]}"#));
-    let answers = model.answer(asked.to_vec()).await;
+    let requests = ["a", "refuse", "c"].map(|text| generate(text.into(), r#"{"until": ["x"]}"#));
+    let answers = model.answer(requests.to_vec()).await;
     assert_eq!(answers[0].as_ref().unwrap().response, Response::Text("text 0".into()));
     assert_eq!(answers[1].as_ref().unwrap_err().kind(), ModelErrorKind::Request);
     assert_eq!(answers[2].as_ref().unwrap().response, Response::Text("text 0".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_model_says_of_itself() {
+async fn identity_and_facts_of_a_model() {
     let (root, _) = server(completions).await;
     let settings = |more: &str| {
         let args = format!(
@@ -178,8 +178,8 @@ async fn what_a_model_says_of_itself() {
         r#"{"tokenizer_pad_token": ["</s>", "1"], "tokenizer_eos_token": ["</s>", "1"], "tokenizer_bos_token": ["<s>", "0"], "eot_token_id": 1, "max_length": 2047}"#
     );
     let identity = model.identity().await.unwrap().to_string();
-    let place = root.trim_start_matches("http://");
-    assert!(identity.ends_with(&format!("serves m (/models/m), server {place}")), "{identity}");
+    let location = root.trim_start_matches("http://");
+    assert!(identity.ends_with(&format!("serves m (/models/m), server {location}")), "{identity}");
     let (other, _) = server(completions).await;
     let elsewhere = format!(
         r#"{{"model": "{TOKENIZER}", "base_url": "{other}/v1/completions", "tokenizer_backend": "huggingface"}}"#
@@ -202,7 +202,7 @@ async fn what_a_model_says_of_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn chats() {
+async fn chat_bodies_and_answers() {
     let (root, log) = server(|_, _| {
         (
             200,

@@ -1,4 +1,4 @@
-//! Servers that cannot give what a task needs.
+//! Servers that lack what a task needs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn scored_by(name: &str, path: &str, more: &str, answer: &'static str) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_log_probabilities_of_the_prompt() {
+async fn reports_missing_prompt_log_probabilities() {
     for answer in [
         r#"{"choices": [{"index": 0, "text": "x"}]}"#,
         r#"{"choices": [{"index": 0, "text": "x", "logprobs": null}]}"#,
@@ -32,7 +32,8 @@ async fn no_log_probabilities_of_the_prompt() {
             let (error, hits) = scored_by("local-completions", "/v1/completions", more, answer).await;
             assert_eq!(error.kind(), ModelErrorKind::Capability, "{answer}: {error}");
             assert!(error.is_fatal() && error.hints()[0].contains("--logits_all true"), "{error}");
-            // More than once, as it may be a slip; not as often as other failures, as every request would fail.
+            // More than once, since it may be transient; less often than other failures, since every request
+            // would fail.
             assert_eq!(hits, 2, "{answer}");
         }
         let (error, _) = scored_by("gguf", "", "", answer).await;
@@ -44,7 +45,7 @@ async fn no_log_probabilities_of_the_prompt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_tokenizer_is_noticed() {
+async fn detects_a_different_tokenizer() {
     let long = r#"{"choices": [{"index": 0, "logprobs": {"token_logprobs": [null, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1], "top_logprobs": []}}]}"#;
     for more in ["", r#", "tokenized_requests": false"#] {
         let (error, _) = scored_by("local-completions", "/v1/completions", more, long).await;
@@ -54,7 +55,7 @@ async fn another_tokenizer_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_are_none() {
+async fn rejects_malformed_answers() {
     for answer in ["", "[1]", "{}", r#"{"error": {"message": "loading"}}"#, r#"{"choices": [{}]}"#] {
         let (root, log) = server(move |_, _| (200, answer.to_owned())).await;
         let args =
@@ -73,12 +74,12 @@ async fn answers_that_are_none() {
     assert_eq!((error.kind(), log.lock().unwrap().len()), (ModelErrorKind::Answer, 1));
 }
 
-fn made(name: &str, args: &str) -> Result<Arc<dyn Model>, ModelError> {
+fn create_model(name: &str, args: &str) -> Result<Arc<dyn Model>, ModelError> {
     create(name, &ModelSettings::from_args(dict(args)))
 }
 
 #[test]
-fn keys_that_are_missing() {
+fn names_missing_keys_and_arguments() {
     for (name, variable, args) in [
         ("openai-completions", "OPENAI_API_KEY", r#"{"model": "davinci-002"}"#),
         ("openai-chat-completions", "OPENAI_API_KEY", r#"{"model": "gpt-4o"}"#),
@@ -93,38 +94,43 @@ fn keys_that_are_missing() {
         if std::env::var(variable).is_ok() {
             continue;
         }
-        let error = made(name, args).unwrap_err();
+        let error = create_model(name, args).unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Configuration);
         assert!(error.to_string().contains(variable), "{error}");
     }
-    assert!(made("textsynth", "{}").unwrap_err().to_string().contains("`engine`"));
-    assert!(made("gguf", "{}").unwrap_err().to_string().contains("`base_url`"));
+    assert!(create_model("textsynth", "{}").unwrap_err().to_string().contains("`engine`"));
+    assert!(create_model("gguf", "{}").unwrap_err().to_string().contains("`base_url`"));
 }
 
 #[test]
-fn what_models_cannot_do() {
+fn reports_unsupported_requests() {
     let header = r#""header": {"Authorization": "Bearer x"}"#;
-    let openai =
-        |model: &str| made("openai-completions", &format!(r#"{{"model": "{model}", {header}}}"#)).unwrap();
+    let openai = |model: &str| {
+        create_model("openai-completions", &format!(r#"{{"model": "{model}", {header}}}"#)).unwrap()
+    };
     assert!(openai("davinci-002").supports(RequestType::Loglikelihood).is_ok());
     let error = openai("gpt-4o").supports(RequestType::Loglikelihood).unwrap_err();
     assert!(error.to_string().contains("`babbage-002`, `davinci-002`"), "{error}");
     assert!(openai("gpt-4o").supports(RequestType::LoglikelihoodRolling).is_ok());
     assert!(openai("gpt-4o").chat_template(None).is_err());
-    let none = made("local-completions", r#"{"base_url": "http://a", "tokenizer_backend": "none"}"#).unwrap();
+    let none = create_model("local-completions", r#"{"base_url": "http://a", "tokenizer_backend": "none"}"#)
+        .unwrap();
     assert!(none.supports(RequestType::LoglikelihoodRolling).unwrap_err().hints()[0].contains("tokenizer="));
     assert!(none.supports(RequestType::GenerateUntil).is_ok());
     let sglang = format!(
         r#"{{"base_url": "http://a/generate", "tokenizer": "{TOKENIZER}", "tokenized_requests": false}}"#
     );
-    assert!(made("sglang-generate", &sglang).unwrap().supports(RequestType::Loglikelihood).is_err());
-    let gguf = made("ggml", r#"{"base_url": "http://a"}"#).unwrap();
+    assert!(create_model("sglang-generate", &sglang).unwrap().supports(RequestType::Loglikelihood).is_err());
+    let gguf = create_model("ggml", r#"{"base_url": "http://a"}"#).unwrap();
     assert!(gguf.supports(RequestType::LoglikelihoodRolling).is_err());
     assert!(gguf.supports(RequestType::Loglikelihood).is_ok());
     for args in [
         r#"{"base_url": "http://a", "max_length": 2}"#,
         r#"{"base_url": "http://a", "max_gen_toks": "many"}"#,
     ] {
-        assert_eq!(made("local-chat-completions", args).unwrap_err().kind(), ModelErrorKind::Configuration);
+        assert_eq!(
+            create_model("local-chat-completions", args).unwrap_err().kind(),
+            ModelErrorKind::Configuration
+        );
     }
 }

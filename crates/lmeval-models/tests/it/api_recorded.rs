@@ -1,4 +1,4 @@
-//! Bodies and numbers as the reference harness sent and computed them; `api_reference.py` records them.
+//! Bodies and numbers recorded from the reference harness by `api_reference.py`.
 
 use std::collections::{HashMap, HashSet};
 use std::process::Command;
@@ -50,16 +50,16 @@ fn recorded_request(recorded: &Value) -> ModelRequest {
     })
 }
 
-fn check(response: &Response, recorded: &Value, backend: &str, place: &str) {
+fn check(response: &Response, recorded: &Value, backend: &str, location: &str) {
     match response {
-        Response::Text(text) => assert_eq!(recorded.as_str(), Some(text.as_ref()), "{place}"),
-        Response::Rolling { logprob } => assert_eq!(recorded.to_f64(), Some(*logprob), "{place}"),
+        Response::Text(text) => assert_eq!(recorded.as_str(), Some(text.as_ref()), "{location}"),
+        Response::Rolling { logprob } => assert_eq!(recorded.to_f64(), Some(*logprob), "{location}"),
         Response::Loglikelihood { logprob, is_greedy } => {
             let recorded = recorded.as_list().unwrap();
-            assert_eq!(recorded[0].to_f64(), Some(*logprob), "{place}");
-            // The reference turns the flag of SGLang around.
+            assert_eq!(recorded[0].to_f64(), Some(*logprob), "{location}");
+            // The reference inverts SGLang's flag.
             let expected = recorded[1].as_bool().unwrap() != (backend == "sglang-generate");
-            assert_eq!(*is_greedy, expected, "{place}");
+            assert_eq!(*is_greedy, expected, "{location}");
         }
     }
 }
@@ -93,9 +93,9 @@ async fn replay(case: &Dict) {
         let answers = model.answer(chunk.to_vec()).await;
         for (offset, answer) in answers.into_iter().enumerate() {
             let index = number * batch_size as usize + offset;
-            let place = format!("{args}: {:?}", requests[index].arguments);
-            let answer = answer.unwrap_or_else(|error| panic!("{place}: {error}"));
-            check(&answer.response, &list(case, "results")[index], backend, &place);
+            let location = format!("{args}: {:?}", requests[index].arguments);
+            let answer = answer.unwrap_or_else(|error| panic!("{location}: {error}"));
+            check(&answer.response, &list(case, "results")[index], backend, &location);
         }
     }
     let sent: HashSet<String> = bodies(&log).into_iter().collect();
@@ -105,7 +105,7 @@ async fn replay(case: &Dict) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_bodies_and_numbers() {
+async fn matches_recorded_bodies_and_numbers() {
     let cases = cases(|backend| backend != "anthropic-chat");
     assert!(cases.len() > 15);
     for case in &cases {
@@ -113,9 +113,9 @@ async fn the_same_bodies_and_numbers() {
     }
 }
 
-/// Anthropic's key comes from the environment only, so this test runs again in a process that has one.
+/// Anthropic's key comes only from the environment, so this test reruns itself in a process that has one.
 #[test]
-fn the_same_bodies_and_numbers_of_anthropic() {
+fn matches_recorded_anthropic_bodies() {
     if std::env::var("ANTHROPIC_API_KEY").is_ok_and(|key| key == "key") {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         for case in &cases(|backend| backend == "anthropic-chat") {
@@ -123,7 +123,7 @@ fn the_same_bodies_and_numbers_of_anthropic() {
         }
         return;
     }
-    let name = "api_recorded::the_same_bodies_and_numbers_of_anthropic";
+    let name = "api_recorded::matches_recorded_anthropic_bodies";
     let again = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--test-threads=1"])
         .env("ANTHROPIC_API_KEY", "key")

@@ -24,13 +24,13 @@ from lm_eval.models.sglang_generate_API import SGLANGGENERATEAPI
 from transformers import AutoTokenizer
 
 os.environ["ANTHROPIC_API_KEY"] = "key"
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "tokenizer")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../lmeval-tokenizers/tests/data/tokenizer")
 TOKENIZER = AutoTokenizer.from_pretrained(FOLDER)
 EXCHANGES = []
 
 
 def number(*parts):
-    """A log-probability that depends on nothing but what it is about."""
+    """Return a pseudo-random log-probability derived from the arguments."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return -int.from_bytes(digest[:5], "big") / 2**37
 

@@ -1,4 +1,4 @@
-//! Models against servers that keep what they are asked.
+//! Models against servers that log their requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,45 +8,44 @@ use lmeval_pycompat::{Dict, Value, json};
 
 use crate::http_support::{reply, serve};
 
-/// The tokenizer of the tests.
 pub(crate) const TOKENIZER: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../lmeval-tokenizers/tests/data/tokenizer");
 
-/// What a server was asked: paths and bodies.
+/// The paths and bodies a server received.
 pub(crate) type Log = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A server of a function from path and body to status and answer. Gives its root address.
+/// Starts a server that maps path and body to status and answer. Returns its root URL and its log.
 pub(crate) async fn server(
     answer: impl Fn(&str, &str) -> (u16, String) + Clone + Send + Sync + 'static,
 ) -> (String, Log) {
     let log = Log::default();
     let kept = Arc::clone(&log);
-    let server = serve(move |asked| {
-        let body = String::from_utf8(asked.body.to_vec()).unwrap();
-        let (status, text) = answer(&asked.path, &body);
-        kept.lock().unwrap().push((asked.path, body));
+    let server = serve(move |requests| {
+        let body = String::from_utf8(requests.body.to_vec()).unwrap();
+        let (status, text) = answer(&requests.path, &body);
+        kept.lock().unwrap().push((requests.path, body));
         async move { reply(status, &[], &text) }
     })
     .await;
     (server.url.trim_end_matches("/v1/completions").to_owned(), log)
 }
 
-/// The bodies that a server was sent.
+/// The bodies a server received.
 pub(crate) fn bodies(log: &Log) -> Vec<String> {
     log.lock().unwrap().iter().filter(|(_, body)| !body.is_empty()).map(|(_, body)| body.clone()).collect()
 }
 
-/// A value from its JSON.
+/// Parses JSON.
 pub(crate) fn value(text: &str) -> Value {
     json::loads(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A dictionary from its JSON.
+/// Parses a JSON object.
 pub(crate) fn dict(text: &str) -> Dict {
     value(text).as_dict().unwrap().clone()
 }
 
-/// A model with arguments in JSON; waits are short.
+/// A model with arguments in JSON, and short waits.
 pub(crate) fn model(
     name: &str,
     args: &str,
@@ -83,7 +82,7 @@ pub(crate) fn generate(context: Context, settings: &str) -> ModelRequest {
     request(Arguments::Generate { context, kwargs: Arc::new(dict(settings)) })
 }
 
-/// The answer to one request.
+/// Answers one request.
 pub(crate) async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> Result<Answer, ModelError> {
     model.answer(vec![request]).await.pop().unwrap()
 }

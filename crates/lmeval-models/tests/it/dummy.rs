@@ -13,7 +13,7 @@ fn dummy(dialect: Dialect, args: &str) -> Arc<dyn Model> {
 }
 
 #[test]
-fn answers_of_the_default_line() {
+fn answers_in_the_default_dialect() {
     let model = dummy(Dialect::V05, "{}");
     let at = |doc_id| {
         let mut request = loglikelihood("a", "b");
@@ -29,7 +29,7 @@ fn answers_of_the_default_line() {
 }
 
 #[test]
-fn draws_come_in_order() {
+fn draws_in_order() {
     let draws = [-0.8444218515250481, -0.7579544029403025, -0.420571580830845];
     let model = dummy(Dialect::V05, "{}");
     assert_eq!([0, 1, 2].map(|_| score(&*model, rolling("x")).0), draws);
@@ -40,11 +40,11 @@ fn draws_come_in_order() {
 }
 
 #[test]
-fn blank_contexts_are_refused() {
+fn rejects_whitespace_contexts() {
     let model = dummy(Dialect::V05, "{}");
     let error = ask(&*model, generate(" \n", "{}")).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Request);
-    assert_eq!(error.to_string(), "The context of `t`, document 0, generate_until 0 is blank");
+    assert_eq!(error.to_string(), "The context of `t`, document 0, generate_until 0 is empty or whitespace");
     assert!(model.chat_template(None).unwrap_err().hints()[0].contains("raw_chats=true"));
 
     let model = dummy(Dialect::V05, r#"{"raw_chats": true}"#);
@@ -55,7 +55,7 @@ fn blank_contexts_are_refused() {
 }
 
 #[test]
-fn models_by_name() {
+fn creates_models_by_name() {
     for name in ["replay", "ngram", "uniform", "dummy"] {
         assert!(models().iter().any(|entry| entry.name == name));
     }

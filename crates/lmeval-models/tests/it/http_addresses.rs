@@ -1,4 +1,4 @@
-//! Several addresses, and connections.
+//! Several base URLs, and connection reuse.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ fn both(one: &Server, other: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn calls_are_shared_out() {
+async fn balances_calls() {
     let servers =
         (serve(|_| async { reply(200, &[], "1") }).await, serve(|_| async { reply(200, &[], "2") }).await);
     let client = client("", |settings| settings.base_urls = both(&servers.0, &servers.1));
@@ -22,7 +22,7 @@ async fn calls_are_shared_out() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_left_out_and_taken_back() {
+async fn ejects_a_failing_server_and_readmits_it() {
     let works = Arc::new(AtomicBool::new(false));
     let is_working = Arc::clone(&works);
     let weak = serve(move |_| {
@@ -35,16 +35,16 @@ async fn a_server_that_fails_is_left_out_and_taken_back() {
     for _ in 0..100 {
         assert_eq!(ask(&client, "{}").await.unwrap(), 2);
     }
-    assert!(weak.hits() < 20, "{} calls to a server that fails", weak.hits());
+    assert!(weak.hits() < 20, "{} calls to a failing server", weak.hits());
     works.store(true, Ordering::SeqCst);
     let started = Instant::now();
     while ask(&client, "{}").await.unwrap() != 1 {
-        assert!(started.elapsed() < Duration::from_secs(5), "it is never taken back");
+        assert!(started.elapsed() < Duration::from_secs(5), "it is never readmitted");
     }
 }
 
 #[tokio::test]
-async fn a_dead_server_among_others_costs_little() {
+async fn tolerates_a_dead_server_among_others() {
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let alive = serve(|_| async { reply(200, &[], "2") }).await;
     let client = client("", |settings| {
@@ -57,7 +57,7 @@ async fn a_dead_server_among_others_costs_little() {
 }
 
 #[tokio::test]
-async fn all_away_is_waited_for() {
+async fn waits_while_all_servers_are_down() {
     let dead = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (one, other) = (dead(), dead());
     let client = client("", |settings| {
@@ -72,7 +72,7 @@ async fn all_away_is_waited_for() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn reuses_connections() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let ports = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
@@ -90,16 +90,16 @@ async fn connections_are_used_again() {
     for _ in 0..50 {
         assert_eq!(ask(&client, "{}").await.unwrap(), 42);
     }
-    // One for the call in flight, and spare ones, so that each can rest between calls.
+    // One for the call in flight, plus spares that let each connection rest between calls.
     let used = ports.lock().unwrap().len();
     assert!((1..=4).contains(&used), "{used}");
 }
 
 #[test]
-fn a_proxy_is_never_used_for_this_machine() {
-    // The environment is read once and by the whole process, so the calls are made by another one.
+fn bypasses_proxies_for_loopback() {
+    // The environment is read once per process, so another process makes the calls.
     let ran = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "http_addresses::calls_are_shared_out"])
+        .args(["--exact", "http_addresses::balances_calls"])
         .env("HTTP_PROXY", "http://127.0.0.1:1")
         .env("http_proxy", "http://127.0.0.1:1")
         .env("ALL_PROXY", "http://127.0.0.1:1")
@@ -111,7 +111,7 @@ fn a_proxy_is_never_used_for_this_machine() {
 }
 
 #[test]
-fn addresses_that_are_none_are_named() {
+fn rejects_malformed_base_urls() {
     for url in ["", "localhost:8000", "ftp://host/"] {
         let error = lmeval_models::http::Client::new(settings(url)).unwrap_err();
         assert!(error.to_string().contains("base_url"), "{error}");

@@ -1,4 +1,4 @@
-//! Errors that end a call at once, and what they say.
+//! Final errors and their messages.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use lmeval_core::ModelErrorKind;
 use crate::http_support::{ask, client, reply, serve};
 
 #[tokio::test]
-async fn refused_requests_show_what_the_server_says_and_what_it_was_about() {
+async fn refused_requests_show_the_server_message_and_the_document() {
     for (status, body, said) in [
         (400, r#"{"error": {"message": "maximum context length is 10"}}"#, "maximum context length is 10"),
         (404, r#"{"object": "error", "message": "The model `x` does not exist"}"#, "does not exist"),
@@ -36,9 +36,9 @@ async fn refused_requests_show_what_the_server_says_and_what_it_was_about() {
 }
 
 #[tokio::test]
-async fn answers_are_asked_for_plain_and_read_zipped_all_the_same() {
-    let server = serve(|asked| async move {
-        assert_eq!(asked.headers["accept-encoding"], "identity");
+async fn requests_identity_encoding_but_accepts_gzip() {
+    let server = serve(|call| async move {
+        assert_eq!(call.headers["accept-encoding"], "identity");
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(b"42").unwrap();
         let zipped = encoder.finish().unwrap();
@@ -53,7 +53,7 @@ async fn answers_are_asked_for_plain_and_read_zipped_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_wrong_path_is_explained() {
+async fn explains_a_wrong_path() {
     let server = serve(|_| async { reply(404, &[], r#"{"detail": "Not Found"}"#) }).await;
     let base = server.url.replace("/completions", "");
     let error = ask(&client(&base, |_| {}), "{}").await.unwrap_err();
@@ -65,7 +65,7 @@ async fn a_wrong_path_is_explained() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_accepted_stops_at_once_and_is_not_shown() {
+async fn a_rejected_key_is_fatal_and_masked() {
     for status in [401, 402, 403] {
         let body = r#"{"error": {"message": "Incorrect API key provided: sk-secret-key."}}"#;
         let server = serve(move |_| async move { reply(status, &[], body) }).await;
@@ -81,10 +81,10 @@ async fn a_key_that_is_not_accepted_stops_at_once_and_is_not_shown() {
 }
 
 #[tokio::test]
-async fn no_secret_is_in_messages_and_counts() {
-    let server = serve(|asked| async move {
-        let body = format!("{:?} {}", asked.headers, asked.path);
-        if asked.hit == 0 { reply(503, &[], &body) } else { reply(400, &[], &body) }
+async fn masks_secrets_in_messages_and_stats() {
+    let server = serve(|call| async move {
+        let body = format!("{:?} {}", call.headers, call.path);
+        if call.hit == 0 { reply(503, &[], &body) } else { reply(400, &[], &body) }
     })
     .await;
     let url = server.url.replace("http://", "http://me:hunter22@") + "?api_key=query-secret";
@@ -98,11 +98,11 @@ async fn no_secret_is_in_messages_and_counts() {
 }
 
 #[tokio::test]
-async fn redirects_stay_on_the_server() {
-    let server = serve(|asked| async move {
-        match asked.path.as_str() {
+async fn follows_redirects_within_the_server_only() {
+    let server = serve(|call| async move {
+        match call.path.as_str() {
             "/v1/completions" => reply(307, &[("location", "/v2")], ""),
-            "/v2" => reply(200, &[], &asked.body.len().to_string()),
+            "/v2" => reply(200, &[], &call.body.len().to_string()),
             _ => reply(404, &[], ""),
         }
     })
@@ -122,7 +122,7 @@ async fn redirects_stay_on_the_server() {
 }
 
 #[tokio::test]
-async fn tls_to_a_server_without_it_is_explained() {
+async fn explains_tls_to_a_plain_server() {
     let server = serve(|_| async { reply(200, &[], "42") }).await;
     let error = ask(&client(&server.url.replace("http:", "https:"), |_| {}), "{}").await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Configuration, "{error}");
@@ -130,7 +130,7 @@ async fn tls_to_a_server_without_it_is_explained() {
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_read_are_named() {
+async fn names_unreadable_certificate_files() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.pem");
     fs_err::write(&empty, "no certificate").unwrap();
@@ -144,11 +144,11 @@ async fn certificates_that_cannot_be_read_are_named() {
 }
 
 #[tokio::test]
-async fn questions_on_the_side_get_few_attempts_and_the_headers_only_at_home() {
-    let server = serve(|asked| async move {
-        match (asked.path.as_str(), asked.hit) {
+async fn auxiliary_gets_retry_little_and_send_headers_to_base_url_only() {
+    let server = serve(|call| async move {
+        match (call.path.as_str(), call.hit) {
             ("/v1/models", 0) => reply(503, &[], ""),
-            ("/v1/models", _) if asked.headers.contains_key("authorization") => reply(200, &[], "models"),
+            ("/v1/models", _) if call.headers.contains_key("authorization") => reply(200, &[], "models"),
             _ => reply(404, &[], ""),
         }
     })
@@ -159,8 +159,8 @@ async fn questions_on_the_side_get_few_attempts_and_the_headers_only_at_home() {
     let error = client.get(&server.url, Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Request);
 
-    let other = serve(|asked| async move {
-        reply(200, &[], if asked.headers.contains_key("authorization") { "key" } else { "none" })
+    let other = serve(|call| async move {
+        reply(200, &[], if call.headers.contains_key("authorization") { "key" } else { "none" })
     })
     .await;
     assert_eq!(client.get(&other.url, Duration::from_secs(1)).await.unwrap(), "none");
@@ -171,7 +171,7 @@ fn tls_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls").join(name)
 }
 
-/// A server with TLS whose certificate signs itself, as `openssl req -x509` makes it.
+/// A TLS server with a self-signed certificate, as created by `openssl req -x509`.
 fn tls_server(address: &str, certificate: &str) -> String {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -192,7 +192,7 @@ fn tls_server(address: &str, certificate: &str) -> String {
         for stream in listener.incoming().flatten() {
             let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = rustls::StreamOwned::new(connection, stream);
-            // A client that does not trust us leaves during the handshake.
+            // A client that does not trust the certificate aborts the handshake.
             if stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
                 let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n42";
                 stream.write_all(answer.as_bytes()).unwrap();
@@ -205,7 +205,7 @@ fn tls_server(address: &str, certificate: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_trusted_where_it_is_named() {
+async fn trusts_a_named_self_signed_certificate() {
     let url = tls_server("127.0.0.1", "certificate.pem");
     let with = |path: Option<&str>| {
         let path = path.map(tls_file);
@@ -217,11 +217,11 @@ async fn a_self_signed_certificate_is_trusted_where_it_is_named() {
         assert_eq!(error.kind(), ModelErrorKind::Configuration, "{error}");
         assert!(error.hints()[0].contains("ca_cert_path"), "{:?}", error.hints());
     }
-    // The name in the certificate counts.
+    // The name in the certificate is checked.
     let elsewhere = tls_server("127.0.0.2", "certificate.pem");
     let named = client(&elsewhere, |settings| settings.ca_cert_path = Some(tls_file("certificate.pem")));
     assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);
-    // So does its last day.
+    // So is its expiry.
     let expired = tls_server("127.0.0.1", "expired.pem");
     let named = client(&expired, |settings| settings.ca_cert_path = Some(tls_file("expired.pem")));
     assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);

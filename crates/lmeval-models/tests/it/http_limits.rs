@@ -1,4 +1,4 @@
-//! How many calls are under way, how fast they follow, and what is given back.
+//! Concurrency, rate limits, and released permits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -8,14 +8,14 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_models::http::Client;
 use tokio::time::Instant;
 
-use crate::http_support::{Asked, ask, client, raw, reply, serve, serve_raw};
+use crate::http_support::{ReceivedCall, ask, client, raw, reply, serve, serve_raw};
 
-/// The most calls that were under way at once in a server that takes a while.
+/// The peak concurrency of a slow server.
 #[derive(Clone, Default)]
 struct Peak(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Peak {
-    async fn answer(self, _: Asked) -> axum::response::Response {
+    async fn answer(self, _: ReceivedCall) -> axum::response::Response {
         let now = self.0.0.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.1.fetch_max(now, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -43,10 +43,10 @@ async fn ask_many(client: &Arc<Client>, count: usize) -> Vec<Result<i64, ModelEr
 }
 
 #[tokio::test]
-async fn a_fixed_number_is_never_passed() {
+async fn never_exceeds_a_fixed_limit() {
     let peak = Peak::default();
     let answering = peak.clone();
-    let server = serve(move |asked| answering.clone().answer(asked)).await;
+    let server = serve(move |call| answering.clone().answer(call)).await;
     let client = Arc::new(client(&server.url, |settings| settings.num_concurrent = Some(3)));
     assert_eq!(client.most_in_flight(), 3);
     assert!(ask_many(&client, 60).await.iter().all(Result::is_ok));
@@ -54,10 +54,10 @@ async fn a_fixed_number_is_never_passed() {
 }
 
 #[tokio::test]
-async fn the_number_grows_while_the_server_answers() {
+async fn grows_while_the_server_answers() {
     let peak = Peak::default();
     let answering = peak.clone();
-    let server = serve(move |asked| answering.clone().answer(asked)).await;
+    let server = serve(move |call| answering.clone().answer(call)).await;
     let client = Arc::new(client(&server.url, |_| {}));
     assert_eq!((client.most_in_flight(), client.stats().concurrency.load(Ordering::Relaxed)), (512, 8));
     assert!(ask_many(&client, 512).await.iter().all(Result::is_ok));
@@ -66,8 +66,8 @@ async fn the_number_grows_while_the_server_answers() {
 }
 
 #[tokio::test]
-async fn the_number_falls_when_the_server_has_enough() {
-    // A server that refuses what goes beyond ten calls at once.
+async fn shrinks_when_the_server_is_overloaded() {
+    // A server that rejects more than ten concurrent calls.
     let at_once = Arc::new(AtomicUsize::new(0));
     let server = serve(move |_| {
         let at_once = Arc::clone(&at_once);
@@ -86,9 +86,9 @@ async fn the_number_falls_when_the_server_has_enough() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_gives_its_turn_back() {
-    let server = serve(|asked| async move {
-        if &asked.body[..] == b"slow" {
+async fn a_dropped_call_releases_its_permit() {
+    let server = serve(|call| async move {
+        if &call.body[..] == b"slow" {
             tokio::time::sleep(Duration::from_secs(30)).await;
         }
         reply(200, &[], "42")
@@ -96,7 +96,7 @@ async fn a_dropped_call_gives_its_turn_back() {
     .await;
     let client = Arc::new(client(&server.url, |settings| settings.num_concurrent = Some(2)));
     for _ in 0..5 {
-        // Two calls are under way and two wait for their turn when all are dropped.
+        // Two calls are in flight and two are waiting when all are dropped.
         let calls: Vec<_> = (0..4)
             .map(|_| {
                 let client = Arc::clone(&client);
@@ -114,7 +114,7 @@ async fn a_dropped_call_gives_its_turn_back() {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_after_a_thousand_mixed_failures() {
+async fn leaks_no_permits_after_a_thousand_mixed_failures() {
     for fixed in [Some(6), None] {
         let is_over = Arc::new(AtomicBool::new(false));
         let (calm, meeting) = (Arc::clone(&is_over), Barrier::new(6));
@@ -159,18 +159,18 @@ async fn nothing_is_lost_after_a_thousand_mixed_failures() {
         if fixed.is_some() {
             is_over.store(true, Ordering::SeqCst);
             let answers = tokio::time::timeout(Duration::from_secs(5), ask_many(&client, 12)).await;
-            assert!(answers.expect("fewer than six turns are left").iter().all(Result::is_ok));
+            assert!(answers.expect("fewer than six permits are left").iter().all(Result::is_ok));
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_and_tokens_per_minute_are_kept() {
+async fn respects_requests_and_tokens_per_minute() {
     let server = serve(|_| async { reply(200, &[], "42") }).await;
     let requests = Arc::new(client(&server.url, |settings| settings.requests_per_minute = Some(600.0)));
     let started = Instant::now();
     assert!(ask_many(&requests, 14).await.iter().all(Result::is_ok));
-    // Ten at once and four a tenth of a second apart, on a clock that stands still while anything else happens.
+    // Ten at once and four a tenth of a second apart, on tokio's paused clock.
     assert_eq!(started.elapsed().as_millis() / 10, 40);
 
     // Every call is about ten tokens.

@@ -1,4 +1,4 @@
-//! Failures that pass, and those that do not.
+//! Failures that are retried, and those that are not.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use crate::http_support::{PAUSE, ask, client, raw, reply, serve, serve_at, serve_raw};
 
 #[tokio::test]
-async fn an_answer_is_given_and_the_call_is_what_was_asked() {
-    let server = serve(|asked| async move {
-        assert_eq!(asked.headers["authorization"], "Bearer sk-secret-key");
-        assert_eq!(asked.headers["content-type"], "application/json");
-        assert_eq!(&asked.body[..], br#"{"prompt": 1}"#);
+async fn sends_headers_and_body_and_parses_the_answer() {
+    let server = serve(|call| async move {
+        assert_eq!(call.headers["authorization"], "Bearer sk-secret-key");
+        assert_eq!(call.headers["content-type"], "application/json");
+        assert_eq!(&call.body[..], br#"{"prompt": 1}"#);
         reply(200, &[], "42")
     })
     .await;
@@ -24,8 +24,8 @@ async fn an_answer_is_given_and_the_call_is_what_was_asked() {
 }
 
 #[tokio::test]
-async fn paths_follow_the_address() {
-    let server = serve(|asked| async move { reply(200, &[], &asked.path.len().to_string()) }).await;
+async fn appends_paths_to_the_base_url() {
+    let server = serve(|call| async move { reply(200, &[], &call.path.len().to_string()) }).await;
     let base = server.url.replace("/completions", "?key=a");
     let client = client(&base, |_| {});
     let call = Call { path: "/chat/completions", body: "{}".into(), about: "", tokens: 0, scores: false };
@@ -34,7 +34,7 @@ async fn paths_follow_the_address() {
 }
 
 #[tokio::test]
-async fn passing_failures_pass() {
+async fn retries_transient_failures() {
     for (status, headers, body) in [
         (429, &[][..], r#"{"error": {"message": "slow down"}}"#),
         (429, &[("retry-after", "0")], ""),
@@ -50,8 +50,8 @@ async fn passing_failures_pass() {
         (200, &[], "[\"another shape\"]"),
         (200, &[], ""),
     ] {
-        let server = serve(move |asked| async move {
-            if asked.hit < 2 { reply(status, headers, body) } else { reply(200, &[], "42") }
+        let server = serve(move |call| async move {
+            if call.hit < 2 { reply(status, headers, body) } else { reply(200, &[], "42") }
         })
         .await;
         let client = client(&server.url, |_| {});
@@ -67,7 +67,7 @@ async fn passing_failures_pass() {
 }
 
 #[tokio::test]
-async fn closed_sockets_and_half_bodies_pass() {
+async fn retries_closed_sockets_and_truncated_bodies() {
     let server = serve_raw(|hit| match hit {
         0 => Vec::new(),
         1 => b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n4".to_vec(),
@@ -83,9 +83,9 @@ async fn closed_sockets_and_half_bodies_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_answers_are_cut_by_the_timeout_and_asked_for_again() {
-    let server = serve(|asked| async move {
-        if asked.hit == 0 {
+async fn retries_after_a_timeout() {
+    let server = serve(|call| async move {
+        if call.hit == 0 {
             tokio::time::sleep(Duration::from_secs(30)).await;
         }
         reply(200, &[], "42")
@@ -99,7 +99,7 @@ async fn slow_answers_are_cut_by_the_timeout_and_asked_for_again() {
 }
 
 #[tokio::test]
-async fn slow_bodies_are_cut_by_the_timeout() {
+async fn times_out_slow_bodies() {
     let server = serve_raw(|hit| {
         let mut answer = raw("200 OK", "", "42");
         if hit == 0 {
@@ -113,10 +113,10 @@ async fn slow_bodies_are_cut_by_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_that_is_asked_for_is_kept() {
+async fn honours_retry_after() {
     for (name, value, wait) in [("retry-after", "1", 1000), ("retry-after-ms", "300", 300)] {
-        let server = serve(move |asked| async move {
-            if asked.hit == 0 { reply(429, &[(name, value)], "") } else { reply(200, &[], "42") }
+        let server = serve(move |call| async move {
+            if call.hit == 0 { reply(429, &[(name, value)], "") } else { reply(200, &[], "42") }
         })
         .await;
         let client = client(&server.url, |_| {});
@@ -129,9 +129,9 @@ async fn the_wait_that_is_asked_for_is_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_for_a_while_is_waited_for() {
+async fn waits_for_a_server_that_is_down() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    // A second attempt with a wrong answer would end the call; being away does not count.
+    // A second bad answer would end the call; being down is not a bad answer.
     let client = std::sync::Arc::new(client(&format!("http://{address}/v1/completions"), |settings| {
         settings.max_retries = 1;
     }));
@@ -150,7 +150,7 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_ends() {
+async fn gives_up_after_patience() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = client(&format!("http://{address}/v1/completions"), |settings| {
         settings.patience = Duration::from_millis(150);
@@ -161,19 +161,22 @@ async fn patience_ends() {
     assert_eq!(error.kind(), ModelErrorKind::Unreachable);
     let text = error.to_string();
     assert!(text.contains("document 7") && text.contains("patience") && text.contains("refused"), "{text}");
-    // Whoever comes later does not wait as long again.
+    // Later calls do not wait that long again.
     let started = Instant::now();
     ask(&client, "{}").await.unwrap_err();
     assert!(started.elapsed() < Duration::from_millis(150));
 }
 
 #[tokio::test]
-async fn wrong_answers_end_with_the_attempts() {
+async fn gives_up_on_bad_answers_after_max_retries() {
     let shape = serve(|_| async { reply(200, &[], "{\"choices\": []}") }).await;
     let error = ask(&client(&shape.url, |settings| settings.max_retries = 3), "{}").await.unwrap_err();
     assert_eq!((error.kind(), shape.hits()), (ModelErrorKind::Answer, 3));
     let text = error.to_string();
-    assert!(text.contains("3 attempts") && text.contains("no number") && text.contains("choices"), "{text}");
+    assert!(
+        text.contains("3 attempts") && text.contains("not a number") && text.contains("choices"),
+        "{text}"
+    );
 
     let broken = serve(|_| async { reply(500, &[], r#"{"detail": "engine is dead"}"#) }).await;
     let error = ask(&client(&broken.url, |settings| settings.max_retries = 2), "{}").await.unwrap_err();
@@ -182,7 +185,7 @@ async fn wrong_answers_end_with_the_attempts() {
 }
 
 #[tokio::test]
-async fn a_used_up_quota_ends_with_the_attempts_and_says_so() {
+async fn reports_an_exhausted_quota() {
     let body = r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
     let server = serve(move |_| async move { reply(429, &[], body) }).await;
     let error = ask(&client(&server.url, |settings| settings.max_retries = 2), "{}").await.unwrap_err();
@@ -192,7 +195,7 @@ async fn a_used_up_quota_ends_with_the_attempts_and_says_so() {
 }
 
 #[tokio::test]
-async fn the_budget_of_the_run_is_shared() {
+async fn shares_the_retry_budget() {
     let server = serve(|_| async { reply(503, &[], "") }).await;
     let client = client(&server.url, |settings| settings.retry_budget = Some(5));
     let error = ask(&client, "{}").await.unwrap_err();
@@ -202,7 +205,7 @@ async fn the_budget_of_the_run_is_shared() {
 }
 
 #[tokio::test]
-async fn a_parser_can_end_a_call() {
+async fn a_parser_can_fail_a_call() {
     let server = serve(|_| async { reply(200, &[], "{}") }).await;
     let client: Client = client(&server.url, |_| {});
     let call = || Call { path: "", body: "{}".into(), about: "", tokens: 0, scores: false };

@@ -1,4 +1,4 @@
-//! Servers that send answers nobody has asked for.
+//! Servers that send unsolicited answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use lmeval_models::http::{BadAnswer, Call, Client};
 
 use crate::http_support::client;
 
-/// What a server does about a request: it is told its place on the connection and its body.
+/// Handles a request, given its index on the connection and its body.
 type Behaviour = fn(&mut TcpStream, usize, &str);
 
 /// A server that keeps connections open.
 struct Server {
     url: String,
     connections: Arc<AtomicUsize>,
-    /// Hears of each request once everything about it has been written.
+    /// Signals each request once everything about it has been written.
     written: Receiver<()>,
 }
 
@@ -28,18 +28,18 @@ fn serve(behave: Behaviour) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
     let connections = Arc::new(AtomicUsize::new(0));
-    let (told, written) = channel();
+    let (signal, written) = channel();
     let counted = Arc::clone(&connections);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
             counted.fetch_add(1, Ordering::SeqCst);
             stream.set_nodelay(true).unwrap();
-            let told = told.clone();
+            let signal = signal.clone();
             std::thread::spawn(move || {
-                for place in 0.. {
+                for index in 0.. {
                     let Some(body) = read_request(&mut stream) else { return };
-                    behave(&mut stream, place, &body);
-                    let _ = told.send(());
+                    behave(&mut stream, index, &body);
+                    let _ = signal.send(());
                 }
             });
         }
@@ -68,7 +68,7 @@ fn answer(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// The number that a server answers to a number.
+/// Sends a number to a server that echoes it.
 async fn echoed(client: &Client, number: i64) -> Result<i64, ModelError> {
     let body = Bytes::from(number.to_string());
     let call = Call { path: "", body, about: "", tokens: 0, scores: false };
@@ -79,12 +79,13 @@ async fn echoed(client: &Client, number: i64) -> Result<i64, ModelError> {
     client.post(call, read).await
 }
 
-/// One thread: while the test waits for the server, nothing tells the event loop what the kernel has.
+/// One thread: while the test waits for the server, the event loop does not learn what the kernel has
+/// received.
 #[tokio::test(flavor = "current_thread")]
-async fn bytes_that_came_before_a_request_are_not_its_answer() {
+async fn ignores_bytes_received_before_the_request() {
     let server = serve(|stream, _, body| {
         let _ = stream.write_all(answer(body).as_bytes());
-        // Not in the same segment, as the answer must be complete before the stray comes.
+        // Not in the same segment, as the answer must be complete before the stray arrives.
         std::thread::sleep(Duration::from_millis(2));
         let _ = stream.write_all(answer("666").as_bytes());
     });
@@ -92,7 +93,7 @@ async fn bytes_that_came_before_a_request_are_not_its_answer() {
         let client = client(&server.url, |_| {});
         assert_eq!(echoed(&client, round).await.unwrap(), round);
         server.written.recv().unwrap();
-        // Longer than a connection rests, so that it is taken again.
+        // Longer than a connection rests, so that it is reused.
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(echoed(&client, 1000 + round).await.unwrap(), 1000 + round);
         server.written.recv().unwrap();
@@ -102,7 +103,7 @@ async fn bytes_that_came_before_a_request_are_not_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_with_another_behind_it_is_not_believed_on_a_used_connection() {
+async fn discards_an_answer_followed_by_a_stray_on_a_reused_connection() {
     let server = serve(|stream, place, body| {
         let stray = if place == 1 { answer("666") } else { String::new() };
         let _ = stream.write_all(format!("{stray}{}", answer(body)).as_bytes());
@@ -111,13 +112,14 @@ async fn an_answer_with_another_behind_it_is_not_believed_on_a_used_connection()
     for number in 0..6 {
         assert_eq!(echoed(&client, number).await.unwrap(), number);
     }
-    // Connections are used again until the stray comes; from then on each request has its own, that one included.
+    // Connections are reused until the stray arrives; from then on each request gets a new one, including
+    // this one.
     assert_eq!(server.connections.load(Ordering::SeqCst), 6);
     assert!(client.stats().take_warnings()[0].contains("unsolicited answers"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_come_too_late_to_be_noticed_before_a_request_do_not_shift_all_others() {
+async fn late_strays_do_not_shift_later_answers() {
     let server = serve(|stream, _, body| {
         std::thread::sleep(Duration::from_millis(20));
         let _ = stream.write_all(answer(body).as_bytes());
@@ -134,7 +136,7 @@ async fn answers_that_come_too_late_to_be_noticed_before_a_request_do_not_shift_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_of_a_sound_server_are_used_again() {
+async fn reuses_connections_of_a_healthy_server() {
     let server = serve(|stream, _, body| {
         let _ = stream.write_all(answer(body).as_bytes());
     });
@@ -146,7 +148,7 @@ async fn connections_of_a_sound_server_are_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_the_server_has_closed_is_replaced_without_a_retry() {
+async fn replaces_a_closed_connection_without_a_retry() {
     let server = serve(|stream, place, body| {
         let _ = stream.write_all(answer(body).as_bytes());
         if place == 2 {

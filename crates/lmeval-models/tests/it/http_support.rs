@@ -1,4 +1,4 @@
-//! Servers that answer as a test wants, on loopback.
+//! Loopback servers with scripted answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use lmeval_core::ModelError;
 use lmeval_models::http::{BadAnswer, Call, Client, ClientSettings};
 use secrecy::SecretString;
 
-/// A server and how often it was called.
+/// A server that counts its calls.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) url: String,
@@ -27,27 +27,27 @@ impl Server {
     }
 }
 
-/// What is asked: the number of the call from 0, its headers and its body.
-pub(crate) struct Asked {
+/// A received call: its index, path, headers and body.
+pub(crate) struct ReceivedCall {
     pub(crate) hit: usize,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// A server of a function.
+/// Starts a server that answers with a function.
 pub(crate) async fn serve<F, A>(answer: F) -> Server
 where
-    F: Fn(Asked) -> A + Clone + Send + Sync + 'static,
+    F: Fn(ReceivedCall) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response> + Send + 'static,
 {
     serve_at("127.0.0.1:0".parse().unwrap(), answer).await
 }
 
-/// A server of a function at an address.
+/// Starts a server at an address.
 pub(crate) async fn serve_at<F, A>(address: SocketAddr, answer: F) -> Server
 where
-    F: Fn(Asked) -> A + Clone + Send + Sync + 'static,
+    F: Fn(ReceivedCall) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response> + Send + 'static,
 {
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
@@ -56,16 +56,16 @@ where
     let counted = Arc::clone(&hits);
     let router = Router::new().fallback(move |uri: axum::http::Uri, headers: HeaderMap, body: Bytes| {
         let hit = counted.fetch_add(1, Ordering::SeqCst);
-        answer(Asked { hit, path: uri.to_string(), headers, body })
+        answer(ReceivedCall { hit, path: uri.to_string(), headers, body })
     });
     tokio::spawn(async move { axum::serve(listener, router).await });
     Server { url, hits }
 }
 
-/// The byte of a raw answer at which the server takes a rest.
+/// The byte of a raw answer at which the server pauses.
 pub(crate) const PAUSE: u8 = 0;
 
-/// A server of raw bytes: what the function gives for a call is sent, then the connection is closed.
+/// Starts a server that sends raw bytes for each call, then closes the connection.
 pub(crate) fn serve_raw(answer: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
@@ -100,12 +100,12 @@ fn answer_raw(mut stream: TcpStream, hits: &AtomicUsize, answer: &dyn Fn(usize) 
         if place > 0 {
             std::thread::sleep(Duration::from_millis(400));
         }
-        // The client may have gone.
+        // The client may have disconnected.
         let _ = stream.write_all(part);
     }
 }
 
-/// An answer as bytes.
+/// A raw HTTP answer.
 pub(crate) fn raw(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}")
@@ -121,7 +121,7 @@ pub(crate) fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Respon
     response.body(body.to_owned().into()).unwrap()
 }
 
-/// Settings for a server with short waits.
+/// Settings for a server, with short waits.
 pub(crate) fn settings(url: &str) -> ClientSettings {
     let mut settings = ClientSettings::new(url);
     settings.retry_wait = Duration::from_millis(4);
@@ -131,14 +131,14 @@ pub(crate) fn settings(url: &str) -> ClientSettings {
     settings
 }
 
-/// A client with what a test changes about its settings.
+/// A client with customized settings.
 pub(crate) fn client(url: &str, change: impl FnOnce(&mut ClientSettings)) -> Client {
     let mut settings = settings(url);
     change(&mut settings);
     Client::new(settings).unwrap()
 }
 
-/// Calls with a body, and takes the answer as a whole number.
+/// Sends a body and parses the answer as an integer.
 pub(crate) async fn ask(client: &Client, body: &'static str) -> Result<i64, ModelError> {
     let call = Call {
         path: "",
@@ -152,5 +152,5 @@ pub(crate) async fn ask(client: &Client, body: &'static str) -> Result<i64, Mode
 
 fn number(answer: &[u8]) -> Result<i64, BadAnswer> {
     let text = std::str::from_utf8(answer).map_err(|error| BadAnswer::Retry(error.to_string()))?;
-    text.trim().parse().map_err(|_| BadAnswer::Retry("The answer is no number".into()))
+    text.trim().parse().map_err(|_| BadAnswer::Retry("The answer is not a number".into()))
 }

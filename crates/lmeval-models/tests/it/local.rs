@@ -1,4 +1,4 @@
-//! What the tests of local models share.
+//! Helpers for tests of local models.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use lmeval_core::{
 use lmeval_models::{ModelSettings, create};
 use lmeval_pycompat::{Dict, Value, json};
 
-/// A model with arguments that are written as JSON.
+/// A model with arguments in JSON.
 pub(crate) fn model(name: &str, args: &str) -> Result<Arc<dyn Model>, ModelError> {
     create(name, &ModelSettings::from_args(dict(args)))
 }
 
-/// A dictionary that is written as JSON.
+/// Parses a JSON object.
 pub(crate) fn dict(text: &str) -> Dict {
     json::loads(text).unwrap().as_dict().unwrap().clone()
 }
@@ -30,49 +30,48 @@ pub(crate) fn request(arguments: Arguments) -> ModelRequest {
     }
 }
 
-/// The log-likelihood of a continuation.
+/// A log-likelihood request.
 pub(crate) fn loglikelihood(context: &str, continuation: &str) -> ModelRequest {
     request(Arguments::Loglikelihood { context: context.into(), continuation: continuation.into() })
 }
 
-/// The log-likelihood of a text.
+/// A rolling log-likelihood request.
 pub(crate) fn rolling(text: &str) -> ModelRequest {
     request(Arguments::Rolling { text: text.into() })
 }
 
-/// A generated text; settings are written as JSON.
+/// A generation request; settings are JSON.
 pub(crate) fn generate(context: impl Into<Context>, kwargs: &str) -> ModelRequest {
     request(Arguments::Generate { context: context.into(), kwargs: Arc::new(dict(kwargs)) })
 }
 
-/// The answers to a batch.
+/// Answers a batch.
 pub(crate) fn answers(model: &dyn Model, requests: Vec<ModelRequest>) -> Vec<Result<Answer, ModelError>> {
     runtime().block_on(model.answer(requests))
 }
 
-/// The answer to a request.
+/// Answers one request.
 pub(crate) fn ask(model: &dyn Model, request: ModelRequest) -> Result<Response, ModelError> {
     answers(model, vec![request]).remove(0).map(|answer| answer.response)
 }
 
-/// The logarithm that a request is answered with, and whether the text is the most likely one.
+/// The log-likelihood of a request, and whether it is greedy.
 pub(crate) fn score(model: &dyn Model, request: ModelRequest) -> (f64, bool) {
     match ask(model, request).unwrap() {
         Response::Loglikelihood { logprob, is_greedy } => (logprob, is_greedy),
         Response::Rolling { logprob } => (logprob, false),
-        Response::Text(text) => panic!("`{text}` is no number"),
+        Response::Text(text) => panic!("expected a log-likelihood, got `{text}`"),
     }
 }
 
-/// The text that a request is answered with.
+/// The generation of a request.
 pub(crate) fn text(model: &dyn Model, request: ModelRequest) -> String {
     match ask(model, request).unwrap() {
         Response::Text(text) => text.as_ref().to_owned(),
-        other => panic!("{other:?} is no text"),
+        other => panic!("expected a generation, got {other:?}"),
     }
 }
 
-/// The identity of a model.
 pub(crate) fn identity(model: &dyn Model) -> ModelIdentity {
     runtime().block_on(model.identity()).unwrap()
 }
@@ -81,7 +80,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// A value of a JSON text.
+/// Parses JSON.
 pub(crate) fn value(text: &str) -> Value {
     json::loads(text).unwrap()
 }

@@ -1,12 +1,12 @@
-//! Tests of the back ends through their public interface.
+//! Tests of the back ends through their public API.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod api;
 mod api_errors;
 mod api_recorded;
-mod api_slips;
 mod api_support;
+mod api_transient;
 mod dummy;
 mod http_addresses;
 mod http_errors;

@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use crate::local::{answers, ask, generate, identity, loglikelihood, model, rolling, score, text};
 
 #[test]
-fn learns_what_follows_what() {
+fn prefers_likely_continuations() {
     let model = model("ngram", "{}").unwrap();
     let good = score(&*model, loglikelihood("The old man looked at", " the river"));
     let bad = score(&*model, loglikelihood("The old man looked at", " xqz vvkj"));
     assert!(good.0 > bad.0 + 20.0, "{good:?} {bad:?}");
     assert!(!bad.1);
-    // English is far below eight bits a byte, even for a text that the model has not seen.
+    // English is far below eight bits per byte, even for an unseen string.
     let unseen =
         "Two boats came down the river in the evening, and a dog stood on the bridge and looked at them.";
     let bits = -score(&*model, rolling(unseen)).0 / std::f64::consts::LN_2 / unseen.len() as f64;
@@ -22,13 +22,13 @@ fn learns_what_follows_what() {
 }
 
 #[test]
-fn numbers_are_the_same_everywhere() {
+fn matches_independently_computed_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     fs_err::write(&path, "the cat sat on the mat\n<|endoftext|>\nthe naïve cat\n").unwrap();
     let args = format!(r#"{{"corpus": {:?}, "order": 4}}"#, path.display().to_string());
     let model = model("ngram", &args).unwrap();
-    // The first two numbers were computed by the formula in another program.
+    // The first two numbers were computed from the formula by another program.
     assert_eq!(score(&*model, rolling("the cat sat on the naïve mat")).0, -23.135966472436344);
     assert_eq!(score(&*model, loglikelihood("the c", "at sat")).0, -4.603609136485126);
     assert_eq!(text(&*model, generate("the c", r#"{"max_gen_toks": 11}"#)), "at on the c");
@@ -41,7 +41,7 @@ fn numbers_are_the_same_everywhere() {
 }
 
 #[test]
-fn generation_keeps_to_its_settings() {
+fn generation_respects_its_settings() {
     let model = model("ngram", "{}").unwrap();
     let whole = text(&*model, generate("Question: What", r#"{"max_gen_toks": 60}"#));
     assert_eq!(whole.len(), 60);
@@ -60,12 +60,12 @@ fn generation_keeps_to_its_settings() {
     assert_eq!(answers[0].as_ref().unwrap().usage.completion_tokens, 60);
     assert!(!answers[1].as_ref().unwrap().truncated);
     assert_eq!(answers[2].as_ref().unwrap_err().kind(), ModelErrorKind::Request);
-    // Asked for more than anyone can wait for, it still ends.
+    // Even an absurd limit ends.
     assert!(text(&*model, generate("a", r#"{"max_gen_toks": 1e15}"#)).len() <= 1 << 14);
 }
 
 #[test]
-fn characters_are_never_cut() {
+fn never_splits_a_character() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.txt");
     fs_err::write(&path, "日本の箱 ".repeat(20)).unwrap();
@@ -82,7 +82,7 @@ fn characters_are_never_cut() {
 }
 
 #[test]
-fn conversations_become_lines() {
+fn renders_chat_messages_as_lines() {
     let model = model("ngram", "{}").unwrap();
     let template = model.chat_template(None).unwrap();
     let messages = vec![ChatMessage::new(Role::User, "Is it open?")];
@@ -93,7 +93,7 @@ fn conversations_become_lines() {
 }
 
 #[test]
-fn corpora() {
+fn reads_corpora() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     fs_err::write(at("b.txt"), "bbbb").unwrap();
@@ -108,8 +108,8 @@ fn corpora() {
     assert_eq!(hash(at("a.txt"), ""), hash(folder.path().display().to_string(), r#", "corpus_limit": 4"#));
     for (corpus, more, message) in [
         (at("none.txt"), "", "none.txt"),
-        (at("empty.md"), "", "has no text"),
-        (";".to_owned(), "", "names no file"),
+        (at("empty.md"), "", "is empty"),
+        (";".to_owned(), "", "does not name a file"),
         (at("a.txt"), r#", "order": 9"#, "`order` must be between 1 and 8"),
         (at("a.txt"), r#", "corpus_limit": 0"#, "corpus_limit"),
         (at("a.txt"), r#", "oder": 3"#, "no argument `oder`"),
@@ -122,11 +122,11 @@ fn corpora() {
     assert_eq!(hints, ["Did you mean `order`?"]);
     let large = at("large.txt");
     fs_err::File::create(&large).unwrap().set_len((32 << 20) + 1).unwrap();
-    assert!(create(large, "").unwrap_err().to_string().contains("more than 33554432 bytes"));
+    assert!(create(large, "").unwrap_err().to_string().contains("exceeds 33554432 bytes"));
 }
 
 #[test]
-fn guessing_is_chance() {
+fn uniform_scores_at_chance_level() {
     for name in [r#"{"seed": 1}"#, r#"{"seed": 2}"#] {
         let model = model("uniform", name).unwrap();
         let options = ["a", "a rather long option, much longer than the others", "an option", "of these"];
@@ -157,7 +157,7 @@ fn guessing_is_chance() {
 }
 
 #[test]
-fn a_byte_has_eight_bits() {
+fn uniform_bytes_have_eight_bits() {
     let uniform = model("uniform", "{}").unwrap();
     let bits = |logprob: f64| -logprob / std::f64::consts::LN_2;
     assert_eq!(bits(score(&*uniform, rolling("naïve")).0), 48.0);
@@ -169,14 +169,14 @@ fn a_byte_has_eight_bits() {
     assert_eq!(text(&*uniform, generate("x", r#"{"max_gen_toks": 0}"#)), "");
 }
 
-/// The model of the embedded text.
+/// The model of the embedded corpus.
 static EMBEDDED: LazyLock<Arc<dyn Model>> = LazyLock::new(|| model("ngram", "{}").unwrap());
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn parts_add_up(context in "\\PC{0,20}", first in "\\PC{0,10}", second in "\\PC{0,10}") {
+    fn log_likelihoods_add_up(context in "\\PC{0,20}", first in "\\PC{0,10}", second in "\\PC{0,10}") {
         let model = &*EMBEDDED;
         let whole = score(&**model, loglikelihood(&context, &format!("{first}{second}"))).0;
         let parts = score(&**model, loglikelihood(&context, &first)).0
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_generated_is_greedy(context in "[a-zé? ]{0,12}", limit in 0_usize..30) {
+    fn greedy_generations_score_as_greedy(context in "[a-zé? ]{0,12}", limit in 0_usize..30) {
         let model = &*EMBEDDED;
         let kwargs = format!(r#"{{"max_gen_toks": {limit}}}"#);
         let generated = text(&**model, generate(context.as_str(), &kwargs));
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn draws_depend_on_the_request_alone(context in "\\PC{0,12}", repeat in 0_usize..3) {
+    fn sampling_depends_only_on_the_request(context in "\\PC{0,12}", repeat in 0_usize..3) {
         let model = &*EMBEDDED;
         let mut request = generate(context.as_str(), r#"{"temperature": 1.0, "max_gen_toks": 8}"#);
         request.repeat = repeat;

@@ -13,7 +13,7 @@ use crate::local::{ask, generate, identity, loglikelihood, model, rolling, score
 
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/e2e/recorded.json");
 
-/// A folder with files of these names and texts.
+/// A folder with files of these names and contents.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -36,7 +36,7 @@ fn line(value: &Value) -> String {
     dumps(value, &Options { ensure_ascii: false, ..Options::default() }).unwrap()
 }
 
-/// The recorded requests of a case, and what each was answered.
+/// The requests of a recorded case, with their answers.
 fn requests(case: &Dict) -> Vec<(ModelRequest, Value)> {
     let mut seen: Vec<ModelRequest> = Vec::new();
     let mut requests = Vec::new();
@@ -82,7 +82,7 @@ fn as_value(response: &Response) -> Value {
 }
 
 #[test]
-fn every_recorded_case_comes_back() {
+fn replays_every_recorded_case() {
     let cases = value(&fs_err::read_to_string(RECORDED).unwrap());
     let mut count = 0;
     for case in cases.as_list().unwrap() {
@@ -106,7 +106,7 @@ fn every_recorded_case_comes_back() {
     assert_eq!(count, 2 * 1224);
 }
 
-/// The samples of a task as a file has them.
+/// The samples of a task, as written to a samples file.
 fn samples_lines(records: &[Value]) -> String {
     fn leaves(value: &Value) -> Value {
         match value {
@@ -136,7 +136,7 @@ fn samples_lines(records: &[Value]) -> String {
 }
 
 #[test]
-fn samples_of_every_recorded_case_answer_it() {
+fn replays_the_samples_of_every_recorded_case() {
     let cases = value(&fs_err::read_to_string(RECORDED).unwrap());
     let mut count = 0;
     for case in cases.as_list().unwrap() {
@@ -162,7 +162,7 @@ fn samples_of_every_recorded_case_answer_it() {
 }
 
 #[test]
-fn repeats_come_in_order() {
+fn replays_repeats_in_order() {
     let model = replay(concat!(
         r#"{"type": "generate_until", "args": ["q", {}], "response": "one"}"#,
         "\n\n",
@@ -182,12 +182,12 @@ fn repeats_come_in_order() {
     assert_eq!(error.kind(), ModelErrorKind::Request);
     assert_eq!(
         error.to_string(),
-        "The recording has 2 answers to `t`, document 0, generate_until 0, and repeat 3 is asked for: `q`",
+        "The recording has 2 answers to `t`, document 0, generate_until 0, but repeat 3 was requested: `q`",
     );
 }
 
 #[test]
-fn documents_keep_their_own_answers() {
+fn prefers_answers_of_the_same_document() {
     let model = replay(concat!(
         r#"{"task": "g::t@cot", "doc_id": 0, "idx": 0, "type": "generate_until", "args": ["q", {}], "response": "a0"}"#,
         "\n",
@@ -208,7 +208,7 @@ fn documents_keep_their_own_answers() {
 }
 
 #[test]
-fn numbers_of_all_kinds() {
+fn reads_all_kinds_of_numbers() {
     let model = replay(concat!(
         r#"{"type": "loglikelihood", "args": ["a", " b"], "response": [-Infinity, true]}"#,
         "\n",
@@ -226,7 +226,7 @@ fn numbers_of_all_kinds() {
 }
 
 #[test]
-fn what_is_absent_is_named() {
+fn names_missing_requests() {
     let model = replay(concat!(
         r#"{"task": "t", "doc_id": 0, "type": "loglikelihood", "args": ["One two\nthree", " b"], "response": [-1, true]}"#,
         "\n",
@@ -240,7 +240,7 @@ fn what_is_absent_is_named() {
     assert_eq!(
         error.hints(),
         [
-            "What is recorded for this document differs from character 8 on: asked is `four b`, recorded `three b`"
+            "The recorded prompt of this document differs from character 8 on: requested `four b`, recorded `three b`"
         ],
     );
     let long = "x".repeat(1000);
@@ -259,12 +259,12 @@ fn strict_compares_settings() {
     let strict = replay_with(&recording, "a.jsonl", r#", "strict": true"#).unwrap();
     assert_eq!(text(&*strict, generate("q", r#"{"temperature": 0.0, "until": ["\n"]}"#)), "r");
     let error = ask(&*strict, generate("q", r#"{"until": ["\n"]}"#)).unwrap_err();
-    assert!(error.to_string().contains("with other generation settings only"), "{error}");
+    assert!(error.to_string().contains("only with other generation settings"), "{error}");
     assert!(error.hints()[0].contains("'temperature': 0"), "{:?}", error.hints());
 }
 
 #[test]
-fn conversations_match_in_any_form() {
+fn matches_chat_messages_in_any_form() {
     let messages: Arc<[ChatMessage]> =
         [ChatMessage::new(Role::System, "s"), ChatMessage::new(Role::User, "héllo")].into();
     let as_list = r#"[{"role": "system", "content": "s"}, {"role": "user", "content": "héllo"}]"#;
@@ -283,7 +283,7 @@ fn conversations_match_in_any_form() {
 }
 
 #[test]
-fn a_template_file_is_rendered() {
+fn renders_a_template_file() {
     let template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}\
                     {% if add_generation_prompt %}<assistant>{% endif %}";
     let recording = folder(&[
@@ -308,28 +308,28 @@ fn a_template_file_is_rendered() {
 }
 
 #[test]
-fn bad_files_are_named() {
+fn names_the_bad_line() {
     for (text, message) in [
-        ("{\"type\": \"loglikelihood\"", "It is no JSON"),
-        ("[1]", "It is no JSON object"),
-        (r#"{"args": ["a", "b"], "response": [1, true]}"#, "It has no `type`"),
-        (r#"{"type": "guess", "args": [], "response": 1}"#, "Its `type` is not"),
-        (r#"{"type": "loglikelihood", "response": [1, true]}"#, "It has no list `args`"),
-        (r#"{"type": "loglikelihood", "args": ["a"], "response": [1, true]}"#, "Argument 1"),
-        (r#"{"type": "generate_until", "args": [7], "response": "x"}"#, "The context"),
-        (r#"{"type": "generate_until", "args": []}"#, "The context"),
-        (r#"{"type": "generate_until", "args": ["a"]}"#, "It has no `response`"),
-        (r#"{"type": "loglikelihood", "args": ["a", "b"], "response": "x"}"#, "Its answer is not a list"),
+        ("{\"type\": \"loglikelihood\"", "it is not JSON"),
+        ("[1]", "it is not a JSON object"),
+        (r#"{"args": ["a", "b"], "response": [1, true]}"#, "it has no `type`"),
+        (r#"{"type": "guess", "args": [], "response": 1}"#, "its `type` is not"),
+        (r#"{"type": "loglikelihood", "response": [1, true]}"#, "it has no list `args`"),
+        (r#"{"type": "loglikelihood", "args": ["a"], "response": [1, true]}"#, "argument 1"),
+        (r#"{"type": "generate_until", "args": [7], "response": "x"}"#, "the context"),
+        (r#"{"type": "generate_until", "args": []}"#, "the context"),
+        (r#"{"type": "generate_until", "args": ["a"]}"#, "it has no `response`"),
+        (r#"{"type": "loglikelihood", "args": ["a", "b"], "response": "x"}"#, "its answer is not a list"),
         (
             r#"{"type": "loglikelihood_rolling", "args": ["a"], "response": "x"}"#,
-            "Its answer is not a number",
+            "its answer is not a number",
         ),
-        (r#"{"type": "generate_until", "args": ["a"], "response": null}"#, "Its answer is not a text"),
-        (r#"{"resps": [], "doc_id": 0}"#, "Its `arguments` are no mapping"),
-        (r#"{"resps": 1, "arguments": {}}"#, "Its `resps` are no list"),
+        (r#"{"type": "generate_until", "args": ["a"], "response": null}"#, "its answer is not a string"),
+        (r#"{"resps": [], "doc_id": 0}"#, "its `arguments` are not a mapping"),
+        (r#"{"resps": 1, "arguments": {}}"#, "its `resps` are not a list"),
         (r#"{"resps": [], "arguments": {"gen_args_0": {"arg_0": "x", "arg_1": "y"}}}"#, "1 requests"),
         (r#"{"resps": [[]], "arguments": {"x": 1}}"#, "no `gen_args_0`"),
-        (r#"{"resps": [[]], "arguments": {"gen_args_0": {"arg_0": 1}}}"#, "of no request"),
+        (r#"{"resps": [[]], "arguments": {"gen_args_0": {"arg_0": 1}}}"#, "do not match any request type"),
     ] {
         let good = r#"{"type": "loglikelihood_rolling", "args": ["a"], "response": 1}"#;
         let folder = folder(&[("a.jsonl", &format!("{good}\n{text}\n{good}\n"))]);
@@ -352,7 +352,7 @@ fn bad_files_are_named() {
 }
 
 #[test]
-fn a_folder_means_its_newest_samples() {
+fn reads_the_newest_samples_of_a_folder() {
     let sample = |filter: &str, answer: &str| {
         format!(
             r#"{{"doc_id": 0, "arguments": {{"gen_args_0": {{"arg_0": "q", "arg_1": {{}}}}}}, "resps": [["{answer}"]], "filter": "{filter}"}}"#
@@ -383,7 +383,7 @@ fn a_folder_means_its_newest_samples() {
 }
 
 #[test]
-fn a_task_with_two_dashes_in_its_name_gets_its_own_answers() {
+fn tasks_with_double_dashes_get_their_own_answers() {
     let sample = |answer: &str| {
         format!(
             r#"{{"doc_id": 0, "arguments": {{"gen_args_0": {{"arg_0": "q", "arg_1": {{}}}}}}, "resps": [["{answer}"]], "filter": "f"}}"#

@@ -1,4 +1,4 @@
-//! Tokenizers that back ends choose: named ones and those of servers.
+//! Tokenizer selection: named tokenizers and those of servers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::api_support::{TOKENIZER, ask, bodies, dict, generate, model, pair, server};
 
-/// The tokenizer endpoints of a server, and completions that say how many tokens came.
+/// A server's tokenizer endpoints, plus completions.
 fn tokenizing(path: &str, body: &str) -> (u16, String) {
     let tokenizer = HuggingFaceTokenizer::from_folder(TOKENIZER.as_ref()).unwrap();
     match path {
@@ -27,7 +27,7 @@ fn tokenizing(path: &str, body: &str) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_s_tokenizer() {
+async fn uses_the_server_tokenizer() {
     let (root, log) = server(tokenizing).await;
     let args = format!(r#"{{"base_url": "{root}/v1/completions", "model": "m"}}"#);
     let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
@@ -43,7 +43,7 @@ async fn a_server_s_tokenizer() {
         r#"{{"prompt": [{tokens:?}], "model": "m", "max_tokens": 5, "temperature": 0, "stop": ["x", "</s>"], "seed": 1234}}"#
     );
     assert_eq!(bodies(&log).last(), Some(&expected));
-    // A tokenizer that is named is used, whatever the server offers.
+    // A named tokenizer takes precedence over the server's.
     let args =
         format!(r#"{{"base_url": "{root}/v1/completions", "model": "m", "tokenizer": "{TOKENIZER}"}}"#);
     let named = crate::api_support::model("local-completions", &args, 1, Dialect::V05).unwrap();
@@ -54,7 +54,7 @@ async fn a_server_s_tokenizer() {
 }
 
 #[test]
-fn choices_that_fail() {
+fn reports_tokenizers_that_cannot_be_selected() {
     let error = |args: &str| {
         let mut args = dict(args);
         args.insert("base_url", "http://127.0.0.1:9/v1/completions");

@@ -1,4 +1,4 @@
-//! The texts that a model learns from.
+//! The training corpus.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,27 @@ use sha2::{Digest, Sha256};
 
 use crate::local::arguments::{configuration, hexadecimal, paths};
 
-/// A text of our own: plain facts, sums, little stories, questions with answers.
+/// A short corpus of our own: plain facts, sums, little stories, questions with answers.
 const EMBEDDED: &str = include_str!("default.txt");
 
-/// A line that ends a text, so that one file can hold several.
+/// A line that separates documents within one file.
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The most that is learned from where `corpus_limit` does not say how much.
-const MOST_BYTES: u64 = 32 << 20;
+/// Upper bound on the corpus unless `corpus_limit` is set.
+const MAX_BYTES: u64 = 32 << 20;
 
-/// Texts and where they come from.
+/// The documents of a corpus and their origin.
 #[derive(Debug)]
 pub(super) struct Corpus {
-    /// The texts.
     texts: Vec<String>,
-    /// Their places: paths, or `embedded`.
+    /// Paths, or `embedded`.
     pub(super) source: String,
-    /// The SHA-256 of the texts.
+    /// SHA-256 of the contents.
     pub(super) hash: String,
 }
 
 impl Corpus {
-    /// Reads what the arguments `corpus` and `corpus_limit` name.
+    /// Reads the corpus named by `corpus`, up to `corpus_limit`.
     pub(super) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
         let limit = match settings.integer("corpus_limit")? {
             None => None,
@@ -53,18 +52,18 @@ impl Corpus {
         }
         let hash = hexadecimal(&hash.finalize());
         if texts.iter().all(|text| text.trim().is_empty()) {
-            return Err(configuration(format!("The corpus `{source}` has no text")));
+            return Err(configuration(format!("The corpus `{source}` is empty")));
         }
         Ok(Self { texts, source, hash })
     }
 
-    /// Each text on its own.
+    /// The documents, split at separator lines.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         self.texts.iter().flat_map(|text| split(text))
     }
 }
 
-/// Cuts at the lines that end a text.
+/// Splits at separator lines.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -85,9 +84,9 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The files of a corpus; of a folder, those whose name ends in `.txt`.
+/// The files of a corpus; for a folder, its `.txt` files.
 fn files(corpus: &str) -> Result<Vec<PathBuf>, ModelError> {
-    let unreadable = |error: std::io::Error| configuration(format!("The corpus cannot be read: {error}"));
+    let unreadable = |error: std::io::Error| configuration(format!("The corpus could not be read: {error}"));
     let mut files = Vec::new();
     for path in paths(corpus) {
         if !path.is_dir() {
@@ -108,25 +107,24 @@ fn files(corpus: &str) -> Result<Vec<PathBuf>, ModelError> {
         files.append(&mut found);
     }
     if files.is_empty() {
-        return Err(configuration("The model argument `corpus` names no file"));
+        return Err(configuration("The model argument `corpus` does not name a file"));
     }
     Ok(files)
 }
 
-/// Reads files one after the other, up to the limit where there is one.
+/// Reads files in order, up to the limit if there is one.
 fn read_files(files: &[PathBuf], limit: Option<u64>) -> Result<Vec<String>, ModelError> {
-    let mut left = limit.unwrap_or(MOST_BYTES);
+    let mut left = limit.unwrap_or(MAX_BYTES);
     let mut texts = Vec::new();
     for path in files {
-        // One byte more tells a file that ends here from one that goes on.
+        // One extra byte distinguishes a file that ends here from a longer one.
         let mut bytes = read_start(path, left + 1)
-            .map_err(|error| configuration(format!("The corpus cannot be read: {error}")))?;
+            .map_err(|error| configuration(format!("The corpus could not be read: {error}")))?;
         if bytes.len() as u64 > left {
             if limit.is_none() {
-                let message =
-                    format!("The corpus has more than {MOST_BYTES} bytes, up to `{}`", path.display());
+                let message = format!("The corpus exceeds {MAX_BYTES} bytes at `{}`", path.display());
                 let hint = format!(
-                    "Give `corpus_limit={MOST_BYTES}` to learn from that many of them, or another number"
+                    "Set `corpus_limit={MAX_BYTES}`, or another number of bytes, to use only the start"
                 );
                 return Err(configuration(message).hint(hint));
             }
@@ -147,7 +145,7 @@ fn read_start(path: &Path, length: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of bytes: without a character that is cut off at the end, and U+FFFD for what is no UTF-8.
+/// Decodes bytes, dropping an incomplete character at the end and replacing invalid UTF-8 by U+FFFD.
 fn text_of(mut bytes: Vec<u8>) -> String {
     if let Err(error) = str::from_utf8(&bytes)
         && error.error_len().is_none()
@@ -162,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_texts() {
+    fn splits_documents_at_separator_lines() {
         let texts = |text| split(text).collect::<Vec<_>>();
         assert_eq!(texts("a\nb"), ["a\nb"]);
         assert_eq!(texts("a\n<|endoftext|>\nb\n<|endoftext|>\n\n"), ["a\n", "b\n"]);
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_text() {
+    fn decodes_bytes_leniently() {
         assert_eq!(text_of("naïve".into()), "naïve");
         assert_eq!(text_of("naï".as_bytes()[..3].to_vec()), "na");
         assert_eq!(text_of(vec![b'a', 0xFF, b'b']), "a\u{FFFD}b");

@@ -1,56 +1,56 @@
-//! What follows what in a corpus, and the probabilities that come of it.
+//! Symbol counts of a corpus, and smoothed probabilities.
 
 use rayon::prelude::*;
 
-/// The end of a text. No UTF-8 text has this byte, so it is free.
+/// End of document. This byte never occurs in UTF-8.
 pub(super) const END: u8 = 0xFF;
 
-/// How many symbols there are: all bytes but `0xFF`, and [`END`].
+/// Alphabet size: all bytes but `0xFF`, and [`END`].
 pub(super) const SYMBOLS: usize = 256;
 
-/// How much the shorter context counts for each different follower of the longer one.
+/// Smoothing weight of the shorter context per distinct follower.
 ///
-/// Five-fold cross-validation over the embedded text, bits a byte at order 6: 2.97 with 1 (plain Witten–Bell), 2.70 with 2,
-/// 2.57 with 4, 2.56 with 6.
+/// Five-fold cross-validation on the embedded corpus, bits per byte at order 6: 2.97 with 1 (plain
+/// Witten–Bell), 2.70 with 2, 2.57 with 4, 2.56 with 6.
 const WEIGHT: f64 = 4.0;
 
-/// The symbols before a place, the last one in the highest byte. Before a text there is nothing but [`END`].
+/// The preceding symbols, the last one in the highest byte. A document is preceded by [`END`] symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History(u64);
 
 impl History {
-    /// The start of a text.
+    /// The start of a document.
     pub(super) const START: Self = Self(u64::MAX);
 
-    /// The history behind one more symbol.
+    /// The history after one more symbol.
     pub(super) fn then(self, symbol: u8) -> Self {
         Self((self.0 >> 8) | (u64::from(symbol) << 56))
     }
 
-    /// The history behind some text.
+    /// The history after a string.
     pub(super) fn after(text: &str) -> Self {
         let bytes = text.as_bytes();
-        // Older bytes have left the history anyway.
+        // Older bytes have been shifted out anyway.
         let recent = &bytes[bytes.len().saturating_sub(8)..];
         recent.iter().fold(Self::START, |history, byte| history.then(*byte))
     }
 
-    /// The symbol at a distance, 0 being the last one.
+    /// The symbol at a distance; 0 is the last one.
     fn symbol(self, distance: usize) -> u8 {
         (self.0 >> (56 - 8 * distance)) as u8
     }
 }
 
-/// The contexts of one length, in the order of their symbols read backwards.
+/// All contexts of one length, ordered by their symbols read backwards.
 #[derive(Debug, Default)]
 struct Level {
-    /// Of each context the symbol that is furthest back.
+    /// The oldest symbol of each context.
     symbols: Vec<u8>,
-    /// Where the contexts that are longer by one symbol end in the next level.
+    /// End offsets of each context's one-symbol extensions in the next level.
     children: Vec<u32>,
-    /// Where the followers of each context end.
+    /// End offsets of each context's followers.
     followers: Vec<u32>,
-    /// How often each context comes.
+    /// Occurrences of each context.
     totals: Vec<u32>,
     follower_symbols: Vec<u8>,
     follower_counts: Vec<u32>,
@@ -61,7 +61,7 @@ fn span(ends: &[u32], place: usize) -> std::ops::Range<usize> {
     start as usize..ends[place] as usize
 }
 
-/// The followers of the context that is being read.
+/// Follower counts of the context being read.
 struct Tally {
     counts: [u32; SYMBOLS],
     seen: [u64; SYMBOLS / 64],
@@ -77,7 +77,7 @@ impl Tally {
         self.seen[usize::from(symbol / 64)] |= 1 << (symbol % 64);
     }
 
-    /// Takes the symbols and their counts out, in order.
+    /// Removes the symbols and their counts, in order.
     fn drain(&mut self, mut take: impl FnMut(u8, u32)) {
         for (word, bits) in self.seen.iter_mut().enumerate() {
             while *bits != 0 {
@@ -89,19 +89,20 @@ impl Tally {
     }
 }
 
-/// The counts of all contexts up to a length: a tree that is walked backwards from the place to predict.
+/// The counts of all contexts up to a length, as a tree walked backwards from the position to predict.
 ///
-/// Interpolated Witten–Bell smoothing with a weight makes probabilities of them. With a context `h` that comes `C` times
-/// before `T` different symbols, `c` times of these before the symbol `s`, and `h′` the same context without its first
-/// symbol, `p(s|h) = (c + 4T · p(s|h′)) / (C + 4T)`; below the empty context every symbol has 1/256. The more various the
-/// followers, the more the shorter context counts; all 256 probabilities of a context add up to 1.
+/// Probabilities use interpolated Witten–Bell smoothing with a weight. If a context `h` occurs `C` times
+/// before `T` distinct symbols, `c` times before the symbol `s`, and `h′` is `h` without its first symbol,
+/// then `p(s|h) = (c + 4T · p(s|h′)) / (C + 4T)`; below the empty context every symbol has 1/256. The more
+/// diverse the followers, the more weight the shorter context has. The 256 probabilities of a context add up
+/// to 1.
 #[derive(Debug)]
 pub(super) struct Counts {
     levels: Vec<Level>,
 }
 
 impl Counts {
-    /// Counts the symbols of texts and their ends, each behind up to `depth` symbols: at most 7.
+    /// Counts the symbols of documents and their ends, each after up to `depth` symbols (at most 7).
     pub(super) fn new<'text>(texts: impl IntoIterator<Item = &'text str>, depth: usize) -> Self {
         let context = u64::MAX.checked_shl(64 - 8 * depth as u32).unwrap_or(0);
         let mut grams = Vec::new();
@@ -116,7 +117,7 @@ impl Counts {
         Self::from_sorted(&grams, depth)
     }
 
-    /// The tree of contexts with a follower each, context in the high bytes and follower in the lowest.
+    /// Builds the tree from sorted n-grams: context in the high bytes, follower in the lowest.
     fn from_sorted(grams: &[u64], depth: usize) -> Self {
         let mut levels: Vec<Level> = (0..=depth).map(|_| Level::default()).collect();
         let mut tallies: Vec<Tally> = (0..=depth).map(|_| Tally::new()).collect();
@@ -124,7 +125,7 @@ impl Counts {
         while let Some(run) = runs.next() {
             let gram = run[0];
             tallies[depth].add(gram as u8, run.len() as u32);
-            // Contexts that the next one does not share are complete.
+            // Contexts that the next n-gram does not share are complete.
             let open = runs.peek().map(|next| depth.min((next[0] ^ gram).leading_zeros() as usize / 8));
             for length in (open.map_or(0, |shared| shared + 1)..=depth).rev() {
                 let symbol = length.checked_sub(1).map_or(0, |distance| History(gram).symbol(distance));
@@ -134,7 +135,7 @@ impl Counts {
         Self { levels }
     }
 
-    /// The contexts that end a history, the empty one first, as far as they come in the corpus.
+    /// The suffixes of a history that occur in the corpus, starting with the empty one.
     fn contexts(&self, history: History) -> impl Iterator<Item = (&Level, usize)> {
         let mut next = self.levels.first().filter(|level| !level.symbols.is_empty()).map(|_| (0, 0));
         std::iter::from_fn(move || {
@@ -160,7 +161,7 @@ impl Counts {
         })
     }
 
-    /// The probabilities of all symbols: the same numbers as those of [`Counts::probability`].
+    /// The probabilities of all symbols; equal to those of [`Counts::probability`].
     pub(super) fn probabilities(&self, history: History) -> [f64; SYMBOLS] {
         let mut probabilities = [1.0 / SYMBOLS as f64; SYMBOLS];
         for (level, place) in self.contexts(history) {
@@ -182,7 +183,7 @@ impl Counts {
     }
 }
 
-/// Ends a context: writes it down and counts its followers for the context that is shorter by one symbol.
+/// Completes a context: stores it and adds its followers to the context shorter by one symbol.
 fn close(levels: &mut [Level], tallies: &mut [Tally], length: usize, symbol: u8) {
     let children = levels.get(length + 1).map_or(0, |longer| longer.symbols.len()) as u32;
     let level = &mut levels[length];
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn probabilities_follow_the_formula() {
-        // `ab` and its end: each of `a`, `b` and the end comes once.
+        // `ab` and its end: `a`, `b` and the end occur once each.
         let counts = Counts::new(["ab"], 1);
         let empty = |count: f64| (count + 12.0 / 256.0) / 15.0;
         let history = History::after("a");
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_counts_like_a_search() {
+    fn counts_match_a_naive_search() {
         let text = "the cat sat on the mat; the naïve cat ate the hat";
         let counts = Counts::new([text, "then the end"], 3);
         let texts = [text, "then the end"].map(|text| [&[END; 3], text.as_bytes(), &[END]].concat());
@@ -254,7 +255,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn probabilities_add_up(text in "[a-cé\u{0}\u{10FFFF}]{1,40}", context in "\\PC{0,9}", depth in 0_usize..8) {
+        fn probabilities_sum_to_one(text in "[a-cé\u{0}\u{10FFFF}]{1,40}", context in "\\PC{0,9}", depth in 0_usize..8) {
             let counts = Counts::new([text.as_str(), &text[..0]], depth);
             let tail: String = text.chars().take(9).collect();
             for history in [History::START, History::after(&context), History::after(&tail)] {

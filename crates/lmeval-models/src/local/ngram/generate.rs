@@ -1,4 +1,4 @@
-//! Texts that the model writes.
+//! Generation.
 
 use lmeval_pycompat::random::Random;
 use sha2::{Digest, Sha256};
@@ -8,23 +8,22 @@ use super::maths;
 use super::utf8::Utf8State;
 use crate::local::generation::GenerationSettings;
 
-/// The longest text that is written, whatever is asked for: a model this simple may go in circles without end.
-const MOST_BYTES: usize = 1 << 14;
+/// Upper bound on a generation, whatever the settings: so simple a model may loop forever.
+const MAX_BYTES: usize = 1 << 14;
 
-/// A text and how it ended.
 #[derive(Debug)]
 pub(super) struct Generated {
-    /// The text, without the stop text that ended it.
+    /// The generation, without its stop string.
     pub(super) text: String,
-    /// Bytes that were written, those of the stop text with them.
+    /// Bytes generated, including the stop string.
     pub(super) bytes: usize,
-    /// Whether the limit of bytes ended it.
+    /// Whether the limit ended it.
     pub(super) truncated: bool,
 }
 
-/// Writes on from a context: byte by byte until a stop text, the end of the text or the limit.
+/// Continues a context byte by byte until a stop string, the end-of-document symbol or the limit.
 ///
-/// What is drawn depends on seed, context and repeat alone, so that the order of requests does not matter.
+/// Sampling depends only on seed, context and repeat, so the order of requests does not matter.
 pub(super) fn generate(
     counts: &Counts,
     context: &str,
@@ -33,7 +32,7 @@ pub(super) fn generate(
     repeat: usize,
 ) -> Generated {
     let mut draws = (settings.temperature > 0.0).then(|| draws(context, seed, repeat));
-    let limit = settings.limit.min(MOST_BYTES);
+    let limit = settings.limit.min(MAX_BYTES);
     let mut history = History::after(context);
     let mut state = Utf8State::BOUNDARY;
     let mut bytes: Vec<u8> = Vec::new();
@@ -63,8 +62,8 @@ pub(super) fn generate(
     }
     let written = bytes.len();
     bytes.truncate(complete);
-    let text = String::from_utf8(bytes).expect("only bytes that UTF-8 allows are written");
-    // Two stop texts may end at the same byte, of which one begins earlier.
+    let text = String::from_utf8(bytes).expect("only valid UTF-8 is generated");
+    // Two stop strings may end at the same byte; the earlier start wins.
     let text = settings.cut(&text).to_owned();
     Generated { text, bytes: written, truncated }
 }
@@ -76,12 +75,12 @@ fn draws(context: &str, seed: i64, repeat: usize) -> Random {
     Random::from_seed_bytes(&key)
 }
 
-/// Whether a symbol may come next: a byte of UTF-8, or the end between two characters.
+/// Whether a symbol may come next: a valid UTF-8 byte, or the end between two characters.
 fn is_allowed(symbol: u8, state: Utf8State) -> bool {
     if symbol == END { state.is_boundary() } else { state.allows(symbol) }
 }
 
-/// The most likely symbol that may come next; of equally likely ones the lowest.
+/// The most likely allowed symbol; the lowest one of a tie.
 pub(super) fn greedy_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State) -> u8 {
     let mut best = (END, -1.0);
     for (symbol, &probability) in (0..=END).zip(probabilities) {
@@ -92,8 +91,8 @@ pub(super) fn greedy_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State) ->
     best.0
 }
 
-/// The symbol at a place between 0 and 1 among those that may come next, each as wide as its probability to the power of
-/// 1 / temperature.
+/// The allowed symbol at a quantile between 0 and 1, each weighted by its probability to the power of 1 /
+/// temperature.
 fn drawn_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State, temperature: f64, place: f64) -> u8 {
     let best = greedy_symbol(probabilities, state);
     let highest = maths::ln(probabilities[usize::from(best)]);
@@ -109,6 +108,6 @@ fn drawn_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State, temperature: f
             return symbol;
         }
     }
-    // Only rounding leads here.
+    // Reached only through rounding.
     best
 }

@@ -1,11 +1,11 @@
-//! Logarithm and exponential of additions, multiplications and divisions alone.
+//! Logarithm and exponential from basic arithmetic only.
 //!
-//! Those of the standard library come from the platform, and platforms differ in the last digit. These are the same
-//! everywhere, so that log-likelihoods are too.
+//! The standard library's come from the platform, and platforms differ in the last digit. These give the same
+//! log-likelihoods everywhere.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
-/// The natural logarithm of a positive normal number, within one or two units of the last place.
+/// Natural logarithm of a positive normal number, to within two ulps.
 pub(super) fn ln(number: f64) -> f64 {
     const MANTISSA: u64 = (1 << 52) - 1;
     let bits = number.to_bits();
@@ -15,14 +15,14 @@ pub(super) fn ln(number: f64) -> f64 {
         mantissa /= 2.0;
         exponent += 1;
     }
-    // ln m = 2 artanh((m - 1) / (m + 1)), whose series ends quickly for m between √½ and √2.
+    // ln m = 2 artanh((m - 1) / (m + 1)); the series converges quickly for m between √½ and √2.
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let square = ratio * ratio;
     let series = (0..12).rev().fold(0.0, |sum, term| sum * square + 1.0 / f64::from(2 * term + 1));
     2.0 * ratio * series + exponent as f64 * LN_2
 }
 
-/// The exponential of a number that is not above 0.
+/// Exponential of a number that is at most 0.
 pub(super) fn exp(number: f64) -> f64 {
     if number < -700.0 {
         return 0.0;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn close_to_the_platform() {
+    fn agrees_with_the_platform() {
         let mut number = 1e-290;
         while number < 2.0 {
             let expected = f64::ln(number);

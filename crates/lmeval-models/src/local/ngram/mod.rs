@@ -1,8 +1,8 @@
-//! `ngram`: a language model of bytes, counted in a moment from any text.
+//! `ngram`: a byte-level language model, trained on any corpus within moments.
 //!
-//! A baseline that knows which letters follow which and nothing else. What it says are the true probabilities of a
-//! distribution over bytes, so log-likelihoods, perplexities and generated texts mean what they mean for other models,
-//! and they are the same on every machine. A token is a byte.
+//! A baseline that knows only which letters follow which. Its answers are exact probabilities of a
+//! distribution over bytes, so log-likelihoods, perplexities and generations have their usual meaning, and
+//! they are the same on every machine. A token is a byte.
 
 mod corpus;
 mod counts;
@@ -26,13 +26,12 @@ use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
 
-/// The length of n-grams where nothing else is asked for.
+/// The default n-gram length.
 const DEFAULT_ORDER: i64 = 6;
 
-/// The longest n-grams that there are.
+/// The maximum n-gram length.
 const LONGEST_ORDER: i64 = 8;
 
-/// A model of the bytes of a corpus.
 #[derive(Debug)]
 pub(crate) struct Ngram {
     counts: Counts,
@@ -43,13 +42,12 @@ pub(crate) struct Ngram {
     template: PlainTemplate,
 }
 
-/// Makes the model.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     Ngram::new(settings).map(|model| Arc::new(InProcess::new(model)) as Arc<dyn Model>)
 }
 
 impl Ngram {
-    /// Learns from the corpus that the arguments name.
+    /// Trains on the corpus named by the arguments.
     pub(crate) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
         arguments::check(settings, "ngram", &["corpus", "corpus_limit", "order", "seed"])?;
         let order = settings.integer("order")?.unwrap_or(DEFAULT_ORDER);
@@ -69,7 +67,7 @@ impl Ngram {
         })
     }
 
-    /// The logarithm of the probability of a text behind another one, and whether each byte is the most likely one.
+    /// The log-likelihood of a continuation, and whether each of its bytes is the most likely one.
     fn score(&self, context: &str, text: &str) -> (f64, bool) {
         let mut history = History::after(context);
         let mut state = Utf8State::BOUNDARY;
@@ -83,7 +81,7 @@ impl Ngram {
         (logprob, greedy)
     }
 
-    /// The logarithm of the probability of a text from its start.
+    /// The log-likelihood of a string from the start of a document.
     fn score_whole(&self, text: &str) -> f64 {
         let mut history = History::START;
         text.bytes().fold(0.0, |sum, byte| {
@@ -93,14 +91,14 @@ impl Ngram {
         })
     }
 
-    /// The text of a context.
+    /// Renders a context as a string.
     fn text(&self, request: &ModelRequest, context: &Context) -> Result<Arc<str>, ModelError> {
         match context {
             Context::Text(text) | Context::Json(text) => Ok(Arc::clone(text)),
             Context::Messages(messages) => {
                 self.template.render(messages, true).map(Arc::from).map_err(|error| {
                     let message =
-                        format!("The conversation of {} cannot be rendered: {error}", request.describe());
+                        format!("The chat messages of {} could not be rendered: {error}", request.describe());
                     ModelError::new(ModelErrorKind::Request, message)
                 })
             }

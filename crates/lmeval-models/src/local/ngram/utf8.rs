@@ -1,22 +1,20 @@
-//! Which byte may follow in UTF-8.
+//! A UTF-8 state machine.
 
 use std::ops::RangeInclusive;
 
-/// The place inside a character.
+/// The position within a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Utf8State {
-    /// Bytes that are still to come; 0 between characters.
+    /// Continuation bytes still expected; 0 between characters.
     missing: u8,
-    /// The first and the last value that the next of them may have.
+    /// Bounds of the next continuation byte.
     low: u8,
     high: u8,
 }
 
 impl Utf8State {
-    /// Between characters.
     pub(super) const BOUNDARY: Self = Self { missing: 0, low: 0x80, high: 0xBF };
 
-    /// Whether a character is complete.
     pub(super) fn is_boundary(self) -> bool {
         self.missing == 0
     }
@@ -31,7 +29,7 @@ impl Utf8State {
         }
     }
 
-    /// The place behind a byte that is allowed.
+    /// The state after an allowed byte.
     pub(super) fn after(self, byte: u8) -> Self {
         if !self.is_boundary() {
             return Self { missing: self.missing - 1, ..Self::BOUNDARY };
@@ -42,7 +40,7 @@ impl Utf8State {
             0xE0..0xF0 => 2,
             0xF0.. => 3,
         };
-        // No overlong forms, no surrogates, nothing beyond U+10FFFF.
+        // Excludes overlong forms, surrogates and anything above U+10FFFF.
         let (low, high) = match byte {
             0xE0 => (0xA0, 0xBF),
             0xED => (0x80, 0x9F),

@@ -9,11 +9,11 @@ use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
-use super::book::Book;
 use super::record::{Entries, OwnerTask, request_line, sample_line};
+use super::recording::Recording;
 use crate::local::arguments::{configuration, paths};
 
-/// The files that `path` names: files as they are, of a folder the newest samples file of each task.
+/// The files named by `path`; for a folder, the newest samples file of each task.
 pub(super) fn recording_files(path: &str) -> Result<Vec<PathBuf>, ModelError> {
     let mut files = Vec::new();
     for path in paths(path) {
@@ -24,20 +24,21 @@ pub(super) fn recording_files(path: &str) -> Result<Vec<PathBuf>, ModelError> {
         }
     }
     if files.is_empty() {
-        return Err(configuration("The model argument `path` names no file"));
+        return Err(configuration("The model argument `path` does not name a file"));
     }
     Ok(files)
 }
 
 fn samples_in(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
-    let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
-    // Stamps sort by their text.
+    let unreadable =
+        |error: std::io::Error| configuration(format!("The recording could not be read: {error}"));
+    // Timestamps sort lexicographically.
     let mut newest: FxHashMap<String, (String, PathBuf)> = FxHashMap::default();
     for entry in fs_err::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let Some((task, stamp)) = name.and_then(task_and_stamp) else { continue };
-        // Earlier versions wrote `::` as it is.
+        // Earlier versions did not replace `::`.
         let (task, stamp) = (task.replace("::", "--"), stamp.to_owned());
         if newest.get(&task).is_none_or(|(known, _)| *known < stamp) {
             newest.insert(task, (stamp, path));
@@ -45,26 +46,27 @@ fn samples_in(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
     }
     if newest.is_empty() {
         let error = configuration(format!("The folder `{}` has no samples file", folder.display()));
-        return Err(error.hint(
-            "A run with `--log_samples` writes `samples_TASK_TIME.jsonl` into the folder of its model",
-        ));
+        return Err(
+            error.hint("A run with `--log_samples` writes `samples_TASK_TIME.jsonl` to its model's folder")
+        );
     }
     let mut files: Vec<PathBuf> = newest.into_values().map(|(_, path)| path).collect();
     files.sort();
     Ok(files)
 }
 
-/// The task and the time in the name of a samples file, `samples_TASK_TIME.jsonl`.
+/// Splits the name of a samples file, `samples_TASK_TIME.jsonl`, into task and timestamp.
 fn task_and_stamp(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("samples_")?.strip_suffix(".jsonl")?.rsplit_once('_')
 }
 
-/// Reads a file into a book, and adds its bytes to the hash.
-pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<(), ModelError> {
-    let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
+/// Adds a file's answers to the recording, and its bytes to the hash.
+pub(super) fn read(path: &Path, recording: &mut Recording, hash: &mut Sha256) -> Result<(), ModelError> {
+    let unreadable =
+        |error: std::io::Error| configuration(format!("The recording could not be read: {error}"));
     let name = path.file_name().and_then(|name| name.to_str());
     let task = name.and_then(task_and_stamp).map(|(task, _)| OwnerTask::of_file(task));
-    let mut lines = Lines { decoder: Decoder::new(), task, filters: FxHashMap::default() };
+    let mut lines = LineReader { decoder: Decoder::new(), task, filters: FxHashMap::default() };
     let mut reader = BufReader::new(fs_err::File::open(path).map_err(unreadable)?);
     let mut line = Vec::new();
     for number in 1_usize.. {
@@ -74,34 +76,34 @@ pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<()
         }
         hash.update(&line);
         let entries = lines.entries(&line).map_err(|problem| {
-            let place = format!("Line {number} of `{}` is not part of a recording", path.display());
-            configuration(format!("{place}: {problem}"))
-                .hint("A line is `{\"type\", \"args\", \"response\"}`, or one of a samples file")
+            let location = format!("Line {number} of `{}` is not a recorded request", path.display());
+            configuration(format!("{location}: {problem}"))
+                .hint("A line must be `{\"type\", \"args\", \"response\"}`, or come from a samples file")
         })?;
         for (key, recorded) in entries {
-            book.add(key, recorded);
+            recording.add(key, recorded);
         }
     }
     Ok(())
 }
 
-/// What reading a line needs to know of those before it.
-struct Lines {
+/// State carried from line to line.
+struct LineReader {
     decoder: Decoder,
-    /// The task of a samples file.
+    /// The task, for a samples file.
     task: Option<OwnerTask>,
-    /// The filter under which a document was seen first; under others the same answers come again.
+    /// The filter each document was first seen with; other filters repeat the same answers.
     filters: FxHashMap<i64, Value>,
 }
 
-impl Lines {
+impl LineReader {
     fn entries(&mut self, line: &[u8]) -> Entries {
-        let line = str::from_utf8(line).map_err(|error| format!("It is no UTF-8: {error}"))?;
+        let line = str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
         if line.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let value = self.decoder.decode(line).map_err(|error| format!("It is no JSON: {error}"))?;
-        let line: &Dict = value.as_dict().ok_or("It is no JSON object")?;
+        let value = self.decoder.decode(line).map_err(|error| format!("it is not JSON: {error}"))?;
+        let line: &Dict = value.as_dict().ok_or("it is not a JSON object")?;
         if !line.contains_str("resps") {
             return request_line(line);
         }
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_samples_files() {
+    fn parses_samples_file_names() {
         let name = "samples_g::my_task@cloze_2025-01-31T10-00-00.123456.jsonl";
         let (task, stamp) = task_and_stamp(name).unwrap();
         assert_eq!((task, stamp), ("g::my_task@cloze", "2025-01-31T10-00-00.123456"));
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn two_dashes_belong_to_the_name_or_follow_a_group() {
+    fn double_dash_is_part_of_the_name_or_follows_a_group() {
         let of = OwnerTask::of_file;
         for name in ["g--my--task@cloze", "my--task", "my::task"] {
             assert!(of(name).may_be("my--task") && of(name).may_be("task"), "{name}");
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_file_of_a_task_counts_whatever_it_is_called() {
+    fn uses_the_newest_file_of_each_task() {
         let folder = tempfile::tempdir().unwrap();
         for name in
             ["samples_g::t_2025-01-31.jsonl", "samples_g--t_2026-01-31.jsonl", "samples_u_2025-01-31.jsonl"]

@@ -1,11 +1,11 @@
 //! `replay`: answers from a recording.
 //!
-//! A recording is what an earlier run said: its samples files, or lines of requests with their answers. With it, a run can
-//! be scored anew, with other filters and metrics, without the model.
+//! A recording is the output of an earlier run: its samples files, or lines of requests with their answers.
+//! It allows rescoring with other filters and metrics without the model.
 
-mod book;
 mod files;
 mod record;
+mod recording;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,41 +17,40 @@ use lmeval_core::{
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
-use self::book::Book;
+use self::recording::Recording;
 use super::arguments::{check, configuration, hexadecimal};
 use super::template::PlainTemplate;
 
-/// A model that has said everything before.
+/// A model that looks up recorded answers.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    book: Book,
+    recording: Recording,
     strict: bool,
     path: String,
     hash: String,
     template: ModelTemplate,
 }
 
-/// Makes the model.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     check(settings, "replay", &["path", "strict", "chat_template"])?;
     let path = settings.required("path", "recording.jsonl")?;
     let strict = settings.flag("strict", false)?;
     let template = match settings.text("chat_template") {
         Some(file) => PlainTemplate::read(Path::new(&file))?.into_model_template(),
-        // Conversations stay what they are, as they were sent to a chat server.
+        // Chat prompts stay lists of messages, as they were sent to a chat server.
         None => ModelTemplate { template: Arc::new(RemoteTemplate), source: None },
     };
-    let mut book = Book::default();
+    let mut recording = Recording::default();
     let mut hash = Sha256::new();
     for file in files::recording_files(&path)? {
-        files::read(&file, &mut book, &mut hash)?;
+        files::read(&file, &mut recording, &mut hash)?;
     }
-    if book.len() == 0 {
+    if recording.len() == 0 {
         return Err(configuration(format!("The recording `{path}` is empty")));
     }
-    book.finish();
+    recording.finish();
     let hash = hexadecimal(&hash.finalize());
-    Ok(Arc::new(InProcess::new(Replay { book, strict, path, hash, template })))
+    Ok(Arc::new(InProcess::new(Replay { recording, strict, path, hash, template })))
 }
 
 impl LocalModel for Replay {
@@ -77,7 +76,7 @@ impl LocalModel for Replay {
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
-        self.book.find(request, self.strict)
+        self.recording.find(request, self.strict)
     }
 
     fn answer_batch(&self, requests: &[ModelRequest]) -> Vec<Result<Answer, ModelError>> {

@@ -1,40 +1,40 @@
-//! What a recording holds: requests with their answers.
+//! The lines of a recording: requests with their answers.
 
 use std::sync::Arc;
 
 use lmeval_core::{ChatMessage, Context, RequestType, Response};
 use lmeval_pycompat::{Dict, Value, json};
 
-/// A request by its text.
+/// Identifies a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// What is asked for.
     pub(super) kind: RequestType,
-    /// The context: text, or the JSON of a conversation in one form.
+    /// The context: a string, or chat messages as canonical JSON.
     pub(super) context: Arc<str>,
-    /// What is scored; empty where a text is generated.
+    /// The scored string; empty for generations.
     pub(super) continuation: Arc<str>,
 }
 
 /// The task that a request was recorded for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnerTask {
-    /// Its name, without group or format.
+    /// The task name, without group and format.
     Named(Arc<str>),
-    /// The name of its samples file, without format. `--` in it is part of the name or stands for `::` behind a group.
+    /// The task's part of a samples file name, without format. `--` is part of the name, or replaces the `::`
+    /// after a group.
     OfFile(Arc<str>),
 }
 
 impl OwnerTask {
-    /// The task of a samples file by its part in the name of the file; earlier versions wrote `::` as it is.
+    /// Derives the task from its part of a samples file name; earlier versions did not replace `::`.
     pub(super) fn of_file(name: &str) -> Self {
         let name = in_file_name(name);
         let last = name.rfind("--").unwrap_or(0);
-        let end = name[last..].find('@').map_or(name.len(), |place| last + place);
+        let end = name[last..].find('@').map_or(name.len(), |index| last + index);
         Self::OfFile(name[..end].into())
     }
 
-    /// Whether it is the task of this name, or may be it in a group.
+    /// Whether it is this task, possibly in a group.
     pub(super) fn may_be(&self, task: &str) -> bool {
         match self {
             Self::Named(name) => **name == *task,
@@ -46,7 +46,7 @@ impl OwnerTask {
         }
     }
 
-    /// Whether it is the task of this name in no group.
+    /// Whether it is this task outside of any group.
     pub(super) fn is(&self, task: &str) -> bool {
         match self {
             Self::Named(name) => **name == *task,
@@ -55,7 +55,7 @@ impl OwnerTask {
     }
 }
 
-/// The name of a task as the name of its samples file has it.
+/// The task's part of a samples file name.
 fn in_file_name(task: &str) -> String {
     task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
 }
@@ -63,73 +63,69 @@ fn in_file_name(task: &str) -> String {
 /// The document that a request was recorded for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The task.
     pub(super) task: OwnerTask,
-    /// The document.
     pub(super) doc_id: usize,
-    /// The place among the requests of the document.
+    /// The index among the document's requests.
     pub(super) idx: Option<usize>,
 }
 
-/// An answer, and what tells it from others to the same text.
+/// An answer, with what distinguishes it from other answers to the same prompt.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
-    /// Whom it was given to, where that is known.
+    /// The document, if known.
     pub(super) owner: Option<Owner>,
-    /// Generation settings.
     pub(super) kwargs: Option<Arc<Dict>>,
-    /// The answer.
     pub(super) response: Response,
 }
 
-/// The entries of a line: a request with its answer, or what is wrong.
+/// The requests and answers of a line, or what is wrong with it.
 pub(super) type Entries = Result<Vec<(Key, Recorded)>, String>;
 
-/// The name of a task without group and format.
+/// A task name without group and format.
 pub(super) fn bare_task_name(name: &str) -> &str {
     let name = name.rsplit_once("::").map_or(name, |(_, name)| name);
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 
-/// Whether the context of a key is a conversation.
-pub(super) fn is_conversation(context: &str) -> bool {
-    context.starts_with("[{") && json::loads(context).ok().as_ref().and_then(conversation).is_some()
+/// Whether a key's context is a list of chat messages.
+pub(super) fn is_chat_context(context: &str) -> bool {
+    context.starts_with("[{") && json::loads(context).ok().as_ref().and_then(canonical_messages).is_some()
 }
 
-/// The entries of a line `{"type", "args", "response"}`, which may also say `task`, `doc_id` and `idx`.
+/// Parses a line `{"type", "args", "response"}`, optionally with `task`, `doc_id` and `idx`.
 pub(super) fn request_line(line: &Dict) -> Entries {
-    let kind = line.get_str("type").ok_or("It has no `type`")?;
+    let kind = line.get_str("type").ok_or("it has no `type`")?;
     let kind = [RequestType::Loglikelihood, RequestType::LoglikelihoodRolling, RequestType::GenerateUntil]
         .into_iter()
         .find(|known| kind.as_str() == Some(known.name()))
-        .ok_or("Its `type` is not `loglikelihood`, `loglikelihood_rolling` or `generate_until`")?;
-    let args = line.get_str("args").and_then(Value::as_list).ok_or("It has no list `args`")?;
+        .ok_or("its `type` is not `loglikelihood`, `loglikelihood_rolling` or `generate_until`")?;
+    let args = line.get_str("args").and_then(Value::as_list).ok_or("it has no list `args`")?;
     let (key, kwargs) = arguments(kind, args)?;
-    let response = line.get_str("response").ok_or("It has no `response`")?;
+    let response = line.get_str("response").ok_or("it has no `response`")?;
     let response = response_of(kind, response).ok_or_else(|| bad_response(kind))?;
-    let place =
-        |name: &str| line.get_str(name).and_then(Value::as_i64).and_then(|place| usize::try_from(place).ok());
+    let index =
+        |name: &str| line.get_str(name).and_then(Value::as_i64).and_then(|index| usize::try_from(index).ok());
     let task = line.get_str("task").and_then(Value::as_str).map(bare_task_name);
-    let owner = task.zip(place("doc_id")).map(|(task, doc_id)| Owner {
+    let owner = task.zip(index("doc_id")).map(|(task, doc_id)| Owner {
         task: OwnerTask::Named(task.into()),
         doc_id,
-        idx: place("idx"),
+        idx: index("idx"),
     });
     Ok(vec![(key, Recorded { owner, kwargs, response })])
 }
 
-/// The entries of a line of a samples file.
+/// Parses a line of a samples file.
 pub(super) fn sample_line(line: &Dict, task: Option<&OwnerTask>) -> Entries {
     let requests = match line.get_str("arguments") {
         Some(Value::Dict(named)) => {
             numbered(named, "gen_args_")?.into_iter().map(request_arguments).collect()
         }
         Some(Value::List(requests)) => requests.iter().map(request_arguments).collect::<Result<Vec<_>, _>>(),
-        _ => return Err("Its `arguments` are no mapping".to_owned()),
+        _ => return Err("its `arguments` are not a mapping".to_owned()),
     }?;
-    let answers = line.get_str("resps").and_then(Value::as_list).ok_or("Its `resps` are no list")?;
+    let answers = line.get_str("resps").and_then(Value::as_list).ok_or("its `resps` are not a list")?;
     if answers.len() != requests.len() {
-        return Err(format!("It has {} requests and answers to {}", requests.len(), answers.len()));
+        return Err(format!("it has {} requests but answers to {}", requests.len(), answers.len()));
     }
     let doc_id = line.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
     let mut entries = Vec::new();
@@ -151,9 +147,9 @@ pub(super) fn sample_line(line: &Dict, task: Option<&OwnerTask>) -> Entries {
 /// The values of `PREFIX0`, `PREFIX1` and so on.
 fn numbered<'dict>(named: &'dict Dict, prefix: &str) -> Result<Vec<&'dict Value>, String> {
     (0..named.len())
-        .map(|place| {
-            let name = format!("{prefix}{place}");
-            named.get_str(&name).ok_or_else(|| format!("Its `arguments` have no `{name}`"))
+        .map(|index| {
+            let name = format!("{prefix}{index}");
+            named.get_str(&name).ok_or_else(|| format!("its `arguments` have no `{name}`"))
         })
         .collect()
 }
@@ -162,11 +158,12 @@ fn request_arguments(request: &Value) -> Result<Vec<Value>, String> {
     match request {
         Value::Dict(named) => Ok(numbered(named, "arg_")?.into_iter().cloned().collect()),
         Value::List(args) => Ok(args.as_ref().clone()),
-        _ => Err("Its `arguments` have a request that is no mapping".to_owned()),
+        _ => Err("its `arguments` contain a request that is not a mapping".to_owned()),
     }
 }
 
-/// What arguments may ask for, which samples do not say: behind an empty context, a text may be either scored or rolling.
+/// The request types that arguments may belong to, which samples files do not record: after an empty context,
+/// a string may be a continuation or a rolling request.
 fn kinds(args: &[Value]) -> Result<&'static [RequestType], String> {
     use RequestType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling};
     match args {
@@ -176,11 +173,11 @@ fn kinds(args: &[Value]) -> Result<&'static [RequestType], String> {
         }
         [_, Value::Str(_), ..] => Ok(&[Loglikelihood]),
         [Value::Str(_)] => Ok(&[LoglikelihoodRolling]),
-        _ => Err("Its `arguments` are those of no request".to_owned()),
+        _ => Err("its `arguments` do not match any request type".to_owned()),
     }
 }
 
-/// The answers to one request; a single one may stand without its list.
+/// The answers to one request; a single one may come without a list.
 fn repeats(kind: RequestType, answers: &Value) -> Option<&[Value]> {
     let list = answers.as_list()?;
     let is_pair =
@@ -192,13 +189,13 @@ fn repeats(kind: RequestType, answers: &Value) -> Option<&[Value]> {
 }
 
 fn arguments(kind: RequestType, args: &[Value]) -> Result<(Key, Option<Arc<Dict>>), String> {
-    let text = |place: usize| match args.get(place) {
+    let text = |index: usize| match args.get(index) {
         Some(Value::Str(text)) => Ok(Arc::clone(text)),
-        _ => Err(format!("Argument {place} of its request is no text")),
+        _ => Err(format!("argument {index} of its request is not a string")),
     };
     let context = || {
         let context = args.first().and_then(context_of_value);
-        context.ok_or_else(|| "The context of its request is neither a text nor a conversation".to_owned())
+        context.ok_or_else(|| "the context of its request is neither a string nor chat messages".to_owned())
     };
     match kind {
         RequestType::Loglikelihood => Ok((Key { kind, context: context()?, continuation: text(1)? }, None)),
@@ -216,13 +213,13 @@ fn arguments(kind: RequestType, args: &[Value]) -> Result<(Key, Option<Arc<Dict>
     }
 }
 
-/// The context of a request as keys hold it.
+/// The canonical context of a request.
 pub(super) fn context_of_request(context: &Context) -> Arc<str> {
     match context {
         Context::Text(text) | Context::Json(text) => context_of_text(text),
         Context::Messages(messages) => {
             let values = Value::list(messages.iter().map(ChatMessage::to_value));
-            conversation(&values).unwrap_or_else(|| "".into())
+            canonical_messages(&values).unwrap_or_else(|| "".into())
         }
     }
 }
@@ -230,21 +227,21 @@ pub(super) fn context_of_request(context: &Context) -> Arc<str> {
 fn context_of_value(context: &Value) -> Option<Arc<str>> {
     match context {
         Value::Str(text) => Some(context_of_text(text)),
-        // Reference: a conversation as JSON is logged as a tuple of one text.
+        // Reference: chat messages as JSON are logged as a one-element tuple of a string.
         Value::List(items) if matches!(items.as_slice(), [Value::Str(_)]) => context_of_value(&items[0]),
-        other => conversation(other),
+        other => canonical_messages(other),
     }
 }
 
-/// A text as it is, unless it is the JSON of a conversation.
+/// A string unchanged, unless it is JSON of chat messages.
 fn context_of_text(text: &Arc<str>) -> Arc<str> {
     let is_list = text.starts_with('[') && text.trim_end().ends_with(']');
     let parsed = is_list.then(|| json::loads(text).ok()).flatten();
-    parsed.as_ref().and_then(conversation).unwrap_or_else(|| Arc::clone(text))
+    parsed.as_ref().and_then(canonical_messages).unwrap_or_else(|| Arc::clone(text))
 }
 
-/// A conversation in one form: keys in order, and without the type that all plain messages have.
-fn conversation(value: &Value) -> Option<Arc<str>> {
+/// Chat messages as canonical JSON: sorted keys, without the `type` of plain messages.
+fn canonical_messages(value: &Value) -> Option<Arc<str>> {
     let messages = value.as_list()?.iter().map(|message| {
         let message = message.as_dict().filter(|message| message.contains_str("role"))?;
         let is_plain =
@@ -257,7 +254,7 @@ fn conversation(value: &Value) -> Option<Arc<str>> {
     json::dumps(&Value::list(messages), &options).ok().map(Arc::from)
 }
 
-/// The answer that a value is.
+/// Converts a recorded value to an answer.
 fn response_of(kind: RequestType, value: &Value) -> Option<Response> {
     match kind {
         RequestType::Loglikelihood => match value.as_list()? {
@@ -285,12 +282,12 @@ fn bad_response(kind: RequestType) -> String {
     let expected = match kind {
         RequestType::Loglikelihood => "a list of a number and `true` or `false`",
         RequestType::LoglikelihoodRolling => "a number",
-        RequestType::GenerateUntil => "a text",
+        RequestType::GenerateUntil => "a string",
     };
-    format!("Its answer is not {expected}, as `{kind}` has it")
+    format!("its answer is not {expected}, as `{kind}` requires")
 }
 
-/// A number, or its text as samples have it.
+/// A number, or a numeric string, as samples files have it.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Str(text) => text.parse().ok(),

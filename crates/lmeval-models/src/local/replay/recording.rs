@@ -1,4 +1,4 @@
-//! The answers of a recording, looked up by what is asked.
+//! Recorded answers, looked up by request.
 
 use std::sync::Arc;
 
@@ -7,22 +7,22 @@ use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::record::{Key, Owner, OwnerTask, Recorded, context_of_request, is_conversation};
+use super::record::{Key, Owner, OwnerTask, Recorded, context_of_request, is_chat_context};
 
-/// How much of a text an error shows.
-const SHOWN: usize = 200;
+/// Characters of a prompt shown in an error.
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// Answers by request.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct Recording {
     entries: FxHashMap<Key, Vec<Recorded>>,
-    /// Texts that come in many requests, once: the options of a question share its context.
-    texts: FxHashSet<Arc<str>>,
+    /// Interned strings: the options of a question share its context.
+    strings: FxHashSet<Arc<str>>,
     count: usize,
 }
 
-impl Book {
-    /// Adds an answer behind those to the same request.
+impl Recording {
+    /// Appends an answer to those of the same request.
     pub(super) fn add(&mut self, key: Key, mut recorded: Recorded) {
         let key =
             Key { context: self.shared(key.context), continuation: self.shared(key.continuation), ..key };
@@ -34,25 +34,25 @@ impl Book {
     }
 
     fn shared(&mut self, text: Arc<str>) -> Arc<str> {
-        if let Some(known) = self.texts.get(&text) {
+        if let Some(known) = self.strings.get(&text) {
             return Arc::clone(known);
         }
-        self.texts.insert(Arc::clone(&text));
+        self.strings.insert(Arc::clone(&text));
         text
     }
 
-    /// Forgets what only adding needs.
+    /// Drops data that is needed only while adding.
     pub(super) fn finish(&mut self) {
-        self.texts = FxHashSet::default();
+        self.strings = FxHashSet::default();
         self.entries.shrink_to_fit();
     }
 
-    /// How many answers there are.
+    /// The number of answers.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// The recorded answer to a request; `strict` compares generation settings too.
+    /// Looks up the recorded answer to a request; `strict` compares generation settings too.
     pub(super) fn find(&self, request: &ModelRequest, strict: bool) -> Result<Response, ModelError> {
         let (key, kwargs) = key_of(request);
         let Some(recorded) = self.entries.get(&key) else {
@@ -70,11 +70,11 @@ impl Book {
             }
             (None, Some(_)) => {
                 let message = format!(
-                    "The recording has {} answers to {}, and repeat {} is asked for: `{}`",
+                    "The recording has {} answers to {}, but repeat {} was requested: `{}`",
                     recorded.len(),
                     request.describe(),
                     request.repeat + 1,
-                    start(&key),
+                    shown_prompt(&key),
                 );
                 Err(ModelError::new(ModelErrorKind::Request, message))
             }
@@ -83,51 +83,51 @@ impl Book {
     }
 
     fn absent(&self, request: &ModelRequest, key: &Key) -> ModelError {
-        let message = format!("The recording has no {}: `{}`", request.describe(), start(key));
+        let message = format!("The recording has no {}: `{}`", request.describe(), shown_prompt(key));
         let error = ModelError::new(ModelErrorKind::Request, message);
-        let is_chat = is_conversation(&key.context);
+        let is_chat = is_chat_context(&key.context);
         let mut of_kind =
             self.entries.keys().filter(|other| other.kind == key.kind && !other.context.is_empty());
-        let has_chats = of_kind.next().is_some_and(|other| is_conversation(&other.context));
+        let has_chats = of_kind.next().is_some_and(|other| is_chat_context(&other.context));
         match (is_chat, has_chats) {
             (false, true) => {
                 return error
-                    .hint("The recording holds conversations; add `--apply_chat_template` to replay it");
+                    .hint("The recording holds chat prompts; add `--apply_chat_template` to replay it");
             }
             (true, false) if self.entries.keys().any(|other| other.kind == key.kind) => {
                 return error.hint(
-                    "The recording holds prompts as text; leave out `--apply_chat_template`, or name the template that \
-                     made them: `--model_args path=…,chat_template=FILE`",
+                    "The recording holds plain prompts; drop `--apply_chat_template`, or name the template that \
+                     rendered them: `--model_args path=…,chat_template=FILE`",
                 );
             }
             _ => {}
         }
         let owned = |recorded: &Recorded| recorded.owner.as_ref().is_some_and(|owner| is_of(owner, request));
-        let asked = whole(key);
+        let requested = full_prompt(key);
         let near = self
             .entries
             .iter()
             .filter(|(other, recorded)| other.kind == key.kind && recorded.iter().any(owned))
             .map(|(other, _)| {
-                let text = whole(other);
-                (asked.chars().zip(text.chars()).take_while(|(left, right)| left == right).count(), text)
+                let text = full_prompt(other);
+                (requested.chars().zip(text.chars()).take_while(|(left, right)| left == right).count(), text)
             })
             .max_by(|left, right| left.0.cmp(&right.0).then_with(|| right.1.cmp(&left.1)));
         match near {
             None => error,
-            Some((place, text)) => error.hint(format!(
-                "What is recorded for this document differs from character {place} on: asked is `{}`, recorded `{}`",
-                around(&asked, place),
-                around(&text, place),
+            Some((offset, text)) => error.hint(format!(
+                "The recorded prompt of this document differs from character {offset} on: requested `{}`, recorded `{}`",
+                around(&requested, offset),
+                around(&text, offset),
             )),
         }
     }
 
     fn other_settings(&self, request: &ModelRequest, key: &Key, kwargs: Option<&Arc<Dict>>) -> ModelError {
         let message = format!(
-            "The recording has {} with other generation settings only: `{}`",
+            "The recording has {} only with other generation settings: `{}`",
             request.describe(),
-            start(key),
+            shown_prompt(key),
         );
         let error = ModelError::new(ModelErrorKind::Request, message);
         let recorded = self.entries.get(key).and_then(|recorded| recorded.first()?.kwargs.as_ref());
@@ -135,8 +135,8 @@ impl Book {
             kwargs.map_or_else(String::new, |kwargs| repr(&Value::Dict(Arc::clone(kwargs))))
         };
         error
-            .hint(format!("Asked are `{}`, recorded `{}`", show(kwargs), show(recorded)))
-            .hint("Leave `strict` out to use them all the same")
+            .hint(format!("Requested `{}`, recorded `{}`", show(kwargs), show(recorded)))
+            .hint("Drop `strict` to use the recorded answers anyway")
     }
 }
 
@@ -166,8 +166,8 @@ fn is_of(owner: &Owner, request: &ModelRequest) -> bool {
     owner.doc_id == request.doc_id.0 && owner.task.may_be(&request.task_name)
 }
 
-/// Of several answers those that were given to the same document, and of these those to the same of its requests. A file
-/// of `a--b` is that of `b` in the group `a` only where no file is that of `b` itself.
+/// Among several answers, prefers those to the same document, then those to the same request of it. A samples
+/// file `a--b` matches task `b` in group `a` only if no file matches `b` itself.
 fn preferred<'book>(recorded: Vec<&'book Recorded>, request: &ModelRequest) -> Vec<&'book Recorded> {
     let narrow = |recorded: Vec<&'book Recorded>, keep: &dyn Fn(&Owner) -> bool| {
         let kept: Vec<&Recorded> =
@@ -182,7 +182,7 @@ fn preferred<'book>(recorded: Vec<&'book Recorded>, request: &ModelRequest) -> V
     narrow(recorded, &|owner| is_of(owner, request) && owner.idx == Some(request.idx))
 }
 
-/// Whether two answers are the same to the last bit.
+/// Bitwise equality of answers.
 fn same(left: &Response, right: &Response) -> bool {
     match (left, right) {
         (
@@ -196,12 +196,11 @@ fn same(left: &Response, right: &Response) -> bool {
     }
 }
 
-/// Context and continuation.
-fn whole(key: &Key) -> String {
+fn full_prompt(key: &Key) -> String {
     format!("{}{}", key.context, key.continuation)
 }
 
-fn start(key: &Key) -> String {
+fn shown_prompt(key: &Key) -> String {
     let text = match key.kind {
         RequestType::Loglikelihood => format!("{}` + `{}", clip(&key.context), clip(&key.continuation)),
         RequestType::LoglikelihoodRolling => clip(&key.continuation),
@@ -211,14 +210,14 @@ fn start(key: &Key) -> String {
 }
 
 fn clip(text: &str) -> String {
-    let mut clipped: String = text.chars().take(SHOWN).collect();
+    let mut clipped: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     if clipped.len() < text.len() {
         clipped.push('…');
     }
     clipped
 }
 
-/// A few characters from a place on.
-fn around(text: &str, place: usize) -> String {
-    text.chars().skip(place).take(40).collect::<String>().replace('\n', "\\n")
+/// A few characters starting at an offset.
+fn around(text: &str, offset: usize) -> String {
+    text.chars().skip(offset).take(40).collect::<String>().replace('\n', "\\n")
 }

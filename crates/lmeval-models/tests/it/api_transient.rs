@@ -1,4 +1,4 @@
-//! Servers that answer well, but not every time.
+//! Servers that sometimes answer badly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::api_support::{Log, TOKENIZER, ask, generate, model, pair, server};
 const COMPLETION: &str = r#"{"choices": [{"index": 0, "text": " ok", "finish_reason": "stop"}]}"#;
 const CHAT: &str = r#"{"choices": [{"index": 0, "message": {"content": " ok"}, "finish_reason": "stop"}]}"#;
 
-/// A server whose first answer is a slip.
+/// A server whose first answer is bad.
 async fn slipping(slip: &'static str, good: &'static str) -> (String, Log) {
     let calls = Arc::new(AtomicUsize::new(0));
     server(move |_, _| {
@@ -21,7 +21,7 @@ async fn slipping(slip: &'static str, good: &'static str) -> (String, Log) {
     .await
 }
 
-/// The text that comes of a slip followed by a good answer, and how many calls that took.
+/// The generation after one bad answer, and the number of calls.
 async fn after_slip(backend: &str, path: &str, slip: &'static str, good: &'static str) -> (String, usize) {
     let (root, log) = slipping(slip, good).await;
     let args = format!(r#"{{"model": "m", "base_url": "{root}{path}", "tokenizer_backend": "none"}}"#);
@@ -38,7 +38,7 @@ async fn after_slip(backend: &str, path: &str, slip: &'static str, good: &'stati
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_that_is_none_is_asked_for_again() {
+async fn retries_malformed_generations() {
     for slip in [
         r#"{"choices": []}"#,
         r#"{"choices": [], "error": null}"#,
@@ -72,7 +72,7 @@ async fn a_generation_that_is_none_is_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chat_without_text_is_an_answer_where_the_server_says_why() {
+async fn accepts_an_empty_chat_answer_with_a_reason() {
     for answer in [
         r#"{"choices": [{"message": {"content": null}, "finish_reason": "stop"}]}"#,
         r#"{"choices": [{"message": {"content": null, "reasoning_content": "hm"}}]}"#,
@@ -85,7 +85,7 @@ async fn a_chat_without_text_is_an_answer_where_the_server_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn choices_are_told_apart_by_their_indices() {
+async fn assigns_choices_by_index() {
     let choices = |indices: [i64; 2]| {
         let choice = |index: i64| json!({"index": index, "text": format!("text {index}")});
         json!({"choices": indices.map(choice)}).to_string()
@@ -101,9 +101,9 @@ async fn choices_are_told_apart_by_their_indices() {
         let args =
             format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer_backend": "none"}}"#);
         let model = model("local-completions", &args, 2, Dialect::V05).unwrap();
-        let asked = ["a", "b"].map(|text| generate(text.into(), "{}")).to_vec();
+        let requests = ["a", "b"].map(|text| generate(text.into(), "{}")).to_vec();
         let texts: Vec<Response> =
-            model.answer(asked).await.into_iter().map(|answer| answer.unwrap().response).collect();
+            model.answer(requests).await.into_iter().map(|answer| answer.unwrap().response).collect();
         assert_eq!(texts, ["text 0", "text 1"].map(|text| Response::Text(text.into())));
         assert_eq!(log.lock().unwrap().len(), hits);
     }
@@ -111,17 +111,17 @@ async fn choices_are_told_apart_by_their_indices() {
 
 /// A good answer with log-probabilities for the tokens of a request.
 fn scored(body: &str) -> String {
-    let asked: Value = serde_json::from_str(body).unwrap();
-    let tokens = asked["prompt"][0].as_array().unwrap().len() + 1;
+    let request: Value = serde_json::from_str(body).unwrap();
+    let tokens = request["prompt"][0].as_array().unwrap().len() + 1;
     let logprobs =
         json!({"token_logprobs": vec![-1.0; tokens], "top_logprobs": vec![json!({"x": -1.0}); tokens]});
     json!({"choices": [{"index": 0, "logprobs": logprobs}]}).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_log_probabilities_does_not_end_a_healthy_run() {
+async fn missing_log_probabilities_do_not_end_a_healthy_run() {
     let without = r#"{"choices": [{"index": 0, "text": "x", "logprobs": null}]}"#;
-    // The second request slips once, the third every time.
+    // The second request gets one bad answer, the third only bad ones.
     let calls = Arc::new(AtomicUsize::new(0));
     let (root, log) = server(move |_, body| {
         let number = calls.fetch_add(1, Ordering::SeqCst);
@@ -142,7 +142,7 @@ async fn an_answer_without_log_probabilities_does_not_end_a_healthy_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_answer_without_log_probabilities_may_be_a_slip() {
+async fn retries_a_first_answer_without_log_probabilities() {
     let calls = Arc::new(AtomicUsize::new(0));
     let (root, _) = server(move |_, body| {
         let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;

@@ -1,11 +1,11 @@
-//! Arguments of a call, and how they meet parameters.
+//! Call arguments and parameter binding.
 
 use std::sync::Arc;
 
 use crate::error::Error;
 use crate::value::Val;
 
-/// Evaluated arguments of a call.
+/// Evaluated call arguments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     pub(crate) positional: Vec<Val>,
@@ -17,7 +17,7 @@ impl Args {
         Self { positional, keywords: Vec::new() }
     }
 
-    /// Distributes the arguments over named parameters, of which the first `required` must be given.
+    /// Binds the arguments to named parameters, the first `required` of which are mandatory.
     pub(crate) fn bind<const N: usize>(
         self,
         function: &str,
@@ -27,9 +27,7 @@ impl Args {
         let mut bound = [const { None }; N];
         let given = self.positional.len();
         if given > N {
-            return Err(Error::type_error(format!(
-                "`{function}` takes at most {N} arguments, {given} were given"
-            )));
+            return Err(Error::type_error(format!("`{function}` accepts up to {N} arguments, not {given}")));
         }
         for (slot, value) in bound.iter_mut().zip(self.positional) {
             *slot = Some(value);
@@ -39,7 +37,7 @@ impl Args {
                 return Err(Error::type_error(format!("`{function}` has no parameter `{name}`")));
             };
             if bound[index].is_some() {
-                return Err(Error::type_error(format!("`{function}` got two values for `{name}`")));
+                return Err(Error::type_error(format!("`{name}` is passed to `{function}` twice")));
             }
             bound[index] = Some(value);
         }
@@ -51,14 +49,16 @@ impl Args {
         Ok(bound)
     }
 
-    /// Like [`Args::bind`] for a function that takes no keywords.
+    /// Like [`Args::bind`], for functions without keyword arguments.
     pub(crate) fn bind_positional<const N: usize>(
         self,
         function: &str,
         required: usize,
     ) -> Result<[Option<Val>; N], Error> {
         if let Some((name, _)) = self.keywords.first() {
-            return Err(Error::type_error(format!("`{function}` takes no keyword arguments, not `{name}`")));
+            return Err(Error::type_error(format!(
+                "`{function}` accepts no keyword arguments, such as `{name}`"
+            )));
         }
         if self.positional.len() < required {
             return Err(Error::type_error(format!("`{function}` needs {required} arguments")));
@@ -66,13 +66,13 @@ impl Args {
         self.bind(function, [""; N], 0)
     }
 
-    /// Fails unless there are no arguments.
+    /// Fails if there are any arguments.
     pub(crate) fn none(self, function: &str) -> Result<(), Error> {
         self.bind_positional::<0>(function, 0).map(|_| ())
     }
 }
 
-/// The integer in an argument; `bool` counts.
+/// The integer in an argument; `bool` is accepted.
 pub(crate) fn integer(value: &Val) -> Result<i64, Error> {
     match value {
         Val::Big(_) => Err(Error::value_error("The integer is too large")),
@@ -83,12 +83,12 @@ pub(crate) fn integer(value: &Val) -> Result<i64, Error> {
     }
 }
 
-/// The text in an argument.
+/// The string in an argument.
 pub(crate) fn text(value: &Val) -> Result<&Arc<str>, Error> {
     match value {
         Val::Undefined(undefined) => Err(undefined.error()),
         _ => value
             .as_text()
-            .ok_or_else(|| Error::type_error(format!("Expected text, not `{}`", value.type_name()))),
+            .ok_or_else(|| Error::type_error(format!("Expected a string, not `{}`", value.type_name()))),
     }
 }

@@ -1,8 +1,8 @@
-//! The tree that the parser builds and the interpreter walks.
+//! The syntax tree.
 //!
-//! A name is a [`VariableId`], an index into the table of [`crate::scope`]; the tree itself knows nothing about scopes
-//! beyond the number of the one that each [`Body`] opens. So the tree is final when the parser has built it, although
-//! what a name refers to is decided only when the last tag has been read.
+//! A name is a [`VariableId`], an index into the table of [`crate::scope`]. The tree knows nothing else about
+//! scopes than the id of the one that each [`Body`] opens. It is therefore final once parsed, although names
+//! are resolved only after the last tag.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::filters::FilterFunction;
 use crate::predicates::TestFunction;
 use crate::scope::{FunctionId, ScopeId, VariableId};
 
-/// A range of bytes in the template.
+/// A byte range of the template.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -53,9 +53,9 @@ pub(crate) enum ExprKind {
     },
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
-    /// `constant ** variable`, where a sign of the constant counts after the power.
+    /// `constant ** variable`: a sign of the constant applies after the power.
     ConstantPower(Box<Expr>, Box<Expr>),
-    /// `and` where the flag is set, else `or`.
+    /// `and` if the flag is set, else `or`.
     Logical(bool, Box<Expr>, Box<Expr>),
     Concat(Vec<Expr>),
     Compare {
@@ -82,7 +82,7 @@ pub(crate) enum ExprKind {
     Test(Box<(Expr, Applied<TestFunction>)>),
 }
 
-/// A filter or test with its arguments; without a function where no such filter or test exists.
+/// A filter or test with its arguments; the function is missing if no such filter or test exists.
 #[derive(Debug)]
 pub(crate) struct Applied<F> {
     pub(crate) name: Arc<str>,
@@ -129,7 +129,7 @@ pub(crate) enum CompareOperator {
     NotIn,
 }
 
-/// What an assignment writes to.
+/// The target of an assignment.
 #[derive(Debug)]
 pub(crate) enum Target {
     Name(VariableId),
@@ -142,7 +142,7 @@ pub(crate) enum Target {
     Tuple(Vec<Target>),
 }
 
-/// Statements with a scope of their own.
+/// Statements with their own scope.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) scope: ScopeId,
@@ -154,9 +154,9 @@ pub(crate) enum Statement {
     Text(Box<str>),
     Print(Expr),
     For(Arc<For>),
-    /// The branches in order, and what runs if none is taken.
+    /// The branches in order, and the `else` branch.
     If(Vec<(Expr, Vec<Statement>)>, Vec<Statement>),
-    /// The flag says that the names become visible to blocks.
+    /// The flag makes the names visible to blocks.
     Set {
         target: Target,
         value: Expr,
@@ -179,7 +179,7 @@ pub(crate) enum Statement {
         enabled: Expr,
         body: Body,
     },
-    /// A statement that needs other templates; the text is its tag.
+    /// A statement that needs other templates, such as `include`; the string is its tag.
     Unsupported(&'static str, Span),
     Break,
     Continue,
@@ -189,17 +189,17 @@ pub(crate) enum Statement {
 pub(crate) struct For {
     pub(crate) target: Target,
     pub(crate) iterable: Expr,
-    /// The condition after `if`, which has variables of its own, with the target there.
+    /// The condition after `if`, which has its own variables, and its target.
     pub(crate) test: Option<(Target, Expr)>,
     pub(crate) body: Body,
     pub(crate) otherwise: Option<Body>,
-    /// The variable `loop`, where the body looks at it.
+    /// The variable `loop`, if the body uses it.
     pub(crate) loop_variable: Option<VariableId>,
-    /// A recursive loop is a function that `loop(…)` calls.
+    /// A recursive loop is a function, called by `loop(…)`.
     pub(crate) recursive: Option<FunctionId>,
 }
 
-/// A body whose text goes through filters and is then printed or, as `{% set %}` does, assigned.
+/// A body whose output is filtered, then printed or, for `{% set %}`, assigned.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pub(crate) body: Body,
@@ -215,7 +215,7 @@ pub(crate) struct Macro {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Body,
     pub(crate) function: FunctionId,
-    /// Where `caller`, `kwargs` and `varargs` go, where the body looks at them and no parameter has that name.
+    /// The variables `caller`, `kwargs` and `varargs`, if the body uses them and no parameter has that name.
     pub(crate) caller: Option<VariableId>,
     pub(crate) keywords: Option<VariableId>,
     pub(crate) variadic: Option<VariableId>,
@@ -230,7 +230,7 @@ pub(crate) struct Parameter {
 
 #[derive(Debug)]
 pub(crate) struct CallBlock {
-    /// None for a block that only stands for its own text.
+    /// `None` for a block that just prints its body.
     pub(crate) call: Option<Expr>,
     pub(crate) caller: Arc<Macro>,
 }
@@ -247,14 +247,14 @@ pub(crate) struct Block {
     pub(crate) required: bool,
     pub(crate) body: Body,
     pub(crate) function: FunctionId,
-    /// The variable `self`, where the body looks at it.
+    /// The variable `self`, if the body uses it.
     pub(crate) self_variable: Option<VariableId>,
     /// The scope around a `scoped` block, whose variables it sees.
     pub(crate) around: Option<ScopeId>,
 }
 
 impl Expr {
-    /// Whether the value is known without a document.
+    /// Whether the value does not depend on the document.
     pub(crate) fn is_constant(&self) -> bool {
         let all = |items: &[Self]| items.iter().all(Self::is_constant);
         match &self.kind {

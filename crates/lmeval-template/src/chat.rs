@@ -1,7 +1,7 @@
-//! Chat templates of tokenizers, rendered as `transformers` renders them.
+//! Chat templates of tokenizers, rendered like `transformers` does.
 //!
-//! Undefined values print nothing, blocks take the whitespace around them, loops can be left early, and a template
-//! can neither change its input nor read anything but it.
+//! Undefined values print nothing, blocks consume the surrounding whitespace, loops support `break` and
+//! `continue`, and a template can neither change its input nor read anything else.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ pub struct ChatTemplate {
     template: Template,
 }
 
-/// How a conversation is to end.
+/// How the prompt ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChatOptions {
-    /// Whether the prompt for the assistant's answer follows the last message.
+    /// Whether to append the prompt for the assistant's answer.
     pub add_generation_prompt: bool,
-    /// Whether the last message is to be continued: the text ends with its content.
+    /// Whether to continue the last message: the prompt then ends with its content.
     pub continue_final_message: bool,
 }
 
@@ -44,7 +44,7 @@ fn settings() -> Settings {
 }
 
 impl ChatTemplate {
-    /// Compiles a chat template, as `chat_template.jinja` holds it.
+    /// Compiles the source of a chat template, such as `chat_template.jinja`.
     pub fn compile(source: &str) -> Result<Self, Error> {
         let whitespace = Whitespace { trim_blocks: true, lstrip_blocks: true, keep_trailing_newline: false };
         let syntax = Syntax { whitespace, loop_controls: true, generation: true };
@@ -52,12 +52,12 @@ impl ChatTemplate {
         Ok(Self { template: Template::with_settings(program, settings()) })
     }
 
-    /// Takes the template out of the text of `tokenizer_config.json`; `None` where it has none.
+    /// Extracts the template from `tokenizer_config.json`; `None` if it has none.
     ///
-    /// A tokenizer with several templates names them; `name` chooses, and `default` is meant without it.
+    /// A tokenizer may have several named templates; `name` selects one, and the default is `default`.
     pub fn from_tokenizer_config(text: &str, name: Option<&str>) -> Result<Option<Self>, Error> {
         let config = json::loads(text).map_err(|error| {
-            Error::new(ErrorKind::Value, format!("The tokenizer's configuration is not JSON: {error}"))
+            Error::new(ErrorKind::Value, format!("The tokenizer configuration is not JSON: {error}"))
         })?;
         let Some(templates) = config.as_dict().and_then(|config| config.get_str("chat_template")) else {
             return Ok(None);
@@ -85,25 +85,25 @@ impl ChatTemplate {
         }
         let error =
             Error::new(ErrorKind::Value, format!("The tokenizer has no chat template named `{wanted}`"));
-        Err(error.with_hint(format!("There are {}", known.join(", "))))
+        Err(error.with_hint(format!("The templates are {}", known.join(", "))))
     }
 
-    /// Gives the template a clock for `strftime_now`: a function from a format to the text of now.
+    /// Sets the clock for `strftime_now`: a function that formats the current time.
     pub fn with_clock(mut self, clock: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.template.set_clock(Arc::new(clock));
         self
     }
 
-    /// Renders the template with these variables and nothing else.
+    /// Renders the template with only these variables.
     pub fn render(&self, variables: &Dict) -> Result<String, Error> {
         self.template.render(variables)
     }
 
-    /// Renders a conversation; `extra` holds further variables such as `bos_token`.
+    /// Renders messages; `extra` holds further variables such as `bos_token`.
     pub fn render_chat(&self, messages: &Value, options: ChatOptions, extra: &Dict) -> Result<String, Error> {
         if options.add_generation_prompt && options.continue_final_message {
             return Err(Error::value_error(
-                "A conversation cannot both continue its last message and ask for a new one",
+                "`continue_final_message` and `add_generation_prompt` exclude each other",
             ));
         }
         let mut variables = Dict::with_capacity(extra.len() + 4);
@@ -119,12 +119,12 @@ impl ChatTemplate {
         let last = messages.as_list().and_then(<[Value]>::last).and_then(Value::as_dict);
         let content = last.and_then(|message| message.get_str("content")).and_then(final_text);
         let Some(content) = content else {
-            return Err(Error::value_error("The last message has no text that could be continued"));
+            return Err(Error::value_error("The last message has no text to continue"));
         };
         cut_after(rendered, content)
     }
 
-    /// The template's text.
+    /// The template source.
     pub fn source(&self) -> &str {
         self.template.source()
     }
@@ -143,13 +143,14 @@ fn final_text(content: &Value) -> Option<&str> {
     }
 }
 
-/// Cuts a conversation after the last place of its final message.
+/// Truncates the rendered prompt after the last occurrence of the final message.
 fn cut_after(rendered: String, content: &str) -> Result<String, Error> {
     let trimmed = lmeval_pycompat::strings::strip(content);
     let Some(position) = rendered.rfind(trimmed) else {
-        return Err(Error::value_error("The template does not print the last message as it is"));
+        return Err(Error::value_error("The template changes the last message, so it cannot be continued"));
     };
-    // Reference: blanks at the end of the message stay only where it has none at its start and the template keeps them.
+    // Reference: trailing whitespace of the message stays only if it has no leading whitespace and the
+    // template keeps it.
     let end =
         position + if rendered[position..].starts_with(content) { content.len() } else { trimmed.len() };
     let mut rendered = rendered;

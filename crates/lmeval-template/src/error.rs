@@ -1,4 +1,4 @@
-//! What can go wrong with a template, as data.
+//! Template errors.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use crate::{filters, predicates};
 
 /// Why a template could not be compiled or rendered.
 ///
-/// The message is one line without position; [`Error::line`] and [`Error::range`] say where, relative to
-/// [`Error::template`], and [`Error::hints`] what to try next.
+/// The message is one line without a position; [`Error::line`] and [`Error::range`] locate it in
+/// [`Error::template`], and [`Error::hints`] suggest what to try next.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.inner.message)]
 pub struct Error {
@@ -27,17 +27,17 @@ struct Inner {
     variable: Option<String>,
 }
 
-/// The kind of a failure.
+/// Classifies an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The template does not parse.
     Syntax,
-    /// A filter of this name does not exist.
+    /// No filter has this name.
     UnknownFilter,
-    /// A test of this name does not exist.
+    /// No test has this name.
     UnknownTest,
-    /// A value that is not defined was used.
+    /// An undefined value was used.
     Undefined,
     /// An operation got a value of the wrong type.
     Type,
@@ -97,7 +97,7 @@ impl Error {
         Self::new(ErrorKind::Limit, message)
     }
 
-    /// Sets the position unless an inner expression has set a narrower one already.
+    /// Sets the position unless an inner expression has already set a narrower one.
     pub(crate) fn or_at(mut self, start: usize, end: usize) -> Self {
         if self.inner.range.is_none() {
             self.inner.range = Some(start..end);
@@ -115,7 +115,7 @@ impl Error {
         self
     }
 
-    /// Attaches the template's text, from which the line follows.
+    /// Attaches the template source, from which the line is computed.
     pub(crate) fn with_template(mut self, template: &Arc<str>) -> Self {
         if self.inner.template.is_none() {
             if let Some(range) = &self.inner.range {
@@ -132,38 +132,38 @@ impl Error {
         self.inner.kind
     }
 
-    /// What went wrong, on one line and without position.
+    /// The message: one line, without a position.
     pub fn message(&self) -> &str {
         &self.inner.message
     }
 
-    /// The line in the template, counted from 1.
+    /// The 1-based line in the template.
     pub fn line(&self) -> Option<usize> {
         self.inner.line
     }
 
-    /// The bytes of [`Error::template`] that the failure is about.
+    /// The byte range of [`Error::template`] that caused the failure.
     pub fn range(&self) -> Option<Range<usize>> {
         self.inner.range.clone()
     }
 
-    /// The template's text, with its line ends normalised to `\n`.
+    /// The template source, with line endings normalized to `\n`.
     pub fn template(&self) -> Option<&str> {
         self.inner.template.as_deref()
     }
 
-    /// The variable that is not defined, where that is the failure.
+    /// The undefined variable, if that is the failure.
     pub fn variable(&self) -> Option<&str> {
         self.inner.variable.as_deref()
     }
 
-    /// Advice, one sentence each.
+    /// Suggestions, one sentence each.
     pub fn hints(&self) -> &[String] {
         &self.inner.hints
     }
 }
 
-/// The error for a filter or test that does not exist, with the nearest names that do.
+/// The error for an unknown filter or test, with the nearest known names.
 pub(crate) fn unknown_name(kind: ErrorKind, name: &str, chat: bool) -> Error {
     if let Some(refusal) = (kind == ErrorKind::UnknownFilter).then(|| filters::refusal(name, chat)).flatten()
     {
@@ -173,14 +173,14 @@ pub(crate) fn unknown_name(kind: ErrorKind, name: &str, chat: bool) -> Error {
         ErrorKind::UnknownFilter => ("filter", nearest(name, filters::names(chat))),
         _ => ("test", nearest(name, predicates::names())),
     };
-    let error = Error::new(kind, format!("There is no {what} named `{name}`"));
+    let error = Error::new(kind, format!("Unknown {what} `{name}`"));
     match hint {
         Some(hint) => error.with_hint(hint),
         None => error,
     }
 }
 
-/// A hint that names the known names nearest to `name`, if any is near.
+/// A hint with the known names nearest to `name`, if any.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let mut near: Vec<(usize, &str)> = known
         .into_iter()

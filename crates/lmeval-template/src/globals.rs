@@ -1,4 +1,4 @@
-//! Functions that every template has.
+//! Global functions.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,7 +7,6 @@ use crate::error::{Error, ErrorKind};
 use crate::eval::Vm;
 use crate::value::{Cycler, Iter, Joiner, Object, OwnDict, Val, str_of};
 
-/// A function that templates have by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Global {
     Range,
@@ -21,7 +20,7 @@ pub(crate) enum Global {
     StrftimeNow,
 }
 
-/// The function of a name. Chat templates have those of `transformers`, which has no `zip`.
+/// Looks up a global function. Chat templates have those of `transformers`, which lacks `zip`.
 pub(crate) fn lookup(name: &str, chat: bool) -> Option<Global> {
     Some(match name {
         "range" => Global::Range,
@@ -37,7 +36,7 @@ pub(crate) fn lookup(name: &str, chat: bool) -> Option<Global> {
     })
 }
 
-/// Calls one of the functions.
+/// Calls a global function.
 pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, Error> {
     match global {
         Global::Range => range(vm, args),
@@ -49,7 +48,7 @@ pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, E
         Global::Zip => zip(vm, &args),
         Global::Cycler => {
             if !args.keywords.is_empty() {
-                return Err(Error::type_error("`cycler` takes no keyword arguments"));
+                return Err(Error::type_error("`cycler` accepts no keyword arguments"));
             }
             if args.positional.is_empty() {
                 return Err(Error::value_error("`cycler` needs at least one item"));
@@ -72,7 +71,7 @@ pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, E
             let format = format.unwrap_or(Val::None);
             match &vm.settings.clock {
                 Some(clock) => Ok(Val::str(clock(text(&format)?))),
-                None => Err(Error::value_error("There is no clock for `strftime_now`")),
+                None => Err(Error::value_error("`strftime_now` is not available here")),
             }
         }
     }
@@ -86,7 +85,7 @@ fn range(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
     };
     let step = number(step, 1)?;
     if step == 0 {
-        return Err(Error::value_error("The step of `range` must not be zero"));
+        return Err(Error::value_error("`range` needs a nonzero step"));
     }
     let (start, stop) = match second {
         Some(stop) => (number(first, 0)?, integer(&stop)?),
@@ -100,10 +99,10 @@ fn range(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
     Ok(Val::object(object))
 }
 
-/// Tuples of the items at the same place, as many as the shortest argument has.
+/// Zips iterables up to the shortest one.
 fn zip(vm: &mut Vm<'_>, args: &Args) -> Result<Val, Error> {
     if let Some((name, _)) = args.keywords.first() {
-        return Err(Error::type_error(format!("`zip` takes no argument `{name}`")));
+        return Err(Error::type_error(format!("`zip` has no parameter `{name}`")));
     }
     let mut columns = args.positional.iter().map(Iter::over).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::new();
@@ -124,7 +123,7 @@ fn zip(vm: &mut Vm<'_>, args: &Args) -> Result<Val, Error> {
 fn entries(vm: &mut Vm<'_>, function: &str, args: Args) -> Result<OwnDict, Error> {
     let mut dict = OwnDict::default();
     if args.positional.len() > 1 {
-        return Err(Error::type_error(format!("`{function}` takes at most one positional argument")));
+        return Err(Error::type_error(format!("`{function}` accepts only one positional argument")));
     }
     if let Some(source) = args.positional.first() {
         merge(vm, &mut dict, source)?;
@@ -135,7 +134,7 @@ fn entries(vm: &mut Vm<'_>, function: &str, args: Args) -> Result<OwnDict, Error
     Ok(dict)
 }
 
-/// Adds the entries of a mapping or of pairs, as `dict.update` does.
+/// Adds the entries of a mapping or of pairs, like `dict.update`.
 pub(crate) fn merge(vm: &mut Vm<'_>, dict: &mut OwnDict, source: &Val) -> Result<(), Error> {
     if let Val::Dict(other) = source {
         for (key, value) in other.entries() {
@@ -150,7 +149,7 @@ pub(crate) fn merge(vm: &mut Vm<'_>, dict: &mut OwnDict, source: &Val) -> Result
     while let Some(pair) = pairs.next(vm)? {
         let pair = Iter::over(&pair)?.collect(vm)?;
         let [key, value] = pair.as_slice() else {
-            return Err(Error::value_error("Every item must be a pair of key and value"));
+            return Err(Error::value_error("Every item must be a key-value pair"));
         };
         dict.insert(key.to_key()?, value.clone());
     }
@@ -192,7 +191,7 @@ const WORDS: [&str; 32] = [
     "velit",
 ];
 
-/// Filler text; random in Python, so only its shape can be kept.
+/// Filler text; random in Python, so only its shape can match.
 fn lipsum(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
     let [count, html, least, most] = args.bind("lipsum", ["n", "html", "min", "max"], 0)?;
     let number = |value: Option<Val>, default: i64| value.map_or(Ok(default), |value| integer(&value));
@@ -200,7 +199,7 @@ fn lipsum(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
     let html = html.map_or(Ok(true), |value| value.truth())?;
     let least = number(least, 20)?;
     let most = number(most, 100)?.max(least.saturating_add(1));
-    // A word with the blank after it takes about eight bytes.
+    // A word with its space takes about eight bytes.
     let bytes = count.max(0).checked_mul(most.max(1)).and_then(|words| words.checked_mul(8));
     Vm::check_size(bytes.and_then(|bytes| usize::try_from(bytes).ok()))?;
     let mut paragraphs = Vec::new();
@@ -218,7 +217,7 @@ fn lipsum(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
 }
 
 impl Vm<'_> {
-    /// The next number of a generator that starts alike for every rendering.
+    /// The next number of a generator that starts with the same seed in every rendering.
     pub(crate) fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

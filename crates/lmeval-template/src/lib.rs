@@ -1,8 +1,8 @@
 //! Jinja templates with Python's semantics.
 //!
-//! Prompts are written in Jinja and run on Python values; a prompt that differs by one blank is another prompt. So
-//! this is an implementation of the language as Jinja2 3.1 defines it, on [`lmeval_pycompat::Value`]: its own lexer,
-//! parser, scopes, filters, tests and methods. [`Environment`] is for prompts, [`chat`] for the chat templates of
+//! Prompts are written in Jinja and rendered on Python values; one differing space makes a different prompt.
+//! This crate therefore implements Jinja2 3.1 on [`lmeval_pycompat::Value`], with its own lexer, parser,
+//! scopes, filters, tests and methods. [`Environment`] renders prompts, [`chat`] the chat templates of
 //! tokenizers.
 //!
 //! ```

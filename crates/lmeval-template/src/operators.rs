@@ -10,7 +10,7 @@ use crate::eval::Vm;
 use crate::format;
 use crate::value::{Items, Val, escape_html, str_of};
 
-/// Integers beyond so many bits are not computed.
+/// Larger integers are not computed.
 const MAXIMUM_BITS: u64 = 1 << 24;
 
 fn arithmetic(message: &str) -> Error {
@@ -37,7 +37,10 @@ pub(crate) fn unary(operator: UnaryOperator, value: &Val) -> Result<Val, Error> 
         Val::Float(number) => Ok(Val::Float(if negative { -number } else { *number })),
         _ => match value.as_bigint() {
             Some(number) => Ok(Val::from_bigint(if negative { -number } else { number })),
-            None => Err(Error::type_error(format!("A value of type `{}` has no sign", value.type_name()))),
+            None => Err(Error::type_error(format!(
+                "Unary `+` and `-` do not work on a value of type `{}`",
+                value.type_name()
+            ))),
         },
     }
 }
@@ -49,7 +52,7 @@ pub(crate) fn binary(
     left: &Val,
     right: &Val,
 ) -> Result<Val, Error> {
-    // Formatting looks at its arguments by itself: `'%s' % undefined` prints what the value prints.
+    // Formatting handles its arguments itself: `'%s' % undefined` prints what the value prints.
     if let (BinaryOperator::Modulo, Val::Str(_) | Val::Markup(_)) = (operator, left) {
         return format::percent(left, right);
     }
@@ -90,7 +93,7 @@ pub(crate) fn binary(
     )))
 }
 
-/// A number as a float; `None` for what is not a number.
+/// A number as a float; `None` if it is not a number.
 pub(crate) fn to_float(value: &Val) -> Result<Option<f64>, Error> {
     Ok(match value {
         Val::Float(number) => Some(*number),
@@ -98,13 +101,13 @@ pub(crate) fn to_float(value: &Val) -> Result<Option<f64>, Error> {
         Val::Bool(truth) => Some(f64::from(u8::from(*truth))),
         Val::Big(number) => match number.to_f64() {
             Some(float) if float.is_finite() => Some(float),
-            _ => return Err(arithmetic("The integer is too large for a float")),
+            _ => return Err(arithmetic("The integer exceeds the range of a float")),
         },
         _ => None,
     })
 }
 
-/// Adding and repeating text and lists.
+/// Concatenates and repeats strings and lists.
 fn sequences(
     vm: &mut Vm<'_>,
     operator: BinaryOperator,
@@ -161,7 +164,7 @@ fn is_sequence(value: &Val) -> bool {
 
 fn repeated(vm: &mut Vm<'_>, sequence: &Val, count: &Val) -> Result<Val, Error> {
     let Some(count) = count.as_int() else {
-        return Err(arithmetic("The count of repetitions is too large"));
+        return Err(arithmetic("The repeat count is too large"));
     };
     let count = usize::try_from(count).unwrap_or(0);
     match sequence {
@@ -180,18 +183,18 @@ fn repeated(vm: &mut Vm<'_>, sequence: &Val, count: &Val) -> Result<Val, Error> 
             }
             Ok(if matches!(sequence, Val::List(_)) { Val::list(all) } else { Val::tuple(all) })
         }
-        _ => Err(Error::type_error("Only text and lists can be repeated")),
+        _ => Err(Error::type_error("Only strings and lists can be repeated")),
     }
 }
 
 fn integers(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<Val, Error> {
-    let zero = || arithmetic("Division by zero");
+    let zero = || arithmetic("Cannot divide by zero");
     Ok(Val::from_bigint(match operator {
         BinaryOperator::Add => left + right,
         BinaryOperator::Subtract => left - right,
         BinaryOperator::Multiply => {
             if left.bits() + right.bits() > MAXIMUM_BITS {
-                return Err(Error::limit("The template makes an integer that is too large"));
+                return Err(Error::limit("The template computes an integer that is too large"));
             }
             left * right
         }
@@ -206,7 +209,7 @@ fn integers(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<V
                     number
                         .to_f64()
                         .filter(|float| float.is_finite())
-                        .ok_or_else(|| arithmetic("The integer is too large for a float"))
+                        .ok_or_else(|| arithmetic("The integer exceeds the range of a float"))
                 };
                 return floats(BinaryOperator::Power, float(left)?, float(right)?).map(Val::Float);
             }
@@ -222,16 +225,16 @@ fn integers(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<V
                         left.clone()
                     }
                 }
-                _ => return Err(Error::limit("The template makes an integer that is too large")),
+                _ => return Err(Error::limit("The template computes an integer that is too large")),
             }
         }
     }))
 }
 
-/// The float nearest to an exact quotient.
+/// The float nearest to the exact quotient.
 fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
     if right.is_zero() {
-        return Err(arithmetic("Division by zero"));
+        return Err(arithmetic("Cannot divide by zero"));
     }
     const EXACT: u64 = 53;
     if left.bits() <= EXACT
@@ -240,7 +243,7 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
     {
         return Ok(left / right);
     }
-    // 66 bits of quotient and a sticky bit are more than a float holds, so one rounding is left to do.
+    // 66 bits of quotient and a sticky bit are more than a float holds, so only one rounding happens.
     let shift = 66 - (left.bits() as i64 - right.bits() as i64);
     let (numerator, denominator) = if shift >= 0 {
         (left.abs() << shift as u64, right.abs())
@@ -259,7 +262,7 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
         left_over -= step;
     }
     if result.is_infinite() {
-        return Err(arithmetic("The quotient of the integers is too large for a float"));
+        return Err(arithmetic("The quotient exceeds the range of a float"));
     }
     Ok(if left.is_negative() == right.is_negative() { result } else { -result })
 }
@@ -270,23 +273,23 @@ fn floats(operator: BinaryOperator, left: f64, right: f64) -> Result<f64, Error>
         BinaryOperator::Subtract => left - right,
         BinaryOperator::Multiply => left * right,
         BinaryOperator::Divide | BinaryOperator::FloorDivide | BinaryOperator::Modulo if right == 0.0 => {
-            return Err(arithmetic("Division by zero"));
+            return Err(arithmetic("Cannot divide by zero"));
         }
         BinaryOperator::Divide => left / right,
         BinaryOperator::FloorDivide => float_divmod(left, right).0,
         BinaryOperator::Modulo => float_divmod(left, right).1,
         BinaryOperator::Power => {
             if left == 0.0 && right < 0.0 {
-                return Err(arithmetic("Zero cannot be raised to a negative power"));
+                return Err(arithmetic("Negative powers of zero are not defined"));
             }
             if left < 0.0 && left.is_finite() && right.is_finite() && right.fract() != 0.0 {
                 return Err(arithmetic(
-                    "A negative number to a fractional power is complex, which is not supported",
+                    "A fractional power of a negative number is complex, which is not supported",
                 ));
             }
             let result = left.powf(right);
             if result.is_infinite() && left.is_finite() && right.is_finite() {
-                return Err(arithmetic("The result is too large for a float"));
+                return Err(arithmetic("The result exceeds the range of a float"));
             }
             result
         }

@@ -1,4 +1,4 @@
-//! Tests: what may stand after `is`.
+//! Tests: the names after `is`.
 
 use lmeval_pycompat::strings;
 
@@ -9,7 +9,7 @@ use crate::eval::Vm;
 use crate::value::{Items, Iter, Object, Val, ViewKind, equals, str_of};
 use crate::{filters, operators};
 
-/// A test: the value and the arguments in, yes or no out.
+/// A test of a value with arguments.
 pub(crate) type TestFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<bool, Error>;
 
 const TESTS: [(&str, TestFunction); 39] = [
@@ -91,12 +91,12 @@ const TESTS: [(&str, TestFunction); 39] = [
     }),
 ];
 
-/// The test of a name.
+/// Looks up a test.
 pub(crate) fn lookup(name: &str) -> Option<TestFunction> {
     TESTS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| TESTS[index].1)
 }
 
-/// All names.
+/// The names of all tests.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TESTS.iter().map(|(name, _)| *name)
 }
@@ -144,7 +144,7 @@ fn is_sequence(value: &Val) -> bool {
     }
 }
 
-/// Python's `is`, as far as it can be known here: constants and small integers are one object each.
+/// Python's `is`, as far as it can be emulated: constants and small integers are singletons.
 fn is_same(left: &Val, right: &Val) -> bool {
     match (left, right) {
         (Val::None, Val::None) => true,

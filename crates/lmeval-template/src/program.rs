@@ -9,17 +9,16 @@ use crate::lexer::normalize_newlines;
 use crate::parser::{Syntax, parse};
 use crate::scope::Variables;
 
-/// The clock of `strftime_now`: a format in, a text out.
+/// The clock of `strftime_now`: formats the current time.
 pub(crate) type Clock = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
-/// What does not change from one rendering to the next.
+/// Settings shared by all renderings.
 #[derive(Clone)]
 pub(crate) struct Settings {
     /// Whether printing an undefined value fails.
     pub(crate) strict: bool,
-    /// Whether this is a chat template.
     pub(crate) chat: bool,
-    /// Steps that one rendering may take.
+    /// Step limit of one rendering.
     pub(crate) fuel: u64,
     pub(crate) clock: Option<Clock>,
 }
@@ -35,17 +34,17 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A template ready to run.
+/// A compiled template.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) source: Arc<str>,
-    /// The template itself, which is a block without a name.
+    /// The template's top level, as a block without a name.
     pub(crate) main: Block,
     pub(crate) blocks: Vec<Block>,
     pub(crate) variables: Variables,
-    /// Filters and tests that do not exist and may never be reached.
+    /// Unknown filters and tests that may never be reached.
     pub(crate) unresolved: BTreeSet<String>,
-    /// Whether the template may call a method that changes a value.
+    /// Whether the template may call a mutating method.
     pub(crate) changes_values: bool,
 }
 
@@ -58,9 +57,9 @@ impl Program {
     }
 }
 
-/// Whether the text of a template has the name of a method that changes its receiver.
+/// Whether a template's source contains the name of a mutating method.
 ///
-/// A name in plain text only costs time, so there is no need to look at the tree.
+/// A false positive only costs time, so the source is searched instead of the tree.
 fn mentions_mutator(source: &str) -> bool {
     const NAMES: [&str; 12] = [
         "append",

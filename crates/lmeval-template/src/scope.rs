@@ -1,26 +1,28 @@
-//! What a name refers to.
+//! Name resolution.
 //!
-//! Names are settled without walking the tree. While the parser reads the template it keeps one [`Ledger`]: which scope is
-//! open, and for every name that a scope mentions itself, one entry, made at the first mention. The tree stores the
-//! entry's number. After the last tag the entries are settled in one pass, outermost scopes first, into a table of
-//! places that the interpreter looks names up in.
+//! Names are resolved without walking the tree. While parsing, a [`ScopeBuilder`] tracks the open scope and
+//! one entry per name that a scope itself mentions, created at the first mention. The tree stores the entry's
+//! index. After the last tag the entries are resolved in one pass, outermost scopes first, into a table of
+//! variable slots for the interpreter.
 //!
-//! The rules are those of "Assignments", "Block Nesting and Scope", "For" and "Macros" in Jinja's template designer
-//! documentation, made exact by observation:
+//! The rules are those of "Assignments", "Block Nesting and Scope", "For" and "Macros" in Jinja's template
+//! designer documentation, made precise by observation:
 //!
-//! 1. Loops, `with`, macros, call blocks, captures (`filter`, block `set`) and `autoescape` open a scope. `if` does not.
-//!    Blocks and the template itself open one with nothing around it.
-//! 2. An assignment belongs to the scope it stands in, wherever in the scope that is. The variable starts with the
-//!    value that the name has in the scopes around, each time that the scope is entered; nothing is handed back.
-//! 3. A name that a scope only reads is the variable of the nearest scope around that mentions it.
-//! 4. Where no scope around mentions the name, it comes from the document, unless the first thing that its scope does
-//!    with it, outside of any `if`, is to assign it. Then it is undefined until that happens. This shows in nested
-//!    scopes: `{% for i in l %}{{ x }}{% endfor %}{% set x = 1 %}` fails even for a document with an `x`.
-//! 5. Macros, call blocks and recursive loops are functions: they run later, and see the variables around as they are
-//!    then. Parameters, loop targets and the targets of `with` have no value from outside.
+//! 1. Loops, `with`, macros, call blocks, captures (`filter`, block `set`) and `autoescape` open a scope.
+//!    `if` does not. Blocks and the template itself open a root scope.
+//! 2. An assignment belongs to the scope that contains it, wherever in the scope it is. Each time the scope
+//!    is entered, the variable starts with the value of the same name in the enclosing scopes; nothing is
+//!    written back.
+//! 3. A name that a scope only reads is the variable of the nearest enclosing scope that mentions it.
+//! 4. If no enclosing scope mentions the name, it comes from the document, unless its scope first assigns it,
+//!    outside of any `if`. Then it is undefined until assigned. This shows in nested scopes:
+//!    `{% for i in l %}{{ x }}{% endfor %}{% set x = 1 %}` fails even for a document with an `x`.
+//! 5. Macros, call blocks and recursive loops are functions: they run later, and see the enclosing variables
+//!    as they are at that time. Parameters, loop targets and the targets of `with` never start with an outer
+//!    value.
 //!
-//! A variable's slot is empty until a value is put there. Reading an empty slot falls back on the document where rule 4
-//! says so, and is undefined otherwise.
+//! A variable's slot is empty until it is assigned. Reading an empty slot falls back to the document under
+//! rule 4, and is undefined otherwise.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,24 +31,23 @@ use rustc_hash::FxHashMap;
 
 use crate::globals;
 
-/// The number of a name in one scope.
+/// Identifies a name within one scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VariableId(u32);
 
-/// The number of a scope; scopes inside of it have higher ones.
+/// Identifies a scope; inner scopes have higher ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ScopeId(u32);
 
-/// The number of a function: something that runs with a frame of its own.
+/// Identifies a function: anything that runs in its own frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FunctionId(u32);
 
 impl FunctionId {
-    /// The template itself.
     pub(crate) const TEMPLATE: Self = Self(0);
 }
 
-/// Names with a meaning of their own inside of some statements.
+/// Names with a special meaning inside of some statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Special {
@@ -83,7 +84,7 @@ impl Special {
     }
 }
 
-/// A name in one scope while the template is read.
+/// A name in one scope, while parsing.
 #[derive(Debug)]
 struct Entry {
     name: u32,
@@ -91,57 +92,57 @@ struct Entry {
     assigned: bool,
     /// Set by the statement that opens the scope, never from outside.
     parameter: bool,
-    /// Whether the document is asked where nothing around knows the name: rule 4.
-    given: bool,
+    /// Whether rule 4 makes the document the source if no enclosing scope knows the name.
+    from_document: bool,
 }
 
 #[derive(Debug)]
 struct OpenScope {
     around: Option<ScopeId>,
     function: FunctionId,
-    /// Whether the scope starts with the empty frame of its function.
+    /// Whether the scope starts with its function's empty frame.
     fresh: bool,
-    /// How many `if` statements of the scope are open.
+    /// The number of open `if` statements in the scope.
     conditions: u32,
 }
 
-/// Which special names a body reads before it assigns them.
+/// The special names that a body reads before assigning them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     found: u8,
     hidden: u8,
 }
 
-/// The names of a template while it is read.
+/// Collects the names of a template while it is parsed.
 #[derive(Debug)]
-pub(crate) struct Ledger<'s> {
+pub(crate) struct ScopeBuilder<'s> {
     names: FxHashMap<&'s str, u32>,
-    texts: Vec<Arc<str>>,
+    strings: Vec<Arc<str>>,
     entries: Vec<Entry>,
     by_name: FxHashMap<(ScopeId, u32), VariableId>,
     scopes: Vec<OpenScope>,
-    /// The function around each function.
+    /// The enclosing function of each function.
     functions: Vec<Option<FunctionId>>,
     current: ScopeId,
     watches: Vec<Watch>,
-    /// Whether a read counts in the scope around as well.
+    /// Whether reads are recorded in the enclosing scope as well.
     echo: bool,
 }
 
-/// What [`Ledger::open_root`] has set aside.
+/// The state saved by [`ScopeBuilder::open_root`].
 #[derive(Debug)]
 pub(crate) struct Suspended {
     scope: ScopeId,
     watches: Vec<Watch>,
 }
 
-impl<'s> Ledger<'s> {
-    /// An empty ledger with the scope of the template open.
+impl<'s> ScopeBuilder<'s> {
+    /// Starts with the template's own scope open.
     pub(crate) fn new() -> Self {
         let root = OpenScope { around: None, function: FunctionId(0), fresh: true, conditions: 0 };
         Self {
             names: FxHashMap::default(),
-            texts: Vec::new(),
+            strings: Vec::new(),
             entries: Vec::new(),
             by_name: FxHashMap::default(),
             scopes: vec![root],
@@ -183,7 +184,7 @@ impl<'s> Ledger<'s> {
         id
     }
 
-    /// Opens a scope in the current one.
+    /// Opens a scope inside the current one.
     pub(crate) fn open(&mut self) -> ScopeId {
         let function = self.scope(self.current).function;
         self.push(Some(self.current), function, false)
@@ -195,7 +196,7 @@ impl<'s> Ledger<'s> {
         (self.push(Some(self.current), function, true), function)
     }
 
-    /// Makes a function in the current one; a scope without functions that has been closed can move into it.
+    /// Creates a function inside the current one; a closed scope without functions can be moved into it.
     pub(crate) fn make_function(&mut self, scope: Option<ScopeId>) -> FunctionId {
         let function = self.new_function(Some(self.scope(self.current).function));
         if let Some(scope) = scope {
@@ -204,31 +205,30 @@ impl<'s> Ledger<'s> {
         function
     }
 
-    /// Opens a scope in the current one that belongs to this function.
+    /// Opens a scope of a function inside the current scope.
     pub(crate) fn open_in(&mut self, function: FunctionId) -> ScopeId {
         self.push(Some(self.current), function, false)
     }
 
-    /// Opens a scope with nothing around it, as a block has.
+    /// Opens a root scope, as for a block.
     pub(crate) fn open_root(&mut self) -> (ScopeId, FunctionId, Suspended) {
         let suspended = Suspended { scope: self.current, watches: std::mem::take(&mut self.watches) };
         let function = self.new_function(None);
         (self.push(None, function, true), function, suspended)
     }
 
-    /// Goes back into a scope that stands in the current one.
+    /// Reopens a scope inside the current one.
     pub(crate) fn reopen(&mut self, scope: ScopeId) {
         self.current = scope;
     }
 
-    /// Closes the current scope.
     pub(crate) fn close(&mut self) {
         if let Some(around) = self.scope(self.current).around {
             self.current = around;
         }
     }
 
-    /// Closes a scope that [`Ledger::open_root`] has opened.
+    /// Closes a scope opened by [`ScopeBuilder::open_root`].
     pub(crate) fn close_root(&mut self, suspended: Suspended) {
         self.current = suspended.scope;
         self.watches = suspended.watches;
@@ -240,39 +240,39 @@ impl<'s> Ledger<'s> {
         *conditions = if enters { *conditions + 1 } else { conditions.saturating_sub(1) };
     }
 
-    /// Lets reads count in the scope around too.
+    /// Records reads in the enclosing scope too.
     pub(crate) fn set_echo(&mut self, echo: bool) {
         self.echo = echo;
     }
 
-    /// The shared text of a name.
-    pub(crate) fn text(&mut self, name: &'s str) -> Arc<str> {
-        let number = self.number(name);
-        self.texts[number as usize].clone()
+    /// Interns a name.
+    pub(crate) fn intern(&mut self, name: &'s str) -> Arc<str> {
+        let number = self.name_index(name);
+        self.strings[number as usize].clone()
     }
 
-    fn number(&mut self, name: &'s str) -> u32 {
+    fn name_index(&mut self, name: &'s str) -> u32 {
         if let Some(number) = self.names.get(name) {
             return *number;
         }
-        let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
         self.names.insert(name, number);
-        self.texts.push(name.into());
+        self.strings.push(name.into());
         number
     }
 
-    /// The entry of a name in a scope, made with this `given` where there is none.
-    fn entry(&mut self, scope: ScopeId, name: &'s str, given: bool) -> (VariableId, &mut Entry) {
-        let name = self.number(name);
+    /// The entry of a name in a scope, created with this `from_document` flag if missing.
+    fn entry(&mut self, scope: ScopeId, name: &'s str, from_document: bool) -> (VariableId, &mut Entry) {
+        let name = self.name_index(name);
         let entries = &mut self.entries;
         let id = *self.by_name.entry((scope, name)).or_insert_with(|| {
-            entries.push(Entry { name, scope, assigned: false, parameter: false, given });
+            entries.push(Entry { name, scope, assigned: false, parameter: false, from_document });
             VariableId(u32::try_from(entries.len() - 1).unwrap_or(u32::MAX))
         });
         (id, &mut self.entries[id.0 as usize])
     }
 
-    /// Notes that the current scope reads a name.
+    /// Records that the current scope reads a name.
     pub(crate) fn read(&mut self, name: &'s str) -> VariableId {
         if let Some(special) = Special::named(name) {
             self.notice(special);
@@ -285,15 +285,15 @@ impl<'s> Ledger<'s> {
         self.entry(self.current, name, true).0
     }
 
-    /// Notes that the current scope assigns a name.
+    /// Records that the current scope assigns a name.
     pub(crate) fn assign(&mut self, name: &'s str) -> VariableId {
-        let given = self.is_conditional();
-        let (id, entry) = self.entry(self.current, name, given);
+        let from_document = self.is_conditional();
+        let (id, entry) = self.entry(self.current, name, from_document);
         entry.assigned = true;
         id
     }
 
-    /// Notes that the current scope starts with a value for a name.
+    /// Records that the current scope starts with a value for a name.
     pub(crate) fn parameter(&mut self, name: &'s str) -> VariableId {
         let (id, entry) = self.entry(self.current, name, false);
         entry.assigned = true;
@@ -301,7 +301,7 @@ impl<'s> Ledger<'s> {
         id
     }
 
-    /// Starts to watch for special names.
+    /// Starts watching for special names.
     pub(crate) fn watch(&mut self) {
         self.watches.push(Watch::default());
     }
@@ -311,14 +311,14 @@ impl<'s> Ledger<'s> {
         Watched(self.watches.pop().unwrap_or_default().found)
     }
 
-    /// Notes a use of a special name for everything around.
+    /// Records a use of a special name in all enclosing bodies.
     pub(crate) fn notice(&mut self, special: Special) {
         for watch in &mut self.watches {
             watch.found |= special as u8 & !watch.hidden;
         }
     }
 
-    /// Notes that a name is now an ordinary variable: later reads of it are not uses of the special name.
+    /// Records that a name is now an ordinary variable: later reads are not uses of the special name.
     pub(crate) fn hide(&mut self, name: &str) {
         if let Some(special) = Special::named(name) {
             for watch in &mut self.watches {
@@ -327,13 +327,13 @@ impl<'s> Ledger<'s> {
         }
     }
 
-    /// Declares a special name in the current scope where it was seen.
+    /// Declares a special name in the current scope if it was used.
     pub(crate) fn declare(&mut self, watched: Watched, special: Special) -> Option<VariableId> {
         watched.saw(special).then(|| self.parameter(special.name()))
     }
 
-    /// Settles every name.
-    pub(crate) fn settle(self, chat: bool) -> Variables {
+    /// Resolves all names.
+    pub(crate) fn resolve(self, chat: bool) -> Variables {
         let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
         order.sort_by_key(|id| self.entries[*id as usize].scope.0);
         let depths = self.function_depths();
@@ -348,30 +348,30 @@ impl<'s> Ledger<'s> {
                 assigned: Vec::new(),
             })
             .collect();
-        let unset = Place { up: 0, given: false, index: 0 };
-        let mut places = vec![unset; self.entries.len()];
+        let unset = VariableSlot { up: 0, from_document: false, index: 0 };
+        let mut slots = vec![unset; self.entries.len()];
         let mut undeclared = BTreeSet::new();
         for id in order {
             let entry = &self.entries[id as usize];
             let scope = self.scope(entry.scope);
             let outer = self.mentioned_around(scope.around, entry.name);
-            // Outer scopes are settled already.
-            let outer: Option<Place> = outer.map(|(outer, outer_scope)| {
-                let place = places[outer.0 as usize];
+            // Outer scopes are already resolved.
+            let outer: Option<VariableSlot> = outer.map(|(outer, outer_scope)| {
+                let slot = slots[outer.0 as usize];
                 let up = depths[scope.function.0 as usize] - scopes[outer_scope.0 as usize].depth;
-                Place { up: place.up + up, ..place }
+                VariableSlot { up: slot.up + up, ..slot }
             });
             if let (Some(outer), false) = (outer, entry.assigned) {
-                places[id as usize] = outer;
+                slots[id as usize] = outer;
                 continue;
             }
-            let given = outer.is_none() && entry.given && !entry.parameter;
+            let from_document = outer.is_none() && entry.from_document && !entry.parameter;
             let frame = &mut frames[scope.function.0 as usize];
-            let place = Place { up: 0, given, index: *frame };
+            let slot = VariableSlot { up: 0, from_document, index: *frame };
             *frame += 1;
-            places[id as usize] = place;
-            if given {
-                let name = &self.texts[entry.name as usize];
+            slots[id as usize] = slot;
+            if from_document {
+                let name = &self.strings[entry.name as usize];
                 if globals::lookup(name, chat).is_none() {
                     undeclared.insert(name.to_string());
                 }
@@ -379,17 +379,17 @@ impl<'s> Ledger<'s> {
             if !entry.assigned {
                 continue;
             }
-            let settled = &mut scopes[entry.scope.0 as usize];
-            settled.assigned.push(VariableId(id));
+            let resolved = &mut scopes[entry.scope.0 as usize];
+            resolved.assigned.push(VariableId(id));
             let starts_empty = outer.is_none() && scope.fresh;
             if !entry.parameter && !starts_empty {
-                settled.starts.push(Start { variable: VariableId(id), from: outer });
+                resolved.starts.push(Start { variable: VariableId(id), from: outer });
             }
         }
-        let texts = &self.texts;
-        let variables = self.entries.iter().zip(places);
+        let strings = &self.strings;
+        let variables = self.entries.iter().zip(slots);
         let variables =
-            variables.map(|(entry, place)| Variable { name: texts[entry.name as usize].clone(), place });
+            variables.map(|(entry, slot)| Variable { name: strings[entry.name as usize].clone(), slot });
         Variables { by_id: variables.collect(), scopes, frames, undeclared }
     }
 
@@ -403,7 +403,7 @@ impl<'s> Ledger<'s> {
         None
     }
 
-    /// How many functions are around each function.
+    /// The nesting depth of each function.
     fn function_depths(&self) -> Vec<u32> {
         let mut depths: Vec<u32> = Vec::with_capacity(self.functions.len());
         for around in &self.functions {
@@ -423,41 +423,41 @@ impl Watched {
     }
 }
 
-/// Where a variable lives.
+/// Where a variable is stored.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    /// How many functions further out than the one that uses it.
+pub(crate) struct VariableSlot {
+    /// How many frames outward from the function that uses it.
     pub(crate) up: u32,
-    /// The slot in that function's frame.
+    /// The slot in that frame.
     pub(crate) index: u32,
-    /// Whether the document is asked where the slot is empty.
-    pub(crate) given: bool,
+    /// Whether an empty slot falls back to the document.
+    pub(crate) from_document: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Variable {
     pub(crate) name: Arc<str>,
-    pub(crate) place: Place,
+    pub(crate) slot: VariableSlot,
 }
 
-/// What happens to a slot when its scope is entered: it becomes a copy of a variable around, or empty.
+/// Initializes a slot when its scope is entered: with a copy of an outer variable, or as empty.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) variable: VariableId,
-    pub(crate) from: Option<Place>,
+    pub(crate) from: Option<VariableSlot>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) around: Option<ScopeId>,
-    /// How many functions are around the scope's own.
+    /// The number of functions enclosing the scope's own.
     pub(crate) depth: u32,
     pub(crate) starts: Vec<Start>,
-    /// The variables that belong to the scope.
+    /// The variables owned by the scope.
     pub(crate) assigned: Vec<VariableId>,
 }
 
-/// The settled names of a template.
+/// The resolved names of a template.
 #[derive(Debug)]
 pub(crate) struct Variables {
     by_id: Vec<Variable>,
@@ -476,7 +476,6 @@ impl Variables {
         &self.scopes[id.0 as usize]
     }
 
-    /// The number of slots in a function's frame.
     pub(crate) fn frame_size(&self, id: FunctionId) -> usize {
         self.frames[id.0 as usize] as usize
     }

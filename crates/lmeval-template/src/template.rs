@@ -1,4 +1,4 @@
-//! Prompts: the environment and its templates.
+//! The prompt environment and its templates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::lexer::Whitespace;
 use crate::parser::Syntax;
 use crate::program::{Clock, Program, Settings};
 
-/// Steps that one rendering may take unless set otherwise: seconds of work, far more than any prompt needs.
+/// Default step limit of one rendering: seconds of work, far more than any prompt needs.
 pub(crate) const DEFAULT_FUEL: u64 = 50_000_000;
 
-/// The rules under which the templates of prompts are compiled and rendered.
+/// The rules for compiling and rendering prompts.
 ///
 /// Undefined values are strict, whitespace is kept as written, nothing is escaped.
 ///
@@ -38,12 +38,11 @@ impl Default for Environment {
 }
 
 impl Environment {
-    /// The environment of prompts.
     pub fn new() -> Self {
         Self { settings: Settings { strict: true, chat: false, fuel: DEFAULT_FUEL, clock: None } }
     }
 
-    /// Limits the steps that one rendering may take.
+    /// Limits the steps of one rendering.
     pub fn with_fuel(mut self, steps: u64) -> Self {
         self.settings.fuel = steps;
         self
@@ -51,8 +50,8 @@ impl Environment {
 
     /// Compiles a template.
     ///
-    /// Unknown filters and tests fail here, except inside of conditions, where they fail when they are reached;
-    /// [`Template::unresolved_names`] tells them.
+    /// Unknown filters and tests fail here, except inside of conditions, where they fail when reached; see
+    /// [`Template::unresolved_names`].
     pub fn compile(&self, source: &str) -> Result<Template, Error> {
         let whitespace = Whitespace { keep_trailing_newline: true, ..Whitespace::default() };
         let syntax = Syntax { whitespace, ..Syntax::default() };
@@ -82,29 +81,29 @@ impl Template {
         let mut out = String::with_capacity(self.program.source.len());
         match Vm::render(&self.program, &self.settings, document, &mut out) {
             Ok(()) => Ok(out),
-            // What a chat template is given are no columns.
+            // The variables of a chat template are not columns.
             Err(error) if self.settings.chat => Err(error.with_template(&self.program.source)),
             Err(error) => Err(explain(error, document).with_template(&self.program.source)),
         }
     }
 
-    /// The template's text, with its line ends normalised to `\n`.
+    /// The template source, with line endings normalized to `\n`.
     pub fn source(&self) -> &str {
         &self.program.source
     }
 
-    /// The variables that the template expects to be given.
+    /// The variables that the template expects from the document.
     pub fn undeclared_variables(&self) -> BTreeSet<String> {
         self.program.variables.undeclared.clone()
     }
 
-    /// Filters and tests that do not exist and stand inside of conditions, where they may never be reached.
+    /// Unknown filters and tests inside of conditions, which may never be reached.
     pub fn unresolved_names(&self) -> &BTreeSet<String> {
         &self.program.unresolved
     }
 }
 
-/// Adds the columns there are, and those that a missing name may have meant.
+/// Adds hints: the nearest column names, and all columns.
 fn explain(error: Error, document: &Dict) -> Error {
     const SHOWN: usize = 40;
     let columns: Vec<&str> = document.keys().filter_map(|key| key.as_str()).collect();
@@ -115,9 +114,5 @@ fn explain(error: Error, document: &Dict) -> Error {
         shown.push(format!("and {} more", columns.len() - SHOWN));
     }
     let error = near.into_iter().fold(error, Error::with_hint);
-    if shown.is_empty() {
-        error
-    } else {
-        error.with_hint(format!("There are the columns {}", shown.join(", ")))
-    }
+    if shown.is_empty() { error } else { error.with_hint(format!("The columns are {}", shown.join(", "))) }
 }

@@ -387,7 +387,7 @@ fn errors_name_document_and_field() {
     let error = failure(&QUESTION.replace("doc_to_text: q", "doc_to_text: '{{qq}}'"), DATA);
     assert_eq!(
         error.to_string(),
-        "Task `t`, document 0, `doc_to_text`: `qq` is undefined (template `{{qq}}`)"
+        "Task `t`, document 0, `doc_to_text`: The variable `qq` is not defined (template `{{qq}}`)"
     );
     assert_eq!((error.task(), error.field()), (Some("t"), Some("doc_to_text")));
     assert!(error.hints().iter().any(|hint| hint.contains("`q`, `a`")), "{:?}", error.hints());

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::methods;
 use crate::value::{Items, Object, UndefinedCause, Val, repr_of};
 
-/// Methods that change their receiver; chat templates may not call them.
+/// Methods that change their receiver; chat templates must not call them.
 const MUTATORS: [&str; 15] = [
     "append",
     "clear",
@@ -26,16 +26,16 @@ const MUTATORS: [&str; 15] = [
     "symmetric_difference_update",
 ];
 
-/// Whether a method of this name changes its receiver.
+/// Whether a method changes its receiver.
 pub(crate) fn is_mutator(name: &str) -> bool {
     MUTATORS.contains(&name)
 }
 
 impl Vm<'_> {
-    /// `object.name`: an attribute or method if there is one, else an item.
+    /// `object.name`: an attribute or method if it exists, else an item.
     pub(crate) fn attribute(&mut self, object: &Val, name: &Arc<str>) -> Result<Val, Error> {
         if let Val::Undefined(undefined) = object {
-            // Reference: Python's own attributes exist even there, and a chat template is not shown them.
+            // Reference: Python's own attributes exist even there, but are hidden from chat templates.
             if self.settings.chat && name.starts_with("__") {
                 return Ok(self.missing(object, name));
             }
@@ -52,7 +52,7 @@ impl Vm<'_> {
         if let Val::Object(inner) = object
             && let Object::Template = &**inner
         {
-            // `self` has its blocks as items.
+            // The blocks of `self` are items.
             let index = self.program.blocks.iter().position(|block| block.name == *name);
             if let Some(index) = index {
                 return Ok(Val::object(Object::Block(index)));
@@ -76,7 +76,7 @@ impl Vm<'_> {
         methods::property(self, object, name)
     }
 
-    /// `object[key]`: an item if there is one, else an attribute.
+    /// `object[key]`: an item if it exists, else an attribute.
     pub(crate) fn item(&mut self, object: &Val, key: &Val) -> Result<Val, Error> {
         if let Val::Undefined(undefined) = object {
             return Err(undefined.error());
@@ -102,7 +102,7 @@ impl Vm<'_> {
         Ok(self.missing(object, &name))
     }
 
-    /// An item in Python's sense; `None` where Python has a lookup or type error.
+    /// An item in Python's sense; `None` if Python raises a lookup or type error.
     pub(crate) fn plain_item(object: &Val, key: &Val) -> Result<Option<Val>, Error> {
         if let Val::Dict(dict) = object {
             return Ok(match key {
@@ -219,7 +219,7 @@ impl Iterator for SliceIndices {
     }
 }
 
-/// The first index, the step and the count of a slice of something with this length.
+/// First index, step and count of a slice.
 fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, usize), Error> {
     let (start, stop, step) = slice_bounds(parts, length)?;
     let count = if step > 0 {
@@ -232,7 +232,7 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     Ok((start, step, usize::try_from(count).unwrap_or_default()))
 }
 
-/// The first index, the index where a slice ends, and the step.
+/// Start, stop and step of a slice.
 fn slice_bounds(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, i64), Error> {
     let number = |part: &Option<Val>| -> Result<Option<i64>, Error> {
         match part {
@@ -244,7 +244,7 @@ fn slice_bounds(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, i6
             Some(value) => match value.as_int() {
                 Some(number) => Ok(Some(number)),
                 None => Err(Error::type_error(format!(
-                    "A slice takes integers, not a value of type `{}`",
+                    "Slice bounds are integers, not a value of type `{}`",
                     value.type_name()
                 ))),
             },
@@ -252,7 +252,7 @@ fn slice_bounds(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, i6
     };
     let step = number(&parts[2])?.unwrap_or(1);
     if step == 0 {
-        return Err(Error::value_error("The step of a slice cannot be zero"));
+        return Err(Error::value_error("A slice needs a nonzero step"));
     }
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };

@@ -12,7 +12,7 @@ use crate::value::{MacroObject, Object, OwnDict, UndefinedCause, Val};
 use crate::{globals, methods};
 
 impl Vm<'_> {
-    /// Evaluates a call expression, with the body of a call block where there is one.
+    /// Evaluates a call expression, with the body of a call block if there is one.
     pub(super) fn eval_call(&mut self, expression: &Expr, caller: Option<Val>) -> Result<Val, Error> {
         let ExprKind::Call { callee, arguments } = &expression.kind else {
             return self.eval(expression);
@@ -79,13 +79,13 @@ impl Vm<'_> {
         }
     }
 
-    /// Calls a macro: extra arguments go to `varargs` and `kwargs` where its body looks at them.
+    /// Calls a macro: extra arguments go to `varargs` and `kwargs` if its body uses them.
     fn call_macro(&mut self, macro_object: &MacroObject, args: Args) -> Result<Val, Error> {
         let definition = &macro_object.definition;
         let size = self.program.variables.frame_size(definition.function);
         let frame = Frame::inside(macro_object.frame.clone(), size);
         let set = |vm: &Self, variable: VariableId, value: Val| {
-            frame.set(vm.program.variables.get(variable).place.index, Some(value));
+            frame.set(vm.program.variables.get(variable).slot.index, Some(value));
         };
         let Args { mut positional, mut keywords } = args;
         let parameters = &definition.parameters;
@@ -104,7 +104,7 @@ impl Vm<'_> {
             let position = keywords.iter().position(|(name, _)| **name == *"caller");
             let caller = match position {
                 Some(position) => keywords.remove(position).1,
-                None => self.undefined_message("No caller is defined"),
+                None => self.undefined_message("`caller` is available only inside of a call block"),
             };
             set(self, variable, caller);
         }
@@ -121,7 +121,7 @@ impl Vm<'_> {
             set(self, variable, Val::tuple(extra));
         } else if !extra.is_empty() {
             return Err(Error::type_error(format!(
-                "Macro `{}` takes at most {} arguments",
+                "Macro `{}` accepts up to {} arguments",
                 definition.name,
                 parameters.len()
             )));
@@ -144,10 +144,10 @@ impl Vm<'_> {
     }
 
     fn macro_text(&mut self, definition: &crate::ast::Macro, text: &mut String) -> Result<(), Error> {
-        // Before the defaults: they read the variables around even where the body assigns the same names.
+        // Before the defaults: they read the outer variables even if the body assigns the same names.
         self.enter(&definition.body);
         for parameter in &definition.parameters {
-            if self.frame.get(self.program.variables.get(parameter.variable).place.index).is_some() {
+            if self.frame.get(self.program.variables.get(parameter.variable).slot.index).is_some() {
                 continue;
             }
             let value = match &parameter.default {

@@ -34,13 +34,13 @@ impl Vm<'_> {
 
     pub(super) fn variable(&mut self, id: VariableId) -> Val {
         let variable = self.program.variables.get(id);
-        match self.read(variable.place, &variable.name) {
+        match self.read(variable.slot, &variable.name) {
             Some(value) => value,
             None => self.undefined(UndefinedCause::Variable(variable.name.clone())),
         }
     }
 
-    /// Evaluates an operand and fails with its place where the operation does.
+    /// Evaluates the truth of an expression; failures point at the expression.
     fn eval_truth(&mut self, expression: &Expr) -> Result<bool, Error> {
         let value = self.eval(expression)?;
         value
@@ -69,10 +69,11 @@ impl Vm<'_> {
                 }
                 match otherwise {
                     Some(otherwise) => self.eval(otherwise),
-                    // Reference: without `else` the result is the lenient undefined, even where undefined is strict.
+                    // Reference: without `else` the result is the lenient undefined, even if undefined values
+                    // are strict.
                     None => Ok(Val::Undefined(Rc::new(Undefined {
                         cause: UndefinedCause::Message(
-                            "The condition was false and there is no `else`".into(),
+                            "This `if` expression has no `else`, and its condition is false".into(),
                         ),
                         strict: false,
                     }))),
@@ -183,7 +184,6 @@ impl Vm<'_> {
         Ok(Val::Bool(true))
     }
 
-    /// One comparison.
     pub(crate) fn compare_values(
         &mut self,
         operator: CompareOperator,
@@ -202,7 +202,7 @@ impl Vm<'_> {
         })
     }
 
-    /// Evaluates the arguments of a call.
+    /// Evaluates call arguments.
     pub(super) fn eval_arguments(&mut self, arguments: &Arguments) -> Result<Args, Error> {
         let mut args = Args::positional(self.eval_all(&arguments.positional)?);
         for (name, value) in &arguments.keywords {
@@ -219,17 +219,14 @@ impl Vm<'_> {
                 return Err(undefined.error());
             }
             let Val::Dict(dict) = &value else {
-                return Err(Error::type_error(format!(
-                    "The argument after `**` must be a mapping, not `{}`",
-                    value.type_name()
-                )));
+                return Err(Error::type_error(format!("`**` unpacks mappings, not `{}`", value.type_name())));
             };
             for (key, value) in dict.entries() {
                 let Some(name) = key.as_text() else {
-                    return Err(Error::type_error("Keywords must be text"));
+                    return Err(Error::type_error("`**` needs string keys"));
                 };
                 if args.keywords.iter().any(|(known, _)| known == name) {
-                    return Err(Error::type_error(format!("Two values for the keyword `{name}`")));
+                    return Err(Error::type_error(format!("The keyword `{name}` is passed twice")));
                 }
                 args.keywords.push((name.clone(), value));
             }
@@ -237,7 +234,6 @@ impl Vm<'_> {
         Ok(args)
     }
 
-    /// Applies a filter.
     pub(super) fn filter(&mut self, filter: &Applied<FilterFunction>, input: &Val) -> Result<Val, Error> {
         let args = self.eval_arguments(&filter.arguments)?;
         let Some(function) = filter.function else {

@@ -100,7 +100,7 @@ impl Vm<'_> {
                 frame: self.frame.clone(),
             }));
         }
-        // Reference: `else` runs unless an iteration has come to the end of the body.
+        // Reference: `else` runs unless an iteration has reached the end of the body.
         let mut empty = true;
         if let Some(variable) = node.loop_variable {
             let object = Rc::new(Object::Loop(LoopState {
@@ -125,8 +125,8 @@ impl Vm<'_> {
                     Flow::Break => break,
                 }
             }
-            // The loop holds its condition's frame, which holds the loop.
-            self.frame.set(self.program.variables.get(variable).place.index, None);
+            // Breaks a cycle: the loop holds its condition's frame, which holds the loop.
+            self.frame.set(self.program.variables.get(variable).slot.index, None);
         } else {
             while let Some(item) = iterator.next(self)? {
                 match self.iteration(node, item, out)? {
@@ -147,7 +147,7 @@ impl Vm<'_> {
         self.body(&node.body, out)
     }
 
-    /// The next item of a loop, which becomes the current one.
+    /// Advances a loop to its next item.
     pub(crate) fn advance_loop(&mut self, state: &LoopState) -> Result<Option<Val>, Error> {
         let ahead = state.ahead.borrow_mut().take();
         let item = match ahead {
@@ -164,11 +164,11 @@ impl Vm<'_> {
     fn pull(&mut self, state: &LoopState) -> Result<Option<Val>, Error> {
         match state.iterator.try_borrow_mut() {
             Ok(mut iterator) => iterator.next(self),
-            Err(_) => Err(Error::value_error("The loop's source is already being read")),
+            Err(_) => Err(Error::value_error("The loop cannot advance while its iterable is running")),
         }
     }
 
-    /// The item after the current one, without going there.
+    /// The item after the current one, without advancing.
     fn peek(&mut self, state: &LoopState) -> Result<Option<Val>, Error> {
         if state.ahead.borrow().is_none() {
             let next = self.pull(state)?;
@@ -177,7 +177,7 @@ impl Vm<'_> {
         Ok(state.ahead.borrow().clone())
     }
 
-    /// The number of items; reads the rest of the source where it is not known.
+    /// The number of items; reads the rest of the iterable if unknown.
     fn loop_length(&mut self, state: &LoopState) -> Result<usize, Error> {
         if let Some(length) = state.length.get() {
             return Ok(length);
@@ -207,11 +207,11 @@ impl Vm<'_> {
             "depth0" => Val::from_usize(state.depth),
             "previtem" => match (index, &*state.previous.borrow()) {
                 (2.., Some(item)) => item.clone(),
-                _ => self.undefined_message("There is no previous item"),
+                _ => self.undefined_message("`loop.previtem` is undefined in the first iteration"),
             },
             "nextitem" => match self.peek(state)? {
                 Some(item) => item,
-                None => self.undefined_message("There is no next item"),
+                None => self.undefined_message("`loop.nextitem` is undefined in the last iteration"),
             },
             _ => return Ok(None),
         }))
@@ -221,7 +221,7 @@ impl Vm<'_> {
     pub(super) fn call_loop(&mut self, state: &LoopState, args: Args) -> Result<Val, Error> {
         let [iterable] = args.bind("loop", ["iterable"], 1)?;
         let Some((node, frame)) = &state.recursive else {
-            return Err(Error::type_error("Only a loop marked `recursive` can be called"));
+            return Err(Error::type_error("`loop(…)` needs a `{% for … recursive %}` loop"));
         };
         let iterable = iterable.unwrap_or(Val::None);
         let mut text = String::new();

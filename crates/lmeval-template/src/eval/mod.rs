@@ -1,4 +1,4 @@
-//! The interpreter.
+//! Evaluates the syntax tree.
 
 mod access;
 mod call;
@@ -17,19 +17,18 @@ use crate::ast::Body;
 use crate::error::{Error, ErrorKind};
 use crate::globals;
 use crate::program::{Program, Settings};
-use crate::scope::{Place, VariableId};
+use crate::scope::{VariableId, VariableSlot};
 use crate::value::{Object, Undefined, UndefinedCause, Val};
 
-/// The variables of one running function.
+/// The variables of a running function.
 #[derive(Debug)]
 pub(crate) struct Frame {
     slots: RefCell<Vec<Option<Val>>>,
     parent: Option<Rc<Frame>>,
-    /// The variables around a `scoped` block, for the block and the functions that it defines.
+    /// The variables around a `scoped` block, for the block and the functions it defines.
     context: Option<Rc<Context>>,
 }
 
-/// Variables by name.
 type Context = FxHashMap<Arc<str>, Val>;
 
 impl Frame {
@@ -42,7 +41,7 @@ impl Frame {
         Rc::new(Self { slots: RefCell::new(vec![None; size]), parent: Some(parent), context })
     }
 
-    /// The frame of a function further out.
+    /// The frame `up` functions outward.
     fn outer(&self, up: u32) -> &Self {
         let mut frame = self;
         for _ in 0..up {
@@ -65,16 +64,16 @@ impl Frame {
     }
 }
 
-/// How deep calls, statements and expressions may be nested while a template runs.
+/// Maximum nesting of calls, statements and expressions at run time.
 ///
-/// Enough for the 247 levels that a recursive macro reaches in Python, and less than 2 MiB of stack; without
-/// optimisation a level takes four times as much.
+/// Enough for the 247 levels that a recursive macro reaches in Python, and below 2 MiB of stack; without
+/// optimization a level takes four times as much.
 const MAXIMUM_DEPTH: usize = if cfg!(debug_assertions) { 400 } else { 1200 };
 
-/// The largest text or list, in bytes or items, that one operation may make.
+/// The largest string or list, in bytes or items, that one operation may create.
 pub(crate) const MAXIMUM_SIZE: usize = 1 << 28;
 
-/// What a statement wants to happen next.
+/// Control flow after a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -87,7 +86,7 @@ pub(crate) struct Vm<'a> {
     pub(crate) settings: &'a Settings,
     program: &'a Program,
     document: &'a Dict,
-    /// Assignments at the top level, which blocks can see.
+    /// Top-level assignments, visible to blocks.
     exported: FxHashMap<Arc<str>, Val>,
     /// Copies of document values for a template that changes them.
     thawed: FxHashMap<Arc<str>, Val>,
@@ -95,12 +94,11 @@ pub(crate) struct Vm<'a> {
     fuel: u64,
     depth: usize,
     pub(crate) autoescape: bool,
-    /// State of the generator behind `random` and `lipsum`.
+    /// State of the generator for `random` and `lipsum`.
     pub(crate) random: u64,
 }
 
 impl<'a> Vm<'a> {
-    /// Renders a program.
     pub(crate) fn render(
         program: &'a Program,
         settings: &'a Settings,
@@ -122,7 +120,7 @@ impl<'a> Vm<'a> {
         vm.block_body(&program.main, out)
     }
 
-    /// Takes steps from what the template may use.
+    /// Deducts steps from the limit.
     pub(crate) fn spend(&mut self, steps: u64) -> Result<(), Error> {
         match self.fuel.checked_sub(steps) {
             Some(left) => {
@@ -133,10 +131,10 @@ impl<'a> Vm<'a> {
         }
     }
 
-    /// Fails where an operation would make something too large.
+    /// Fails if an operation would create something too large.
     pub(crate) fn check_size(size: Option<usize>) -> Result<usize, Error> {
         size.filter(|size| *size <= MAXIMUM_SIZE)
-            .ok_or_else(|| Error::limit("The template makes a value that is too large"))
+            .ok_or_else(|| Error::limit("The template creates a value that is too large"))
     }
 
     /// Runs something one level deeper.
@@ -151,7 +149,7 @@ impl<'a> Vm<'a> {
         self.depth += 1;
         if self.depth > MAXIMUM_DEPTH {
             self.depth -= 1;
-            return Err(Error::limit("The template is nested too deeply while it runs"));
+            return Err(Error::limit("The template recurses too deeply"));
         }
         Ok(())
     }
@@ -162,34 +160,34 @@ impl<'a> Vm<'a> {
         self.statements(&body.statements, out)
     }
 
-    /// Gives the variables of a scope the values they start with.
+    /// Initializes the variables of a scope.
     fn enter(&mut self, body: &Body) {
         let program = self.program;
         for start in &program.variables.scope(body.scope).starts {
             let variable = program.variables.get(start.variable);
-            let value = start.from.and_then(|place| self.read(place, &variable.name));
-            self.frame.set(variable.place.index, value);
+            let value = start.from.and_then(|slot| self.read(slot, &variable.name));
+            self.frame.set(variable.slot.index, value);
         }
     }
 
-    /// The value of a variable; an empty slot is filled from the document where that is its rule.
-    fn read(&mut self, place: Place, name: &Arc<str>) -> Option<Val> {
-        let frame = self.frame.outer(place.up);
-        let value = frame.get(place.index);
-        if value.is_some() || !place.given {
+    /// The value of a variable; an empty slot is filled from the document if rule 4 applies.
+    fn read(&mut self, slot: VariableSlot, name: &Arc<str>) -> Option<Val> {
+        let frame = self.frame.outer(slot.up);
+        let value = frame.get(slot.index);
+        if value.is_some() || !slot.from_document {
             return value;
         }
         let context = frame.context.clone();
         let value = self.lookup(context.as_deref(), name);
         if value.is_some() {
-            self.frame.outer(place.up).set(place.index, value.clone());
+            self.frame.outer(slot.up).set(slot.index, value.clone());
         }
         value
     }
 
     fn write(&self, id: VariableId, value: Val) {
-        let place = self.program.variables.get(id).place;
-        self.frame.outer(place.up).set(place.index, Some(value));
+        let slot = self.program.variables.get(id).slot;
+        self.frame.outer(slot.up).set(slot.index, Some(value));
     }
 
     /// The value of a name that no scope of the template has.
@@ -222,8 +220,8 @@ impl<'a> Vm<'a> {
         self.exported.insert(name.clone(), value.clone());
     }
 
-    /// The statement named by a tag needs other templates.
+    /// The error for a statement that needs other templates.
     fn unsupported(tag: &str) -> Error {
-        Error::new(ErrorKind::Unsupported, format!("`{tag}` needs other templates, and there are none"))
+        Error::new(ErrorKind::Unsupported, format!("`{tag}` is not supported: there are no other templates"))
     }
 }

@@ -65,7 +65,7 @@ impl Vm<'_> {
             }
             Statement::CallBlock(node) => self.call_block(node, out)?,
             Statement::With(node) => {
-                // All values are of the scope around; they are evaluated before any name is set.
+                // All values are evaluated in the outer scope, before any name is set.
                 let mut values = Vec::with_capacity(node.bindings.len());
                 for (_, value) in &node.bindings {
                     values.push(self.eval(value)?);
@@ -97,7 +97,7 @@ impl Vm<'_> {
         Self::check_size(out.len().checked_add(by)).map(|_| ())
     }
 
-    /// Appends a value's text, escaped where that is switched on.
+    /// Appends a value's string form, escaped if autoescape is on.
     fn output(&mut self, out: &mut String, value: &Val) -> Result<(), Error> {
         if self.autoescape && !matches!(value, Val::Markup(_)) {
             out.push_str(&escape_html(&str_of(value)?));
@@ -109,7 +109,7 @@ impl Vm<'_> {
         write_str(out, value)
     }
 
-    /// Appends what a call or filter block made, which must be text.
+    /// Appends the result of a call or filter block, which must be a string.
     fn append(out: &mut String, value: &Val) -> Result<(), Error> {
         match value {
             Val::Str(text) | Val::Markup(text) => {
@@ -117,11 +117,14 @@ impl Vm<'_> {
                 Ok(())
             }
             Val::Undefined(undefined) => Err(undefined.error()),
-            other => Err(Error::type_error(format!("The block must make text, not `{}`", other.type_name()))),
+            other => Err(Error::type_error(format!(
+                "The block must produce a string, not `{}`",
+                other.type_name()
+            ))),
         }
     }
 
-    /// Sets the names of a target.
+    /// Assigns to a target.
     pub(super) fn assign(&mut self, target: &Target, value: Val, export: bool) -> Result<(), Error> {
         match target {
             Target::Name(id) => {
@@ -156,7 +159,8 @@ impl Vm<'_> {
                 if values.len() != targets.len() {
                     let count =
                         if values.len() > targets.len() { "more".into() } else { values.len().to_string() };
-                    let message = format!("Expected {} values to unpack, there are {count}", targets.len());
+                    let message =
+                        format!("The target has {} names, but the value has {count} items", targets.len());
                     return Err(Error::value_error(message));
                 }
                 for (target, value) in targets.iter().zip(values) {
@@ -171,7 +175,7 @@ impl Vm<'_> {
         let mut text = String::new();
         let flow = self.body(&node.body, &mut text)?;
         if flow != Flow::Next {
-            // Reference: what a body has printed is lost where it leaves the loop around.
+            // Reference: output of a body that leaves the enclosing loop is lost.
             return Ok(flow);
         }
         let mut value = self.captured(text);
@@ -186,7 +190,7 @@ impl Vm<'_> {
         Ok(Flow::Next)
     }
 
-    /// Captured output: safe where escaping is on, as it has been escaped already.
+    /// Captured output; marked safe if autoescape is on, since it is already escaped.
     pub(super) fn captured(&self, text: String) -> Val {
         if self.autoescape { Val::Markup(text.into()) } else { Val::Str(text.into()) }
     }
@@ -205,22 +209,22 @@ impl Vm<'_> {
         Self::append(out, &value).map_err(|error| at(error, call.span))
     }
 
-    /// Runs a block where it stands.
+    /// Runs a block in its position.
     fn block(&mut self, index: usize, out: &mut String) -> Result<(), Error> {
         let program = self.program;
         let Some(block) = program.blocks.get(index) else {
             return Ok(());
         };
         if block.required {
-            let message = format!("The block `{}` is required, and nothing defines it", block.name);
+            let message = format!("The required block `{}` is not defined", block.name);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let context = self.context_of(block)?;
         self.run_block(block, context, out)
     }
 
-    /// The variables that a block sees besides the exported ones: of its scopes where it is `scoped`, else of the block
-    /// around it.
+    /// The variables that a block sees besides the exported ones: those of its scopes if it is `scoped`, else
+    /// those of the enclosing block.
     fn context_of(&mut self, block: &Block) -> Result<Option<Rc<Context>>, Error> {
         let around = self.frame.context.clone();
         let Some(innermost) = block.around else { return Ok(around) };
@@ -234,7 +238,7 @@ impl Vm<'_> {
             for variable in &scope.assigned {
                 let variable = variables.get(*variable);
                 if !context.contains_key(&variable.name)
-                    && let Some(value) = self.frame.outer(depth - scope.depth).get(variable.place.index)
+                    && let Some(value) = self.frame.outer(depth - scope.depth).get(variable.slot.index)
                 {
                     context.insert(variable.name.clone(), value);
                 }
@@ -249,7 +253,7 @@ impl Vm<'_> {
         Ok(Some(Rc::new(context)))
     }
 
-    /// Runs a block that `self` was asked for.
+    /// Renders a block for `self.name()`.
     pub(super) fn block_text(&mut self, index: usize) -> Result<Val, Error> {
         let program = self.program;
         let mut text = String::new();
@@ -285,5 +289,5 @@ impl Vm<'_> {
 }
 
 fn not_a_namespace(name: &str) -> Error {
-    Error::type_error(format!("Attributes can only be assigned on a namespace, and `{name}` is none"))
+    Error::type_error(format!("Attributes can only be assigned on a namespace, and `{name}` is not one"))
 }

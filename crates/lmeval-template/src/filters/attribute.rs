@@ -1,4 +1,4 @@
-//! Attributes by path, as many filters take them.
+//! Attribute paths, as accepted by many filters.
 
 use lmeval_pycompat::strings;
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{UndefinedCause, Val};
 
-/// A path such as `a.0.b`, with what stands in for something that is not there.
+/// A path such as `a.0.b`, with a default for missing values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     parts: Vec<Val>,
@@ -15,7 +15,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Reads a path from an argument; `none` is the item itself.
+    /// Parses a path; `none` is the item itself.
     pub(super) fn new(attribute: Option<&Val>, default: Option<Val>) -> Self {
         let parts = match attribute {
             None | Some(Val::None) => Vec::new(),
@@ -25,7 +25,7 @@ impl Path {
         Self { parts, default: default.filter(|default| !matches!(default, Val::None)) }
     }
 
-    /// Reads several paths parted by commas.
+    /// Parses comma-separated paths.
     pub(super) fn several(attribute: Option<&Val>) -> Vec<Self> {
         match attribute {
             Some(Val::Str(paths) | Val::Markup(paths)) => {
@@ -54,7 +54,7 @@ fn part(part: &str) -> Val {
     number.map_or_else(|| Val::str(part), |number| Val::from(&number))
 }
 
-/// Text in lower case, everything else as it is.
+/// Lowercases strings and leaves other values unchanged.
 pub(super) fn ignore_case(value: Val) -> Val {
     match &value {
         Val::Str(text) | Val::Markup(text) => Val::text_like(&value, strings::lower(text)),

@@ -1,9 +1,10 @@
-//! Filters that prepare text for HTML or for an address.
+//! Filters that escape strings for HTML or URLs.
 //!
-//! Text is either plain or safe (`Val::Markup`). `escape` replaces the five characters `& < > ' "` in plain text and
-//! leaves safe text alone, `forceescape` replaces them in both, and `safe` replaces nothing; the result of each is safe.
-//! `urlencode` percent-encodes the UTF-8 bytes of a value. A mapping, or a sequence of pairs, becomes a query string,
-//! in which a space is `+` and `/` is encoded; anything else is encoded as its text, in which `/` is kept.
+//! A string is either plain or safe (`Val::Markup`). `escape` replaces the five characters `& < > ' "` in
+//! plain strings and leaves safe ones alone, `forceescape` replaces them in both, and `safe` replaces
+//! nothing; each result is safe. `urlencode` percent-encodes the UTF-8 bytes of a value. A mapping or a
+//! sequence of pairs becomes a query string, in which a space is `+` and `/` is encoded; anything else is
+//! converted to a string, in which `/` is kept.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{Iter, Val, escape_html, str_of};
 
-/// Safe text of a value: itself if it is safe, escaped otherwise.
+/// The safe form of a value: itself if safe, else escaped.
 pub(super) fn escaped(value: &Val) -> Result<Val, Error> {
     match value {
         Val::Markup(_) => Ok(value.clone()),
@@ -48,10 +49,10 @@ pub(super) fn urlencode(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val,
                 write_pair(&mut out, &name, &value)?;
             }
         }
-        Val::Str(_) | Val::Markup(_) => percent_encode(&mut out, value, Place::Path)?,
+        Val::Str(_) | Val::Markup(_) => percent_encode(&mut out, value, UrlPart::Path)?,
         Val::Undefined(undefined) if undefined.strict => return Err(undefined.error()),
         other => match Iter::over(other) {
-            Err(_) => percent_encode(&mut out, other, Place::Path)?,
+            Err(_) => percent_encode(&mut out, other, UrlPart::Path)?,
             Ok(mut items) => {
                 while let Some(item) = items.next(vm)? {
                     let (name, value) = pair(vm, &item)?;
@@ -63,12 +64,12 @@ pub(super) fn urlencode(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val,
     Ok(Val::str(out))
 }
 
-/// The two values of an item of a query.
+/// A name and value of a query string.
 fn pair(vm: &mut Vm<'_>, item: &Val) -> Result<(Val, Val), Error> {
     let mut parts = Iter::over(item)?;
     match (parts.next(vm)?, parts.next(vm)?, parts.next(vm)?) {
         (Some(name), Some(value), None) => Ok((name, value)),
-        _ => Err(Error::value_error("`urlencode` needs text, a mapping or a sequence of pairs")),
+        _ => Err(Error::value_error("`urlencode` needs a string, a mapping or a sequence of pairs")),
     }
 }
 
@@ -76,20 +77,20 @@ fn write_pair(out: &mut String, name: &Val, value: &Val) -> Result<(), Error> {
     if !out.is_empty() {
         out.push('&');
     }
-    percent_encode(out, name, Place::Query)?;
+    percent_encode(out, name, UrlPart::Query)?;
     out.push('=');
-    percent_encode(out, value, Place::Query)
+    percent_encode(out, value, UrlPart::Query)
 }
 
-/// Where encoded text stands in an address.
+/// The part of a URL that is encoded.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum UrlPart {
     Path,
     Query,
 }
 
-/// Appends a value with every byte outside of the unreserved set of RFC 3986 as `%XX`.
-fn percent_encode(out: &mut String, value: &Val, place: Place) -> Result<(), Error> {
+/// Appends a value, percent-encoding every byte outside the unreserved set of RFC 3986.
+fn percent_encode(out: &mut String, value: &Val, part: UrlPart) -> Result<(), Error> {
     let text;
     let bytes: &[u8] = match value {
         Val::Bytes(bytes) => bytes,
@@ -101,8 +102,8 @@ fn percent_encode(out: &mut String, value: &Val, place: Place) -> Result<(), Err
     for &byte in bytes {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            b'/' if place == Place::Path => out.push('/'),
-            b' ' if place == Place::Query => out.push('+'),
+            b'/' if part == UrlPart::Path => out.push('/'),
+            b' ' if part == UrlPart::Query => out.push('+'),
             other => {
                 let _ = write!(out, "%{other:02X}");
             }

@@ -1,4 +1,4 @@
-//! Filters that the harness adds for prompts.
+//! Filters that the harness adds to prompts.
 
 use lmeval_pycompat::float::parse_int;
 use lmeval_pycompat::re::{Flags, Regex};
@@ -26,7 +26,7 @@ pub(super) fn regex_replace(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<V
     Ok(Val::str(&*result))
 }
 
-/// `letter_choices(sep, style)`: choices behind the letters `A`, `B` and so on.
+/// `letter_choices(sep, style)`: choices labelled `A`, `B` and so on.
 pub(super) fn letter_choices(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [separator, style] = args.bind("letter_choices", ["sep", "style"], 0)?;
     let separator = separator.map_or_else(|| Ok("\n".into()), |separator| text(&separator).cloned())?;
@@ -50,7 +50,7 @@ pub(super) fn letter_choices(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result
     Ok(Val::str(out))
 }
 
-/// `answer_key_to_index(labels)`: where a label stands among the labels, the alphabet or the numbers from 1.
+/// `answer_key_to_index(labels)`: the index of a label among the labels, the alphabet or the numbers from 1.
 pub(super) fn answer_key_to_index(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [labels] = args.bind("answer_key_to_index", ["labels"], 0)?;
     let key = str_of(value)?;
@@ -77,7 +77,7 @@ pub(super) fn answer_key_to_index(vm: &mut Vm<'_>, value: &Val, args: Args) -> R
         let mut upper = upper.chars();
         return match (upper.next(), upper.next()) {
             (Some(upper), None) => Ok(Val::Int(i64::from(u32::from(upper)) - i64::from(u32::from('A')))),
-            _ => Err(Error::type_error(format!("`{key}` has no single upper case letter"))),
+            _ => Err(Error::type_error(format!("`{key}` is not a single letter"))),
         };
     }
     match parse_int(key, 10) {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{Iter, Val};
 
-/// `tojson(indent)`; in chat templates plain JSON with the keywords of `json.dumps`.
+/// `tojson(indent)`; in chat templates, plain JSON with the keywords of `json.dumps`.
 pub(super) fn tojson(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     if vm.settings.chat { plain(vm, value, args) } else { html_safe(value, args) }
 }
@@ -25,7 +25,7 @@ fn write(value: &Val, options: &Options<'_>) -> Result<String, Error> {
         other => other.to_value(),
     };
     let plain = plain.ok_or_else(|| {
-        Error::type_error(format!("A value of type `{}` cannot be written as JSON", value.type_name()))
+        Error::type_error(format!("A value of type `{}` cannot be serialized as JSON", value.type_name()))
     })?;
     dumps(&plain, options).map_err(|error| Error::type_error(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Filters: what may stand after `|`.
+//! Filters: the names after `|`.
 
 #![expect(clippy::unnecessary_wraps, reason = "all filters have one signature")]
 
@@ -19,10 +19,10 @@ use crate::value::Val;
 
 pub(crate) use unsupported::{is_unsupported, refusal};
 
-/// A filter: the value and the arguments in, a value out.
+/// A filter of a value with arguments.
 pub(crate) type FilterFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<Val, Error>;
 
-/// Every filter, sorted by name.
+/// All filters, sorted by name.
 const FILTERS: [(&str, FilterFunction); 51] = [
     ("abs", number::abs),
     ("answer_key_to_index", harness::answer_key_to_index),
@@ -77,10 +77,10 @@ const FILTERS: [(&str, FilterFunction); 51] = [
     ("wordcount", text::wordcount),
 ];
 
-/// Filters that only prompts have.
+/// Filters available only in prompts.
 const HARNESS: [&str; 3] = ["answer_key_to_index", "letter_choices", "regex_replace"];
 
-/// The filter of a name.
+/// Looks up a filter.
 pub(crate) fn lookup(name: &str, chat: bool) -> Option<FilterFunction> {
     if chat && HARNESS.contains(&name) {
         return None;
@@ -88,7 +88,7 @@ pub(crate) fn lookup(name: &str, chat: bool) -> Option<FilterFunction> {
     FILTERS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| FILTERS[index].1)
 }
 
-/// All names.
+/// The names of all filters.
 pub(crate) fn names(chat: bool) -> impl Iterator<Item = &'static str> {
     FILTERS.iter().map(|(name, _)| *name).filter(move |name| !chat || !HARNESS.contains(name))
 }

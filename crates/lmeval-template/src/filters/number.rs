@@ -23,7 +23,7 @@ pub(super) fn abs(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error>
     }
 }
 
-/// A float cut to an integer; `None` where it is not finite.
+/// A float truncated to an integer; `None` if it is not finite.
 fn truncated(number: f64) -> Option<Val> {
     BigInt::from_f64(number.trunc()).filter(|_| number.is_finite()).map(Val::from_bigint)
 }
@@ -68,7 +68,7 @@ pub(super) fn round(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
     let method = method.unwrap_or_else(|| Val::str("common"));
     let method = method.as_text().map_or("", |method| &**method);
     if !matches!(method, "common" | "ceil" | "floor") {
-        return Err(Error::value_error("`round` knows the methods `common`, `ceil` and `floor`"));
+        return Err(Error::value_error("The method of `round` must be `common`, `ceil` or `floor`"));
     }
     if let Val::Undefined(undefined) = value {
         return Err(undefined.error());
@@ -108,7 +108,7 @@ fn round_half_even(number: f64) -> f64 {
     number.round_ties_even()
 }
 
-/// Python's `round(float, digits)`: the decimal is the one nearest to the exact value.
+/// Python's `round(float, digits)`: the decimal nearest to the exact value.
 fn round_float(number: f64, digits: i64) -> Result<Val, Error> {
     if !number.is_finite() || digits > 323 {
         return Ok(Val::Float(number));
@@ -120,19 +120,19 @@ fn round_float(number: f64, digits: i64) -> Result<Val, Error> {
         let text = format!("{number:.digits$}");
         return Ok(Val::Float(text.parse().unwrap_or(number)));
     }
-    // The fraction only matters where the whole part is exactly half way.
+    // The fraction matters only if the integer part is exactly half way.
     let whole = BigInt::from_f64(number.trunc()).unwrap_or_default();
     let doubled = whole * 2 + if number.fract() == 0.0 { 0 } else { number.signum() as i64 };
     let unit = BigInt::from(10).pow(digits.unsigned_abs() as u32);
     let rounded = nearest_multiple(&doubled, &(unit.clone() * 2)) * unit;
     let rounded: f64 = rounded.to_string().parse().unwrap_or(f64::INFINITY);
     if rounded.is_infinite() {
-        return Err(Error::new(ErrorKind::Arithmetic, "The rounded value is too large for a float"));
+        return Err(Error::new(ErrorKind::Arithmetic, "The rounded value exceeds the range of a float"));
     }
     Ok(Val::Float(rounded.abs().copysign(number)))
 }
 
-/// `number / unit`, rounded to the nearest integer, half way to the even one.
+/// `number / unit`, rounded half to even.
 fn nearest_multiple(number: &BigInt, unit: &BigInt) -> BigInt {
     let (quotient, remainder) = number.div_mod_floor(unit);
     let twice: BigInt = remainder * 2;
@@ -146,7 +146,7 @@ fn round_integer(number: BigInt, digits: i64) -> Result<Val, Error> {
     let Ok(digits) = u32::try_from(digits.unsigned_abs()) else {
         return Ok(Val::Int(0));
     };
-    // With more digits than the number has, half of the unit is larger than the number.
+    // If there are more digits than the number has, half of the unit exceeds the number.
     if u64::from(digits) > number.abs().bits() {
         return Ok(Val::Int(0));
     }
@@ -163,7 +163,7 @@ pub(super) fn sum(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error
     };
     let mut total = start.unwrap_or(Val::Int(0));
     if total.as_text().is_some() {
-        return Err(Error::type_error("Text cannot be summed"));
+        return Err(Error::type_error("`sum` does not add strings; use `join`"));
     }
     let mut iterator = Iter::over(value)?;
     while let Some(item) = iterator.next(vm)? {

@@ -1,4 +1,4 @@
-//! Filters that run other filters and tests over a sequence, one item at a time.
+//! Filters that lazily apply other filters and tests to a sequence.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::eval::Vm;
 use crate::predicates;
 use crate::value::{Iter, Object, Val, ValueIterator};
 
-/// The source of a generator, opened when the first item is asked for.
+/// The source of a generator, opened when the first item is requested.
 #[derive(Debug)]
 struct Lazy {
     value: Val,
@@ -23,7 +23,7 @@ impl Lazy {
         Self { value, source: None }
     }
 
-    /// Opens the source; an empty or false value has no items and is not opened at all.
+    /// Opens the source; an empty or false value has no items and is never opened.
     fn open(&mut self) -> Result<bool, Error> {
         if self.source.is_some() {
             return Ok(false);
@@ -106,7 +106,7 @@ impl Selected {
     fn prepare(&mut self) -> Result<(), Error> {
         if self.with_path {
             if self.args.positional.is_empty() {
-                return Err(Error::type_error("The name of an attribute is missing"));
+                return Err(Error::type_error("The attribute name is missing"));
             }
             let attribute = self.args.positional.remove(0);
             self.path = Some(Path::new(Some(&attribute), None));

@@ -37,11 +37,11 @@ pub(super) fn first(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
     args.none("first")?;
     match Iter::over(value)?.next(vm)? {
         Some(item) => Ok(item),
-        None => Ok(vm.undefined_message("There is no first item, the sequence is empty")),
+        None => Ok(vm.undefined_message("An empty sequence has no first item")),
     }
 }
 
-/// The items from the last to the first, where Python's `reversed` takes the value.
+/// The items in reverse order, if Python's `reversed` accepts the value.
 fn reversed(vm: &mut Vm<'_>, value: &Val) -> Result<Option<Vec<Val>>, Error> {
     let reversible = match value {
         Val::Str(_) | Val::Markup(_) | Val::Bytes(_) | Val::List(_) | Val::Tuple(_) | Val::Dict(_) => true,
@@ -69,7 +69,7 @@ pub(super) fn last(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     match reversed(vm, value)? {
         Some(items) => match items.into_iter().next() {
             Some(item) => Ok(item),
-            None => Ok(vm.undefined_message("There is no last item, the sequence is empty")),
+            None => Ok(vm.undefined_message("An empty sequence has no last item")),
         },
         None => Err(Error::type_error(format!("A value of type `{}` cannot be reversed", value.type_name()))),
     }
@@ -96,21 +96,21 @@ pub(super) fn reverse(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     Ok(Val::list(items))
 }
 
-/// `random`: any item; which one is as arbitrary here as it is in Python.
+/// `random`: an arbitrary item.
 pub(super) fn random(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("random")?;
     let length = value.length()?;
     if length == 0 {
-        return Ok(vm.undefined_message("There is no random item, the sequence is empty"));
+        return Ok(vm.undefined_message("An empty sequence has no random item"));
     }
     let index = (vm.next_random() % length as u64) as i64;
     match Vm::plain_item(value, &Val::Int(index))? {
         Some(item) => Ok(item),
-        None => Err(Error::type_error(format!("A value of type `{}` has no order", value.type_name()))),
+        None => Err(Error::type_error(format!("A value of type `{}` cannot be indexed", value.type_name()))),
     }
 }
 
-/// `items`: pairs of a mapping, and nothing for what is undefined.
+/// `items`: the pairs of a mapping; nothing for an undefined value.
 pub(super) fn items(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("items")?;
     #[derive(Debug)]
@@ -122,7 +122,7 @@ pub(super) fn items(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
                     Val::Undefined(_) => Iter::Empty,
                     Val::Dict(dict) => Iter::over(&Val::object(Object::View(ViewKind::Items, dict.clone())))?,
                     other => {
-                        let message = format!("Only a mapping has pairs, not `{}`", other.type_name());
+                        let message = format!("`items` needs a mapping, not `{}`", other.type_name());
                         return Err(Error::type_error(message));
                     }
                 });
@@ -133,7 +133,7 @@ pub(super) fn items(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     Ok(Object::generator(Pairs(value.clone(), None), "generator"))
 }
 
-/// Sorts items by keys; reverse order keeps equal items in their order too.
+/// Sorts items by keys; stable in reverse order too.
 fn sorted(items: Vec<(Val, Val)>, reverse: bool) -> Result<Vec<Val>, Error> {
     let sorted = sort_by(items, &mut |left, right| {
         if reverse { less_than(&right.0, &left.0) } else { less_than(&left.0, &right.0) }
@@ -141,12 +141,14 @@ fn sorted(items: Vec<(Val, Val)>, reverse: bool) -> Result<Vec<Val>, Error> {
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
-/// The argument `reverse`, which Python takes as an integer.
+/// The argument `reverse`, which Python accepts as an integer.
 fn is_reverse(reverse: Option<&Val>) -> Result<bool, Error> {
     let Some(value) = reverse else { return Ok(false) };
     match value.as_int() {
         Some(number) => Ok(number != 0),
-        None => Err(Error::type_error(format!("`reverse` is true or false, not `{}`", value.type_name()))),
+        None => {
+            Err(Error::type_error(format!("`reverse` must be true or false, not `{}`", value.type_name())))
+        }
     }
 }
 
@@ -165,7 +167,7 @@ pub(super) fn sort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
         keyed.push((Val::list(keys), item));
     }
     let reverse = is_reverse(reverse.as_ref())?;
-    // Python compares lists of keys by equality first, so one undefined key alone is not looked at.
+    // Python compares lists of keys by equality first, so a single undefined key is not used.
     sorted(keyed, reverse).map(Val::list)
 }
 
@@ -177,13 +179,16 @@ pub(super) fn dictsort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
         None if by.is_none() => false,
         Some("key") => false,
         Some("value") => true,
-        _ => return Err(Error::value_error("`dictsort` sorts by `key` or by `value`")),
+        _ => return Err(Error::value_error("`by` of `dictsort` must be `key` or `value`")),
     };
     let dict = match value {
         Val::Dict(dict) => dict.clone(),
         Val::Undefined(undefined) => return Err(undefined.error()),
         other => {
-            return Err(Error::type_error(format!("`{}` is not a mapping", other.type_name())));
+            return Err(Error::type_error(format!(
+                "`dictsort` needs a mapping, not `{}`",
+                other.type_name()
+            )));
         }
     };
     vm.spend(dict.len() as u64)?;
@@ -230,7 +235,7 @@ fn extreme(
     }
     Ok(match best {
         Some((_, item)) => item,
-        None => vm.undefined_message("There is no item to choose, the sequence is empty"),
+        None => vm.undefined_message("An empty sequence has neither a minimum nor a maximum"),
     })
 }
 
@@ -260,7 +265,7 @@ pub(super) fn groupby(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     let mut result = Vec::with_capacity(groups.len());
     for (key, members) in groups {
         let key = match members.first() {
-            // The key as it is written in the first member, not in lower case.
+            // The key as written in the first member, not lowercased.
             Some(first) if !sensitive => path.get(vm, first)?,
             _ => key,
         };
@@ -314,7 +319,7 @@ pub(super) fn batch(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     let size = size.unwrap_or(Val::None);
     let size = match &size {
         Val::Float(number) if number.fract() == 0.0 => *number as i64,
-        // Reference: a size that no count equals makes one batch of everything.
+        // Reference: a size that no count equals yields one batch of everything.
         other => other.as_int().unwrap_or(-1),
     };
     let fill = fill.filter(|fill| !matches!(fill, Val::None));

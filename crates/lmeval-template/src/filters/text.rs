@@ -1,4 +1,4 @@
-//! Filters on text.
+//! Filters on strings.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::format::percent;
 use crate::methods::replaced;
 use crate::value::{Iter, OwnDict, Val, escape_html, str_of};
 
-/// The value as text; markup stays markup.
+/// The value as a string; markup stays markup.
 pub(super) fn soft(value: &Val) -> Result<Val, Error> {
     match value {
         Val::Str(_) | Val::Markup(_) => Ok(value.clone()),
@@ -42,7 +42,7 @@ pub(super) fn capitalize(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val,
     mapped("capitalize", value, args, strings::capitalize)
 }
 
-/// `title`: every word after a blank, a hyphen or an opening bracket starts with a capital.
+/// `title`: capitalizes every word after whitespace, a hyphen or an opening bracket.
 pub(super) fn title(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     fn words(text: &str) -> String {
         let is_break = |c: char| strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
@@ -142,7 +142,7 @@ pub(super) fn join(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
 pub(super) fn format(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let Args { positional, keywords } = args;
     if !positional.is_empty() && !keywords.is_empty() {
-        return Err(Error::type_error("`format` takes positional or keyword arguments, not both"));
+        return Err(Error::type_error("`format` accepts positional or keyword arguments, not both"));
     }
     let value = soft(value)?;
     if keywords.is_empty() {
@@ -203,7 +203,7 @@ pub(super) fn truncate(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     let end_length = end.chars().count() as i64;
     if length < end_length || leeway < 0 {
         return Err(Error::value_error(
-            "`truncate` needs a length that holds the end, and no negative leeway",
+            "`truncate` needs a length of at least that of `end`, and a non-negative leeway",
         ));
     }
     if (value.length()? as i64) <= length.saturating_add(leeway) {

@@ -12,7 +12,7 @@ use crate::value::{Val, escape_html, repr_of, str_of};
 struct Formatter<'v, 'a> {
     vm: &'v mut Vm<'a>,
     args: &'v Args,
-    /// The next automatic number, or none once numbers were written out.
+    /// The next automatic index; `None` once explicit indices were used.
     automatic: Option<usize>,
     manual: bool,
     escape: bool,
@@ -27,7 +27,7 @@ pub(crate) fn format_fields(vm: &mut Vm<'_>, text: &str, args: &Args, escape: bo
 impl Formatter<'_, '_> {
     fn format(&mut self, text: &str, depth: usize) -> Result<String, Error> {
         if depth == 0 && text.contains(['{', '}']) {
-            return Err(Error::value_error("The format is nested too deeply"));
+            return Err(Error::value_error("The format string is nested too deeply"));
         }
         let mut out = String::new();
         let mut rest = text;
@@ -41,9 +41,10 @@ impl Formatter<'_, '_> {
                 continue;
             }
             if character == "}" {
-                return Err(Error::value_error("Single `}` in the format"));
+                return Err(Error::value_error("A `}` in the format string has no matching `{`"));
             }
-            let end = closing(after).ok_or_else(|| Error::value_error("Expected `}` in the format"))?;
+            let end = closing(after)
+                .ok_or_else(|| Error::value_error("A `{` in the format string is not closed"))?;
             let field = self.field(&after[..end], depth)?;
             out.push_str(&field);
             Vm::check_size(Some(out.len()))?;
@@ -66,7 +67,11 @@ impl Formatter<'_, '_> {
             Some("s") => Val::Str(str_of(&value)?),
             Some("r") => Val::str(repr_of(&value)?),
             Some("a") => Val::str(ascii(&repr_of(&value)?)),
-            Some(other) => return Err(Error::value_error(format!("Unknown conversion `{other}`"))),
+            Some(other) => {
+                return Err(Error::value_error(format!(
+                    "`!{other}` is not a conversion; use `!r`, `!s` or `!a`"
+                )));
+            }
         };
         let text = format_value(&value, &specification)?;
         Ok(if self.escape && !matches!(value, Val::Markup(_)) { escape_html(&text) } else { text })
@@ -82,25 +87,28 @@ impl Formatter<'_, '_> {
                 let attribute: Arc<str> = after[..end].into();
                 let found = self.vm.plain_attribute(&value, &attribute)?;
                 value = found
-                    .ok_or_else(|| Error::value_error(format!("There is no attribute `{attribute}`")))?;
+                    .ok_or_else(|| Error::value_error(format!("The value has no attribute `{attribute}`")))?;
                 rest = &after[end..];
             } else if let Some(after) = rest.strip_prefix('[') {
-                let end = after.find(']').ok_or_else(|| Error::value_error("Missing `]` in the format"))?;
+                let end = after
+                    .find(']')
+                    .ok_or_else(|| Error::value_error("A `[` in the format string is not closed"))?;
                 let key = &after[..end];
                 let key = key.parse().map_or_else(|_| Val::str(key), Val::Int);
                 let found = Vm::plain_item(&value, &key)?;
-                value = found
-                    .ok_or_else(|| Error::value_error(format!("There is no item `{}`", &after[..end])))?;
+                value = found.ok_or_else(|| {
+                    Error::value_error(format!("The value has no item `{}`", &after[..end]))
+                })?;
                 rest = &after[end + 1..];
             } else {
-                return Err(Error::value_error("Only `.` or `[` may follow `]` in a format"));
+                return Err(Error::value_error("A format field must continue with `.` or `[` after `]`"));
             }
         }
         Ok(value)
     }
 
     fn argument(&mut self, name: &str) -> Result<Val, Error> {
-        let mixed = || Error::value_error("Numbered and automatic fields cannot be mixed");
+        let mixed = || Error::value_error("Automatic and numbered fields cannot be combined");
         let index = if name.is_empty() {
             if self.manual {
                 return Err(mixed());
@@ -118,15 +126,19 @@ impl Formatter<'_, '_> {
             let found = self.args.keywords.iter().find(|(known, _)| **known == *name);
             return match found {
                 Some((_, value)) => Ok(value.clone()),
-                None => Err(Error::value_error(format!("There is no argument `{name}` for the format"))),
+                None => {
+                    Err(Error::value_error(format!("The format string uses `{name}`, which is not passed")))
+                }
             };
         };
         let value = self.args.positional.get(index).cloned();
-        value.ok_or_else(|| Error::value_error(format!("There is no argument {index} for the format")))
+        value.ok_or_else(|| {
+            Error::value_error(format!("The format string uses argument {index}, which is not passed"))
+        })
     }
 }
 
-/// The brace that ends a field, past those of nested fields.
+/// The brace that ends a field, skipping nested fields.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (index, character) in text.char_indices() {
@@ -140,7 +152,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Splits a field at the colon before its specification; brackets may hold colons.
+/// Splits a field at the colon before its specification; brackets may contain colons.
 fn split_specification(field: &str) -> (&str, &str) {
     let mut inside = false;
     for (index, character) in field.char_indices() {

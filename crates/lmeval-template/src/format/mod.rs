@@ -1,4 +1,4 @@
-//! Python's three ways to format: `%`, `str.format` and format specifications.
+//! Python's three string formatting methods: `%`, `str.format` and format specifications.
 
 mod fields;
 mod number;

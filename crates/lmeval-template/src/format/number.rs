@@ -1,6 +1,6 @@
-//! Digits of numbers in the styles that C and Python have.
+//! Digit strings in C's and Python's styles.
 
-/// Digits of a finite, non-negative float in style `e`, `f` or `g` (or the capitals).
+/// Digits of a finite, non-negative float in style `e`, `f` or `g`, or uppercase.
 pub(super) fn float_digits(number: f64, style: char, precision: usize, alternate: bool) -> String {
     if number.is_nan() || number.is_infinite() {
         let text = if number.is_nan() { "nan" } else { "inf" };
@@ -30,7 +30,7 @@ fn exponent_digits(number: f64, precision: usize, alternate: bool, upper: bool) 
     format!("{mantissa}{dot}{}{sign}{digits:0>2}", if upper { 'E' } else { 'e' })
 }
 
-/// The decimal exponent that a float has when it is rounded to so many digits.
+/// The decimal exponent of a float rounded to this many digits.
 pub(super) fn decimal_exponent(number: f64, digits: usize) -> i32 {
     let text = format!("{number:.*e}", digits.saturating_sub(1));
     text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
@@ -66,10 +66,10 @@ fn strip_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
-/// Puts a separator between groups of digits of the whole part.
+/// Inserts a separator between digit groups of the integer part.
 pub(super) fn group(digits: &str, separator: char, size: usize) -> String {
     let end = digits.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(digits.len());
-    // An exponent belongs to the rest, not to the whole part; `f` in hexadecimal digits does not occur with it.
+    // An exponent belongs to the rest, not to the integer part; hexadecimal digits never get here.
     let (whole, rest) = digits.split_at(end);
     let mut out = String::new();
     for (index, digit) in whole.chars().enumerate() {

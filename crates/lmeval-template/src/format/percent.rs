@@ -21,7 +21,7 @@ impl Arguments<'_> {
     fn take(&mut self) -> Result<Val, Error> {
         let value = self.values.get(self.next).cloned();
         self.next += 1;
-        value.ok_or_else(|| Error::type_error("Not enough arguments for the format"))
+        value.ok_or_else(|| Error::type_error("The format string needs more arguments"))
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn percent(format: &Val, arguments: &Val) -> Result<Val, Error> {
     }
     let tolerant = is_mapping || matches!(arguments, Val::List(_) | Val::Object(_) | Val::Undefined(_));
     if arguments_left.next < arguments_left.values.len() && (is_tuple || !tolerant) {
-        return Err(Error::type_error("Not all arguments were used by the format"));
+        return Err(Error::type_error("The format string has fewer fields than arguments"));
     }
     Ok(Val::text_like(format, out))
 }
@@ -67,7 +67,7 @@ fn directive(
     arguments: &mut Arguments<'_>,
     escape: bool,
 ) -> Result<(), Error> {
-    let incomplete = || Error::value_error("The format is incomplete");
+    let incomplete = || Error::value_error("The format string ends inside of a `%` field");
     let mut value = None;
     if characters.peek() == Some(&'(') {
         characters.next();
@@ -86,10 +86,10 @@ fn directive(
             name.push(character);
         }
         let Some(Val::Dict(dict)) = arguments.mapping else {
-            return Err(Error::type_error("The format needs a mapping"));
+            return Err(Error::type_error("`%(name)s` fields need a dictionary"));
         };
         let found = dict.get_str(&name);
-        value = Some(found.ok_or_else(|| Error::value_error(format!("There is no key `{name}`")))?);
+        value = Some(found.ok_or_else(|| Error::value_error(format!("The dictionary has no key `{name}`")))?);
         arguments.next = arguments.values.len();
     }
     let mut flags = Flags::default();
@@ -162,10 +162,10 @@ fn number(
     if digits.is_empty() {
         return Ok(None);
     }
-    digits.parse().map(Some).map_err(|_| Error::value_error("The width is too big"))
+    digits.parse().map(Some).map_err(|_| Error::value_error("The field width is too large"))
 }
 
-/// Sign and prefix, the rest, and whether zeros may stand between them.
+/// Sign and prefix, the rest, and whether zeros may be inserted between them.
 fn convert(
     conversion: char,
     value: &Val,
@@ -200,7 +200,7 @@ fn convert(
                 _ => {
                     match value.as_int().and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32) {
                         Some(character) => character.to_string(),
-                        None => return Err(Error::type_error("`%c` needs one character or its number")),
+                        None => return Err(Error::type_error("`%c` needs a character or a code point")),
                     }
                 }
             };
@@ -228,13 +228,13 @@ fn convert(
                 _ => to_float(value)?,
             };
             let number = number.ok_or_else(|| {
-                Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
+                Error::type_error(format!("`%{conversion}` formats numbers, not `{}`", value.type_name()))
             })?;
             let digits = float_digits(number.abs(), conversion, precision.unwrap_or(6), flags.alternate);
             let negative = number.is_sign_negative() && !number.is_nan();
             Ok((sign(negative).to_owned(), digits, true))
         }
-        other => Err(Error::value_error(format!("Unknown format character `{other}`"))),
+        other => Err(Error::value_error(format!("`%{other}` is not a format conversion"))),
     }
 }
 
@@ -242,14 +242,14 @@ fn whole(value: &Val, floats: bool, conversion: char) -> Result<BigInt, Error> {
     match value {
         Val::Undefined(undefined) => Err(undefined.error()),
         Val::Float(number) if floats => BigInt::from_f64(number.trunc())
-            .ok_or_else(|| Error::value_error("The float has no integer value")),
+            .ok_or_else(|| Error::value_error("Infinity and NaN have no integer value")),
         _ => value.as_bigint().ok_or_else(|| {
-            Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
+            Error::type_error(format!("`%{conversion}` formats numbers, not `{}`", value.type_name()))
         }),
     }
 }
 
-/// Python's `ascii` of a text that is a `repr` already.
+/// Python's `ascii` of a string that is already a `repr`.
 pub(super) fn ascii(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

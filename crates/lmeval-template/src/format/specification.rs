@@ -82,7 +82,7 @@ fn parse(text: &str) -> Result<Specification, Error> {
 }
 
 fn invalid(text: &str) -> Error {
-    Error::value_error(format!("Invalid format specification `{text}`"))
+    Error::value_error(format!("`{text}` is not a valid format specification"))
 }
 
 /// Python's `format(value, specification)`.
@@ -98,7 +98,7 @@ pub(crate) fn format_value(value: &Val, specification: &str) -> Result<String, E
         _ => match value.as_bigint() {
             Some(number) => format_integer(value, &number, &parsed, specification),
             None => Err(Error::type_error(format!(
-                "A value of type `{}` takes no format specification",
+                "A value of type `{}` does not support a format specification",
                 value.type_name()
             ))),
         },
@@ -134,7 +134,7 @@ fn pad(text: &str, width: usize, fill: char, align: char) -> String {
     format!("{}{text}{}", repeat(left), repeat(missing - left))
 }
 
-/// Puts sign, prefix, digits and padding together.
+/// Combines sign, prefix, digits and padding.
 fn finish(negative: bool, prefix: &str, digits: &str, parsed: &Specification, group_size: usize) -> String {
     let sign = match (negative, parsed.sign) {
         (true, _) => "-",
@@ -152,7 +152,7 @@ fn finish(negative: bool, prefix: &str, digits: &str, parsed: &Specification, gr
     };
     if align == '=' {
         if let (Some(separator), '0') = (parsed.grouping, fill) {
-            // Zeros that fill are grouped as well.
+            // Padding zeros are grouped as well.
             let mut padded = digits.to_owned();
             while head.len() + body.chars().count() < parsed.width {
                 padded.insert(0, '0');
@@ -190,7 +190,7 @@ fn format_integer(
         'b' => ("0b", magnitude.to_str_radix(2), 4),
         'c' => {
             let character = number.to_u32().and_then(char::from_u32);
-            let character = character.ok_or_else(|| Error::value_error("There is no such character"))?;
+            let character = character.ok_or_else(|| Error::value_error("The number is not a code point"))?;
             let align = parsed.align.unwrap_or('<');
             return Ok(pad(&character.to_string(), parsed.width, parsed.fill.unwrap_or(' '), align));
         }
@@ -222,7 +222,7 @@ fn format_float(number: f64, parsed: &Specification, specification: &str) -> Res
     Ok(finish(negative, "", &digits, parsed, 3))
 }
 
-/// Style `g`, but with a decimal where it is fixed, and exponent form one digit earlier.
+/// Style `g`, but with a decimal point in fixed notation, and exponents starting one digit earlier.
 fn shortest_general(number: f64, precision: usize) -> String {
     if !number.is_finite() {
         return float_digits(number, 'g', precision, false);

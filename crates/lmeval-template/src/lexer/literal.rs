@@ -1,7 +1,8 @@
-//! Numbers and quoted text, as "Literals" in Jinja's template designer documentation describes them: Python's, so
-//! digits may be grouped by `_`, integers may be binary, octal or hexadecimal, and text has Python's escapes.
+//! Number and string literals, as described by "Literals" in Jinja's template designer documentation. They
+//! are Python's: digits may be grouped with `_`, integers may be binary, octal or hexadecimal, and strings
+//! have Python's escapes.
 //!
-//! Every function looks at the start of a text and returns what it found with its length in bytes.
+//! Every function parses the start of a string and returns the value with its length in bytes.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use lmeval_pycompat::Value;
 use num_bigint::BigInt;
 use num_traits::Num;
 
-/// The longest decimal integer that Python reads.
+/// The longest decimal integer that Python parses.
 const MAXIMUM_DIGITS: usize = 4300;
 
 /// A number at the start of `text`, which starts with a digit.
@@ -30,7 +31,7 @@ pub(super) fn number(text: &str, after_dot: bool) -> Result<(Value, usize), &'st
         return Ok((Value::Int(number), end));
     }
     if radix == 10 && digits.len() > MAXIMUM_DIGITS {
-        return Err("An integer has at most 4300 digits");
+        return Err("Integers are limited to 4300 digits");
     }
     let number = BigInt::from_str_radix(&digits, radix).map_err(|_| MALFORMED)?;
     Ok((Value::from_bigint(number), end))
@@ -40,7 +41,7 @@ fn without_groups(digits: &str) -> Cow<'_, str> {
     if digits.contains('_') { Cow::Owned(digits.replace('_', "")) } else { Cow::Borrowed(digits) }
 }
 
-/// The end of a run of digits in which single underscores may stand between two digits.
+/// The end of a run of digits, with single underscores between digits.
 fn run(text: &str, is_digit: impl Fn(u8) -> bool) -> usize {
     let bytes = text.as_bytes();
     let digit_at = |index: usize| bytes.get(index).copied().is_some_and(&is_digit);
@@ -60,7 +61,7 @@ fn decimal(text: &str) -> usize {
     run(text, |byte| byte.is_ascii_digit())
 }
 
-/// The end of a number with a fraction or an exponent; 0 where it has neither.
+/// The end of a number with a fraction or an exponent; 0 if it has neither.
 fn float(text: &str) -> usize {
     let whole = decimal(text);
     let fraction = match text[whole..].strip_prefix('.').map(decimal) {
@@ -78,7 +79,7 @@ fn float(text: &str) -> usize {
     if fraction + exponent > 0 { mantissa + exponent } else { 0 }
 }
 
-/// The radix of an integer, where its digits start and where they end.
+/// The radix of an integer, and the range of its digits.
 fn integer(text: &str) -> (u32, usize, usize) {
     let bytes = text.as_bytes();
     let radix = match bytes.get(1) {
@@ -101,7 +102,7 @@ fn integer(text: &str) -> (u32, usize, usize) {
     (10, 0, decimal(text))
 }
 
-/// Quoted text at the start of `text`, which starts with a quote; `None` where the quote is not closed.
+/// A string literal at the start of `text`, which starts with a quote; `None` if it is not closed.
 pub(super) fn quoted(text: &str) -> Option<Result<(Cow<'_, str>, usize), String>> {
     let bytes = text.as_bytes();
     let quote = bytes[0];
@@ -122,7 +123,7 @@ pub(super) fn quoted(text: &str) -> Option<Result<(Cow<'_, str>, usize), String>
     Some(content.map(|content| (content, end + 1)))
 }
 
-/// Replaces Python's escapes; one that Python does not know stays as it is.
+/// Replaces Python's escapes; unknown ones stay unchanged.
 fn unescape(text: &str) -> Result<String, String> {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
@@ -161,7 +162,7 @@ fn unescape(text: &str) -> Result<String, String> {
                 rest = &after[length..];
                 continue;
             }
-            'N' => return Err("A character cannot be written by its name, `\\N{…}`".into()),
+            'N' => return Err("Named characters (`\\N{…}`) are not supported".into()),
             other => {
                 result.push('\\');
                 other
@@ -179,5 +180,5 @@ fn code_point(digits: &str, radix: u32, escape: char) -> Result<char, String> {
         return Err(format!("The escape `\\{escape}` needs more digits"));
     }
     let code = u32::from_str_radix(digits, radix).unwrap_or(u32::MAX);
-    char::from_u32(code).ok_or_else(|| format!("There is no character with the number {digits}"))
+    char::from_u32(code).ok_or_else(|| format!("{digits} is not a code point"))
 }

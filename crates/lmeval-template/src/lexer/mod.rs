@@ -1,12 +1,12 @@
-//! From template text to tokens, one at a time.
+//! Splits a template into tokens.
 //!
-//! A template is text with islands: `{{ … }}` prints, `{% … %}` is a statement, `{# … #}` a comment, and between
-//! `{% raw %}` and `{% endraw %}` everything is text. The lexer is in one of two states, outside or inside of an island,
-//! and [`Lexer::next`] reads one token from wherever it is. Tokens borrow from the template, and the parser asks for
-//! the next one only when it needs it, so a template that is refused for its depth is never read to its end.
+//! A template is text with islands: `{{ … }}` prints, `{% … %}` is a statement, `{# … #}` a comment, and
+//! everything between `{% raw %}` and `{% endraw %}` is text. The lexer is either outside or inside of an
+//! island, and [`Lexer::next`] reads one token. Tokens borrow from the template and are read on demand, so a
+//! template rejected for its depth is never read to its end.
 //!
 //! Whitespace next to an island belongs to the delimiters ("Whitespace Control" in Jinja's template designer
-//! documentation): `-` takes all of it, `+` none, and without a sign the environment's settings decide.
+//! documentation): `-` consumes all of it, `+` none, and without a sign the environment's settings decide.
 
 mod literal;
 
@@ -17,19 +17,19 @@ use lmeval_pycompat::{Value, strings};
 use crate::ast::Span;
 use crate::error::{Error, ErrorKind};
 
-/// How whitespace around tags is treated.
+/// Whitespace handling around tags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whitespace {
-    /// A newline right after a tag belongs to the tag.
+    /// `trim_blocks`: a newline right after a tag belongs to the tag.
     pub(crate) trim_blocks: bool,
-    /// Spaces between the start of a line and a tag belong to the tag.
+    /// `lstrip_blocks`: spaces between the start of a line and a tag belong to the tag.
     pub(crate) lstrip_blocks: bool,
     pub(crate) keep_trailing_newline: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token<'s> {
-    /// Text to print as it is.
+    /// Text printed verbatim.
     Text(&'s str),
     OpenPrint,
     ClosePrint,
@@ -76,14 +76,14 @@ pub(crate) enum Bracket {
     Curly,
 }
 
-/// A token and where it stands.
+/// A token and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexeme<'s> {
     pub(crate) token: Token<'s>,
     pub(crate) span: Span,
 }
 
-/// The text with every line end as `\n`, and without the last one where it is not to be kept.
+/// Normalizes line endings to `\n`, and drops a final one unless it is to be kept.
 pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> String {
     let mut text = if source.contains('\r') {
         source.replace("\r\n", "\n").replace('\r', "\n")
@@ -96,9 +96,8 @@ pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> S
     text
 }
 
-/// Where the lexer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     Outside,
     Print,
     Tag,
@@ -107,11 +106,11 @@ enum Place {
 pub(crate) struct Lexer<'s> {
     source: &'s str,
     position: usize,
-    place: Place,
+    state: State,
     whitespace: Whitespace,
-    /// Whether the text at the position is the start of a line.
+    /// Whether the position is at the start of a line.
     at_line_start: bool,
-    /// Brackets of the island that are open; a closing delimiter is one only where there are none.
+    /// Open brackets of the island; closing delimiters are recognized only if there are none.
     open: Vec<Bracket>,
 }
 
@@ -123,7 +122,7 @@ fn without_leading_space(text: &str) -> &str {
     text.trim_start_matches(strings::is_space)
 }
 
-/// The sign at the start of a text, and the text after it.
+/// The sign at the start of a string, and the rest.
 fn sign(text: &str) -> (Option<u8>, &str) {
     match text.as_bytes().first() {
         Some(sign @ (b'-' | b'+')) => (Some(*sign), &text[1..]),
@@ -132,15 +131,15 @@ fn sign(text: &str) -> (Option<u8>, &str) {
 }
 
 impl<'s> Lexer<'s> {
-    /// A lexer for a template with normalised line ends.
+    /// A lexer for a template with normalized line endings.
     pub(crate) fn new(source: &'s str, whitespace: Whitespace) -> Self {
         let open = Vec::new();
-        Self { source, position: 0, place: Place::Outside, whitespace, at_line_start: true, open }
+        Self { source, position: 0, state: State::Outside, whitespace, at_line_start: true, open }
     }
 
     /// The next token.
     pub(crate) fn next(&mut self) -> Result<Lexeme<'s>, Error> {
-        let start = if self.place == Place::Outside {
+        let start = if self.state == State::Outside {
             let start = self.position;
             if let Some(token) = self.outside()? {
                 return Ok(self.lexeme(token, start));
@@ -165,7 +164,7 @@ impl<'s> Lexer<'s> {
         &self.source[self.position..]
     }
 
-    /// The position of a text that is the end of the source.
+    /// The offset of a suffix of the source.
     fn offset_of(&self, rest: &str) -> usize {
         self.source.len() - rest.len()
     }
@@ -197,13 +196,13 @@ impl<'s> Lexer<'s> {
                         }
                     } else {
                         self.position = inner;
-                        self.place = Place::Tag;
+                        self.state = State::Tag;
                         return Ok(Some(Token::OpenTag));
                     }
                 }
                 _ => {
                     self.position = inner;
-                    self.place = Place::Print;
+                    self.state = State::Print;
                     return Ok(Some(Token::OpenPrint));
                 }
             }
@@ -211,7 +210,7 @@ impl<'s> Lexer<'s> {
         Ok(None)
     }
 
-    /// The text before an island without the whitespace that its delimiter takes.
+    /// The text before an island, without the whitespace that its delimiter consumes.
     fn text_before(&self, text: &'s str, sign: Option<u8>, is_tag: bool) -> &'s str {
         if sign == Some(b'-') {
             return text.trim_end_matches(strings::is_space);
@@ -225,7 +224,8 @@ impl<'s> Lexer<'s> {
         text
     }
 
-    /// What follows a closing delimiter and the whitespace that it takes; `None` where `text` starts with none.
+    /// The rest after a closing delimiter and the whitespace it consumes; `None` if `text` does not start
+    /// with one.
     fn after_closing(&self, text: &'s str, delimiter: &str) -> Option<&'s str> {
         let (sign, unsigned) = sign(text);
         let is_tag = delimiter != "}}";
@@ -241,9 +241,9 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Goes on as text from `position`.
+    /// Continues as text from `position`.
     fn leave(&mut self, position: usize) {
-        self.place = Place::Outside;
+        self.state = State::Outside;
         self.position = position;
         self.at_line_start = self.source[..position].ends_with('\n');
     }
@@ -265,7 +265,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// Reads the text of a raw block whose body starts with `body`.
+    /// Reads a raw block whose body starts with `body`.
     fn raw(&mut self, island: usize, body: &'s str) -> Result<&'s str, Error> {
         self.at_line_start = self.source[..self.offset_of(body)].ends_with('\n');
         for (tag, _) in body.match_indices("{%") {
@@ -285,10 +285,10 @@ impl<'s> Lexer<'s> {
         Err(syntax("This raw block is not closed by `{% endraw %}`", span))
     }
 
-    /// Reads one token of an island; the position is at no space.
+    /// Reads one token of an island; leading whitespace is already skipped.
     fn inside(&mut self) -> Result<Token<'s>, Error> {
-        let (delimiter, closing) = match self.place {
-            Place::Tag => ("%}", Token::CloseTag),
+        let (delimiter, closing) = match self.state {
+            State::Tag => ("%}", Token::CloseTag),
             _ => ("}}", Token::ClosePrint),
         };
         let rest = self.rest();
@@ -309,7 +309,7 @@ impl<'s> Lexer<'s> {
         }
         if first == b'"' || first == b'\'' {
             let open = Span::new(start, start + 1);
-            let quoted = literal::quoted(rest).ok_or_else(|| syntax("This quote is not closed", open))?;
+            let quoted = literal::quoted(rest).ok_or_else(|| syntax("This string is not closed", open))?;
             let (text, length) = quoted.map_err(|message| syntax(message, open))?;
             self.position += length;
             return Ok(Token::Quoted(text));
@@ -319,7 +319,7 @@ impl<'s> Lexer<'s> {
             self.position += word;
             let name = &rest[..word];
             if !strings::is_identifier(name) {
-                let message = format!("`{name}` cannot be a name");
+                let message = format!("`{name}` is not a valid name");
                 return Err(syntax(message, Span::new(start, self.position)));
             }
             return Ok(Token::Word(name));
@@ -359,14 +359,14 @@ impl<'s> Lexer<'s> {
             _ => {
                 let character = rest.chars().next().unwrap_or_default();
                 let span = Span::new(start, start + character.len_utf8());
-                return Err(syntax(format!("`{character}` has no meaning here"), span));
+                return Err(syntax(format!("Unexpected character `{character}`"), span));
             }
         };
         self.position += length;
         match symbol {
             Symbol::Open(bracket) => self.open.push(bracket),
             Symbol::Close(bracket) if self.open.pop() != Some(bracket) => {
-                let message = "This bracket closes none that is open";
+                let message = "This bracket does not match an open one";
                 return Err(syntax(message, Span::new(start, self.position)));
             }
             _ => {}
@@ -388,7 +388,7 @@ fn next_island(text: &str) -> Option<usize> {
     }
 }
 
-/// The text after ` raw %}`, where a tag's inside starts with that.
+/// The rest after ` raw %}`, if a tag's inside starts with that.
 fn raw_body(inside: &str) -> Option<&str> {
     let rest = without_leading_space(without_leading_space(inside).strip_prefix("raw")?);
     match rest.strip_prefix("-%}") {

@@ -41,7 +41,7 @@ pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> R
         _ => {}
     }
     let DictRef::Own(own) = dict else {
-        // A document is only changed through copies of its own, which the compiler has asked for.
+        // Documents are only changed through copies, which the compiler requests.
         return Err(Error::type_error(format!("`{name}` would change the document")));
     };
     match name {
@@ -53,14 +53,16 @@ pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> R
             let [key, default] = args.bind_positional(name, 1)?;
             let key = key.unwrap_or(Val::None).to_key()?;
             let removed = own.borrow_mut().remove(&key);
-            return removed.or(default).ok_or_else(|| Error::value_error("The key is not in the dictionary"));
+            return removed
+                .or(default)
+                .ok_or_else(|| Error::value_error("The dictionary does not contain the key"));
         }
         "popitem" => {
             args.none(name)?;
             let last = own.borrow().len().checked_sub(1);
             let entry = last.and_then(|last| own.borrow().entry(last));
             let Some((key, value)) = entry else {
-                return Err(Error::value_error("The dictionary is empty"));
+                return Err(Error::value_error("`popitem` needs a nonempty dictionary"));
             };
             own.borrow_mut().remove(&key);
             return Ok(Val::tuple(vec![Val::from(&key), value]));
@@ -79,7 +81,7 @@ pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> R
         _ => {
             let Args { positional, keywords } = args;
             if positional.len() > 1 {
-                return Err(Error::type_error("`update` takes at most one positional argument"));
+                return Err(Error::type_error("`update` accepts only one positional argument"));
             }
             let mut more = OwnDict::default();
             if let Some(source) = positional.first() {

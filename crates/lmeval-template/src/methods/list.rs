@@ -53,7 +53,7 @@ pub(super) fn call(
         _ => {}
     }
     let Items::Own(list) = items else {
-        // A document is only changed through copies of its own, which the compiler has asked for.
+        // Documents are only changed through copies, which the compiler requests.
         return Err(Error::type_error(format!("`{name}` would change the document")));
     };
     change(vm, receiver, list, name, args)
@@ -72,7 +72,7 @@ fn index(items: &Items, wanted: &Val, start: Option<&Val>, stop: Option<&Val>) -
             return Ok(Val::Int(position));
         }
     }
-    Err(Error::value_error(format!("{} is not in the list", crate::value::repr_of(wanted)?)))
+    Err(Error::value_error(format!("The list does not contain {}", crate::value::repr_of(wanted)?)))
 }
 
 fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args: Args) -> Result<Val, Error> {
@@ -108,7 +108,7 @@ fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args:
             let length = items.len() as i64;
             let position = if position < 0 { position.saturating_add(length) } else { position };
             if !(0..length).contains(&position) {
-                return Err(Error::value_error("There is no such item to pop from the list"));
+                return Err(Error::value_error("The list has no item to pop at this index"));
             }
             return Ok(items.remove(position as usize));
         }
@@ -122,7 +122,7 @@ fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args:
                     return Ok(Val::None);
                 }
             }
-            return Err(Error::value_error("The value is not in the list"));
+            return Err(Error::value_error("The list does not contain the value to remove"));
         }
         "reverse" => {
             args.none(name)?;

@@ -1,4 +1,4 @@
-//! Methods and attributes of values, as Python has them.
+//! Methods and attributes of values, as in Python.
 
 mod dictionary;
 mod list;
@@ -15,7 +15,7 @@ use crate::value::{Items, Val};
 
 pub(crate) use string::replaced;
 
-/// The names of the methods that a value has.
+/// The method names of a value.
 fn names(value: &Val) -> &'static [&'static str] {
     match value {
         Val::Str(_) | Val::Markup(_) => &string::NAMES,
@@ -33,7 +33,7 @@ fn names(value: &Val) -> &'static [&'static str] {
     }
 }
 
-/// Whether a value has a method of this name.
+/// Whether a value has this method.
 pub(crate) fn exists(value: &Val, name: &str) -> bool {
     names(value).contains(&name)
 }
@@ -54,7 +54,6 @@ pub(crate) fn property(vm: &mut Vm<'_>, value: &Val, name: &Arc<str>) -> Result<
     }
 }
 
-/// Calls a method.
 pub(crate) fn call(vm: &mut Vm<'_>, value: &Val, name: &str, args: Args) -> Result<Val, Error> {
     match value {
         Val::Str(text) | Val::Markup(text) => string::call(vm, value, text, name, args),
@@ -68,7 +67,7 @@ pub(crate) fn call(vm: &mut Vm<'_>, value: &Val, name: &str, args: Args) -> Resu
     }
 }
 
-/// The failure of calling a method that does not exist.
+/// The error for calling an unknown method.
 fn unknown(value: &Val, name: &str) -> Error {
     Error::type_error(format!("A value of type `{}` has no method `{name}`", value.type_name()))
 }

@@ -91,9 +91,9 @@ fn float(value: &Val, number: f64, name: &str) -> Result<Val, Error> {
         "conjugate" => Ok(value.clone()),
         _ => {
             if !number.is_finite() {
-                return Err(Error::value_error("Only a finite number is a ratio of integers"));
+                return Err(Error::value_error("Only finite numbers are ratios of integers"));
             }
-            // Doubling a finite float until it is whole ends after at most 1,074 steps and is exact.
+            // Doubling a finite float until it is integral takes at most 1,074 steps and is exact.
             let mut numerator = number;
             let mut denominator = BigInt::one();
             while numerator.fract() != 0.0 {

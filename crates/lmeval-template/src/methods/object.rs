@@ -1,4 +1,4 @@
-//! Methods and attributes of `loop`, macros, namespaces and the like.
+//! Methods and attributes of `loop`, macros, namespaces and other objects.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{Object, Val, equals};
 
-/// The methods of an object.
 pub(super) fn names(object: &Object) -> &'static [&'static str] {
     match object {
         Object::Loop(_) => &["changed", "cycle"],
@@ -18,7 +17,6 @@ pub(super) fn names(object: &Object) -> &'static [&'static str] {
     }
 }
 
-/// An attribute of an object.
 pub(super) fn property(vm: &mut Vm<'_>, object: &Object, name: &Arc<str>) -> Result<Option<Val>, Error> {
     Ok(match object {
         Object::Loop(state) => vm.loop_property(state, name)?,
@@ -59,12 +57,11 @@ pub(super) fn property(vm: &mut Vm<'_>, object: &Object, name: &Arc<str>) -> Res
     })
 }
 
-/// Calls a method of an object.
 pub(super) fn call(vm: &mut Vm<'_>, object: &Object, name: &str, args: Args) -> Result<Val, Error> {
     match (object, name) {
         (Object::Loop(state), "cycle") => {
             if args.positional.is_empty() {
-                return Err(Error::type_error("There are no items to cycle through"));
+                return Err(Error::type_error("`loop.cycle` needs at least one item"));
             }
             let index = state.index.get().saturating_sub(1) % args.positional.len();
             Ok(args.positional[index].clone())
@@ -103,7 +100,7 @@ pub(super) fn call(vm: &mut Vm<'_>, object: &Object, name: &str, args: Args) -> 
             match (name, position) {
                 ("count", found) => Ok(Val::Int(i64::from(found.is_some()))),
                 (_, Some(position)) => Ok(Val::Int(position)),
-                _ => Err(Error::value_error("The number is not in the range")),
+                _ => Err(Error::value_error("The range does not contain the number")),
             }
         }
         (Object::View(..), "isdisjoint") => {
@@ -120,6 +117,6 @@ pub(super) fn call(vm: &mut Vm<'_>, object: &Object, name: &str, args: Args) -> 
             }
             Ok(Val::Bool(true))
         }
-        _ => Err(Error::type_error(format!("There is no method `{name}`"))),
+        _ => Err(Error::type_error(format!("The object has no method `{name}`"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Methods of text.
+//! Methods of strings.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(super) const NAMES: [&str; 46] = [
     "zfill",
 ];
 
-/// Calls a method of text; what it makes of markup is markup.
+/// Calls a string method; results on markup are markup.
 pub(super) fn call(
     vm: &mut Vm<'_>,
     receiver: &Val,
@@ -99,7 +99,7 @@ pub(super) fn call(
                 strings::rpartition(text, separator)
             };
             let (before, middle, after) =
-                parts.ok_or_else(|| Error::value_error("The separator is empty"))?;
+                parts.ok_or_else(|| Error::value_error("The separator must not be empty"))?;
             let parts = [before, middle, after];
             Ok(Val::tuple(parts.into_iter().map(|part| Val::text_like(receiver, part)).collect()))
         }
@@ -152,7 +152,7 @@ pub(super) fn call(
     }
 }
 
-/// The methods that ask something about all characters.
+/// The methods that test all characters.
 fn property_of(text: &str, name: &str) -> Option<bool> {
     let all = |test: fn(char) -> bool| !text.is_empty() && text.chars().all(test);
     Some(match name {
@@ -172,7 +172,7 @@ fn property_of(text: &str, name: &str) -> Option<bool> {
     })
 }
 
-/// A text that becomes part of the receiver; plain text is escaped where that is markup.
+/// A string to insert into the receiver; plain strings are escaped if that is markup.
 fn inserted(receiver: &Val, value: &Val) -> Result<Arc<str>, Error> {
     let text = text_of(value)?;
     Ok(if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
@@ -232,7 +232,7 @@ fn split(receiver: &Val, text: &str, name: &str, args: Args) -> Result<Val, Erro
             };
             return parts
                 .map(|parts| pieces(receiver, parts))
-                .ok_or_else(|| Error::value_error("The separator is empty"));
+                .ok_or_else(|| Error::value_error("The separator must not be empty"));
         }
     };
     Ok(pieces(receiver, parts.unwrap_or_default()))
@@ -264,7 +264,7 @@ pub(crate) fn replaced(
     })
 }
 
-/// The part of a text between two positions in characters, and where it starts.
+/// The substring between two character positions, and its start.
 fn between(text: &str, start: Option<&Val>, end: Option<&Val>) -> Result<Option<(String, usize)>, Error> {
     let length = text.chars().count() as i64;
     let position = |value: Option<&Val>, default: i64| -> Result<i64, Error> {
@@ -298,7 +298,9 @@ fn search(text: &str, name: &str, args: Args) -> Result<Val, Error> {
     });
     match found {
         Some(position) => Ok(Val::from_usize(position)),
-        None if name.ends_with("index") => Err(Error::value_error(format!("`{needle}` is not in the text"))),
+        None if name.ends_with("index") => {
+            Err(Error::value_error(format!("The string does not contain `{needle}`")))
+        }
         None => Ok(Val::Int(-1)),
     }
 }
@@ -354,7 +356,7 @@ fn justify(vm: &mut Vm<'_>, receiver: &Val, text: &str, name: &str, args: Args) 
             let mut characters = fill.chars();
             match (characters.next(), characters.next()) {
                 (Some(fill), None) => fill,
-                _ => return Err(Error::type_error("The fill must be one character")),
+                _ => return Err(Error::type_error("The fill must be a single character")),
             }
         }
     };
@@ -379,11 +381,11 @@ fn encode(text: &str, args: Args) -> Result<Val, Error> {
         "utf-8" | "utf8" => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if text.is_ascii() => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if ignore => Ok(Val::Bytes(text.bytes().filter(u8::is_ascii).collect())),
-        other => Err(Error::value_error(format!("The text cannot be encoded as `{other}`"))),
+        other => Err(Error::value_error(format!("The string cannot be encoded as `{other}`"))),
     }
 }
 
-/// `str.translate` with a table as a dictionary.
+/// `str.translate` with a dictionary as its table.
 fn translate(receiver: &Val, text: &str, args: Args) -> Result<Val, Error> {
     let [table] = args.bind_positional("translate", 1)?;
     let Some(Val::Dict(table)) = table else {
@@ -397,7 +399,7 @@ fn translate(receiver: &Val, text: &str, args: Args) -> Result<Val, Error> {
             Some(Val::Str(replacement)) => out.push_str(&replacement),
             Some(other) => {
                 let code = u32::try_from(integer(&other)?).ok().and_then(char::from_u32);
-                out.push(code.ok_or_else(|| Error::value_error("There is no such character"))?);
+                out.push(code.ok_or_else(|| Error::value_error("The number is not a code point"))?);
             }
         }
     }

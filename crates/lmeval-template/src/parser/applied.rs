@@ -1,7 +1,8 @@
-//! What is applied to a value: calls, filters and tests with their arguments.
+//! Calls, filters and tests with their arguments.
 //!
-//! Implements "Filters", "Tests" and "Call" of Jinja's template designer documentation. A filter or test is looked up
-//! here. One that does not exist is an error, but not yet: it is none inside of a condition, which may follow.
+//! Implements "Filters", "Tests" and "Call" of Jinja's template designer documentation. Filters and tests are
+//! looked up here. An unknown one is reported later, because it is allowed inside of a condition, which may
+//! follow.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Parser<'_> {
     fn argument(&mut self, arguments: &mut Arguments) -> Result<(), Error> {
         let start = self.current.span;
         let dynamic = arguments.star.is_some() || arguments.star_star.is_some();
-        let misplaced = |parser: &Self| syntax("This argument cannot stand here", start.to(parser.end));
+        let misplaced = |parser: &Self| syntax("This argument is not allowed here", start.to(parser.end));
         if self.take_symbol(Symbol::Star)? {
             let value = self.expression(Level::Conditional)?;
             if dynamic {
@@ -59,7 +60,7 @@ impl Parser<'_> {
         {
             self.advance()?;
             self.advance()?;
-            let name = self.ledger.text(name);
+            let name = self.scopes.intern(name);
             let value = self.expression(Level::Conditional)?;
             if arguments.star_star.is_some() {
                 return Err(misplaced(self));
@@ -75,12 +76,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The name of a filter or test, which may have dots.
+    /// The name of a filter or test, which may contain dots.
     fn dotted_name(&mut self) -> Result<(Arc<str>, Span), Error> {
         let start = self.current.span;
         let first = self.word()?;
         if !self.at_symbol(Symbol::Dot) {
-            return Ok((self.ledger.text(first), start));
+            return Ok((self.scopes.intern(first), start));
         }
         let mut name = first.to_owned();
         while self.take_symbol(Symbol::Dot)? {
@@ -90,9 +91,9 @@ impl Parser<'_> {
         Ok((name.into(), start.to(self.end)))
     }
 
-    /// Notes a filter or test that does not exist. A filter that templates cannot use is an error anywhere.
+    /// Records an unknown filter or test. An unsupported filter is an error anywhere.
     fn note_unknown(&mut self, kind: ErrorKind, name: &Arc<str>, span: Span) {
-        if self.ledger.is_conditional() && !is_refused(kind, name) {
+        if self.scopes.is_conditional() && !is_refused(kind, name) {
             self.unresolved.insert(name.to_string());
         } else {
             self.unknown.push((kind, name.clone(), span));
@@ -114,7 +115,7 @@ impl Parser<'_> {
         Ok(Applied { name, arguments, function, span })
     }
 
-    /// `is name`, `is not name`, with arguments in brackets or a single one without.
+    /// `is name`, `is not name`, with arguments in parentheses or a single bare one.
     pub(super) fn test(&mut self, input: Expr) -> Result<Expr, Error> {
         self.advance()?;
         let start = input.span;
@@ -124,7 +125,10 @@ impl Parser<'_> {
         match &self.current.token {
             Token::Symbol(Symbol::Open(Bracket::Round)) => arguments = self.arguments()?,
             Token::Word("is") => {
-                return Err(syntax("A test cannot follow a test without an argument", self.current.span));
+                return Err(syntax(
+                    "Tests cannot be chained: `is` must not follow another test directly",
+                    self.current.span,
+                ));
             }
             Token::Word("else" | "or" | "and") => {}
             Token::Word(_) | Token::Quoted(_) | Token::Number(_) | Token::Symbol(Symbol::Open(_)) => {
@@ -145,7 +149,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether the name is that of a filter that templates cannot use.
+/// Whether this is a filter that is not supported.
 pub(super) fn is_refused(kind: ErrorKind, name: &str) -> bool {
     kind == ErrorKind::UnknownFilter && filters::is_unsupported(name)
 }

@@ -1,14 +1,15 @@
-//! Expressions, by binding power.
+//! Expressions, by precedence climbing.
 //!
-//! Every operator has a [`Level`], and [`infix`] is the one table of them ("Expressions" in Jinja's template designer
-//! documentation). Parsing an expression at a level means: read an operand, then, as long as the next token is an
-//! operator of that level or a tighter one, read what follows it at the next tighter level and combine the two. So
-//! operators of one level group to the left, and precedence is nothing but the order of the levels.
+//! Every operator has a [`Level`], and [`infix`] is the only table of them ("Expressions" in Jinja's template
+//! designer documentation). To parse an expression at a level, read an operand; then, while the next token is
+//! an operator of that level or a tighter one, read its right side at the next tighter level and combine the
+//! two. Operators of one level are therefore left-associative, and precedence is just the order of the
+//! levels.
 //!
-//! Three things differ from Python, and all are visible in the table: signs bind tighter than `**` (`-2 ** 2` is 4), `~`
-//! stands between sums and products (`2 * 3 ~ 4` is `64`), and filters and tests are looser than a sign (`-1|abs` is 1) but tighter than any
-//! other operator. What follows a filter cannot be an attribute or an item, since those bind tighter than the filter
-//! itself; a call can.
+//! Three things differ from Python, all visible in the table: signs bind tighter than `**` (`-2 ** 2` is 4),
+//! `~` is between sums and products (`2 * 3 ~ 4` is `64`), and filters and tests are looser than a sign
+//! (`-1|abs` is 1) but tighter than any other operator. A filter cannot be followed by an attribute or an
+//! item, which bind tighter than the filter itself; a call can follow.
 
 use lmeval_pycompat::Value;
 
@@ -18,7 +19,7 @@ use crate::ast::{BinaryOperator, CompareOperator, Expr, ExprKind, UnaryOperator}
 use crate::error::Error;
 use crate::lexer::{Bracket, Symbol, Token};
 
-/// How tight an operator binds, loosest first.
+/// Binding strength of operators, loosest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Conditional,
@@ -33,7 +34,7 @@ pub(super) enum Level {
     Filter,
     Sign,
     Postfix,
-    /// Tighter than any operator: an operand as such.
+    /// Tighter than any operator: a bare operand.
     Operand,
 }
 
@@ -52,7 +53,7 @@ enum Infix {
     Call,
 }
 
-/// The operators that follow an operand.
+/// The operators that may follow an operand.
 fn infix(token: &Token<'_>) -> Option<(Level, Infix)> {
     use {BinaryOperator as Arithmetic, CompareOperator as Order};
     Some(match token {
@@ -61,7 +62,7 @@ fn infix(token: &Token<'_>) -> Option<(Level, Infix)> {
             "or" => (Level::Or, Infix::Logical(false)),
             "and" => (Level::And, Infix::Logical(true)),
             "in" => (Level::Comparison, Infix::Compare(Order::In)),
-            // Where `in` follows.
+            // If followed by `in`.
             "not" => (Level::Comparison, Infix::Compare(Order::NotIn)),
             "is" => (Level::Filter, Infix::Test),
             _ => return None,
@@ -92,7 +93,7 @@ fn infix(token: &Token<'_>) -> Option<(Level, Infix)> {
 }
 
 impl Level {
-    /// The level of what may follow an operator of this level.
+    /// The level of the right side of an operator.
     fn tighter(self) -> Self {
         match self {
             Self::Conditional => Self::Or,
@@ -112,7 +113,7 @@ impl Level {
 }
 
 impl Parser<'_> {
-    /// An expression of operators that bind at least as tight as `level`.
+    /// An expression of operators that bind at least as tightly as `level`.
     pub(super) fn expression(&mut self, level: Level) -> Result<Expr, Error> {
         self.deeper(1)?;
         let start = self.current.span;
@@ -143,7 +144,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// What an operator makes of the operand before it and what follows.
+    /// Combines an operand with the operator that follows it.
     fn operation(&mut self, left: Expr, level: Level, operator: Infix) -> Result<Expr, Error> {
         match operator {
             Infix::Conditional => self.conditional(left),
@@ -195,12 +196,12 @@ impl Parser<'_> {
         self.node(ExprKind::Filter(Box::new((input, filter))), start)
     }
 
-    /// An operand with the prefix operators before it, and the level that the whole has.
+    /// An operand with its prefix operators, and the level of the result.
     fn operand(&mut self, level: Level) -> Result<(Expr, Level), Error> {
         let (operator, bound) = match self.current.token {
             Token::Symbol(Symbol::Minus) => (UnaryOperator::Negative, Level::Sign),
             Token::Symbol(Symbol::Plus) => (UnaryOperator::Positive, Level::Sign),
-            // Tighter than `not` can stand, the word is a name.
+            // At levels tighter than `not`, the word is a name.
             Token::Word("not") if level <= Level::Not => (UnaryOperator::Not, Level::Not),
             Token::Symbol(Symbol::Open(bracket)) => return Ok((self.bracketed(bracket)?, Level::Operand)),
             _ => return Ok((self.single()?, Level::Operand)),
@@ -212,14 +213,14 @@ impl Parser<'_> {
         Ok((self.node(kind, start)?, bound))
     }
 
-    /// A name, number or text.
+    /// A name, number or string.
     fn single(&mut self) -> Result<Expr, Error> {
         let start = self.current.span;
         let kind = match self.current.token {
             Token::Word("true" | "True") => ExprKind::Literal(Value::Bool(true)),
             Token::Word("false" | "False") => ExprKind::Literal(Value::Bool(false)),
             Token::Word("none" | "None") => ExprKind::Literal(Value::None),
-            Token::Word(word) => ExprKind::Variable(self.ledger.read(word)),
+            Token::Word(word) => ExprKind::Variable(self.scopes.read(word)),
             Token::Number(ref number) => ExprKind::Literal(number.clone()),
             Token::Quoted(_) => return self.quoted(),
             _ => return Err(self.expected("a value")),
@@ -228,7 +229,7 @@ impl Parser<'_> {
         self.node(kind, start)
     }
 
-    /// Texts that stand side by side, which are one.
+    /// Adjacent string literals, which are concatenated.
     fn quoted(&mut self) -> Result<Expr, Error> {
         let start = self.current.span;
         let mut whole = String::new();
@@ -239,7 +240,7 @@ impl Parser<'_> {
         self.node(ExprKind::Literal(Value::from(whole)), start)
     }
 
-    /// A list, a dictionary, a tuple, or an expression in brackets.
+    /// A list, a dictionary, a tuple, or a parenthesized expression.
     fn bracketed(&mut self, bracket: Bracket) -> Result<Expr, Error> {
         let start = self.current.span;
         self.advance()?;
@@ -260,7 +261,7 @@ impl Parser<'_> {
         self.node(kind, start)
     }
 
-    /// One expression, or several with commas between them, which make a tuple.
+    /// One expression, or a tuple of several separated by commas.
     ///
     /// The word `stop` ends it.
     pub(super) fn tuple(&mut self, level: Level, stop: Option<&str>) -> Result<Expr, Error> {
@@ -294,7 +295,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Things with commas between them, up to a closing bracket.
+    /// Comma-separated items up to a closing bracket.
     fn items<T>(
         &mut self,
         bracket: Bracket,
@@ -352,13 +353,13 @@ impl Parser<'_> {
         let start = object.span;
         let object = Box::new(object);
         let kind = match &self.current.token {
-            Token::Word(name) => ExprKind::Attribute { object, name: self.ledger.text(name) },
+            Token::Word(name) => ExprKind::Attribute { object, name: self.scopes.intern(name) },
             Token::Number(number) if !matches!(number, Value::Float(_)) => {
                 let kind = ExprKind::Literal(number.clone());
                 let key = Box::new(Expr { kind, span: self.current.span, height: 1 });
                 ExprKind::Item { object, key }
             }
-            _ => return Err(self.expected("a name or number")),
+            _ => return Err(self.expected("a name or a number")),
         };
         self.advance()?;
         self.node(kind, start)

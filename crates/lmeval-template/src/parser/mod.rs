@@ -1,10 +1,10 @@
-//! From tokens to the tree.
+//! Parses tokens into the syntax tree.
 //!
-//! A recursive-descent parser with one token of look-ahead, two in three places. This file has what all of it shares: the
-//! current token, the two limits, and the bodies between tags ("List of Control Structures" in Jinja's template
-//! designer documentation). Statements are in [`statement`], expressions in [`expression`] and [`applied`], what
-//! can be assigned to in [`target`]. Names go to the [`Ledger`] as they are met, in the order in which the template uses them: the
-//! value of `{% set %}` before its target.
+//! Recursive descent with one token of look-ahead, two in three places. This module has the shared parts: the
+//! current token, the two nesting limits, and the bodies between tags ("List of Control Structures" in
+//! Jinja's template designer documentation). Statements are in [`statement`], expressions in [`expression`]
+//! and [`applied`], assignment targets in [`target`]. Names are recorded in the [`ScopeBuilder`] in the order in
+//! which the template uses them: the value of `{% set %}` before its target.
 
 mod applied;
 mod expression;
@@ -20,55 +20,55 @@ use crate::ast::{Block, Body, Expr, ExprKind, Span, Statement};
 use crate::error::{Error, ErrorKind, unknown_name};
 use crate::lexer::{Bracket, Lexeme, Lexer, Symbol, Token, Whitespace, syntax};
 use crate::program::Program;
-use crate::scope::{FunctionId, Ledger, Special};
+use crate::scope::{FunctionId, ScopeBuilder, Special};
 
 use expression::Level;
 
-/// What a template may be written in.
+/// Syntax options.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Syntax {
     pub(crate) whitespace: Whitespace,
-    /// Whether there are `break` and `continue`.
+    /// Whether `break` and `continue` are available.
     pub(crate) loop_controls: bool,
-    /// Whether there are `generation` blocks.
+    /// Whether `generation` blocks are available.
     pub(crate) generation: bool,
 }
 
-/// How deep statements and expressions may be nested, together; a statement counts as two.
+/// Maximum nesting of statements and expressions together; a statement counts as two.
 ///
-/// Jinja2 compiles to Python, which ends at 100 levels of statements and 200 of brackets.
+/// Jinja2 compiles to Python, which allows 100 levels of statements and 200 of brackets.
 const MAXIMUM_NESTING: u32 = 200;
 
-/// What a statement counts.
+/// The nesting cost of a statement.
 const STATEMENT: u32 = 2;
 
-/// The height of an expression's tree: what the interpreter can walk in the stack of a thread.
+/// Maximum height of an expression tree, so that the interpreter can walk it on a thread's stack.
 const MAXIMUM_HEIGHT: u16 = 250;
 
 struct Parser<'s> {
     lexer: Lexer<'s>,
     current: Lexeme<'s>,
-    /// The token after the current one, where it has been looked at.
+    /// The token after the current one, if already read.
     ahead: Option<Lexeme<'s>>,
-    /// The end of the last token taken.
+    /// The span of the last token taken.
     end: Span,
     syntax: Syntax,
     chat: bool,
     nesting: u32,
-    ledger: Ledger<'s>,
+    scopes: ScopeBuilder<'s>,
     blocks: Vec<Block>,
     block_names: FxHashSet<&'s str>,
-    /// Filters and tests that do not exist: an error, unless a condition around them turns up.
+    /// Unknown filters and tests: errors unless an enclosing condition turns up.
     unknown: Vec<(ErrorKind, Arc<str>, Span)>,
-    /// Those that stand in a condition and so may never be reached.
+    /// Those inside of a condition, which may never be reached.
     unresolved: BTreeSet<String>,
-    /// How many `for` statements are open, across macros and blocks.
+    /// The number of open `for` statements, across macros and blocks.
     loops: u32,
-    /// Whether `break` and `continue` have a loop to act on.
+    /// Whether `break` and `continue` are inside of a loop.
     in_loop: bool,
 }
 
-/// Parses a template whose line ends are normalised.
+/// Parses a template with normalized line endings.
 pub(crate) fn parse(source: &Arc<str>, syntax: Syntax, chat: bool) -> Result<Program, Error> {
     let mut lexer = Lexer::new(source, syntax.whitespace);
     let current = lexer.next()?;
@@ -80,7 +80,7 @@ pub(crate) fn parse(source: &Arc<str>, syntax: Syntax, chat: bool) -> Result<Pro
         syntax,
         chat,
         nesting: 0,
-        ledger: Ledger::new(),
+        scopes: ScopeBuilder::new(),
         blocks: Vec::new(),
         block_names: FxHashSet::default(),
         unknown: Vec::new(),
@@ -93,12 +93,12 @@ pub(crate) fn parse(source: &Arc<str>, syntax: Syntax, chat: bool) -> Result<Pro
 
 impl<'s> Parser<'s> {
     fn template(mut self, source: &Arc<str>) -> Result<Program, Error> {
-        let scope = self.ledger.current();
+        let scope = self.scopes.current();
         let function = FunctionId::TEMPLATE;
-        self.ledger.watch();
+        self.scopes.watch();
         let statements = self.statements(None)?;
-        let watched = self.ledger.end_watch();
-        let self_variable = self.ledger.declare(watched, Special::Itself);
+        let watched = self.scopes.end_watch();
+        let self_variable = self.scopes.declare(watched, Special::Itself);
         if let Some((kind, name, span)) = self.unknown.first() {
             let error = unknown_name(*kind, name, self.chat);
             return Err(error.or_at(span.start as usize, span.end as usize));
@@ -109,7 +109,7 @@ impl<'s> Parser<'s> {
             source: source.clone(),
             main,
             blocks: self.blocks,
-            variables: self.ledger.settle(self.chat),
+            variables: self.scopes.resolve(self.chat),
             unresolved: self.unresolved,
             changes_values: false,
         })
@@ -128,7 +128,7 @@ impl<'s> Parser<'s> {
         Ok(taken.token)
     }
 
-    /// Looks at the token after the current one.
+    /// Peeks at the token after the current one.
     fn look_ahead(&mut self) -> Result<&Token<'s>, Error> {
         if self.ahead.is_none() {
             self.ahead = Some(self.lexer.next()?);
@@ -169,7 +169,7 @@ impl<'s> Parser<'s> {
         if self.take_word(word)? { Ok(()) } else { Err(self.expected(&format!("`{word}`"))) }
     }
 
-    /// Takes a name of any kind.
+    /// Takes any word.
     fn word(&mut self) -> Result<&'s str, Error> {
         let Token::Word(word) = self.current.token else {
             return Err(self.expected("a name"));
@@ -187,7 +187,7 @@ impl<'s> Parser<'s> {
         Err(self.expected("`%}`"))
     }
 
-    /// The error for a token that does not fit.
+    /// The error for an unexpected token.
     fn expected(&self, what: &str) -> Error {
         let found = match &self.current.token {
             Token::Text(_) => "text".to_owned(),
@@ -196,7 +196,7 @@ impl<'s> Parser<'s> {
             Token::OpenTag => "`{%`".to_owned(),
             Token::CloseTag => "`%}`".to_owned(),
             Token::Word(word) => format!("`{word}`"),
-            Token::Quoted(_) => "quoted text".to_owned(),
+            Token::Quoted(_) => "a string".to_owned(),
             Token::Number(_) => "a number".to_owned(),
             Token::Symbol(symbol) => format!("`{}`", symbol.spelling()),
             Token::End => "the end of the template".to_owned(),
@@ -206,7 +206,7 @@ impl<'s> Parser<'s> {
 
     // Limits.
 
-    /// Goes deeper by so many levels; whoever calls it comes back up by itself, unless it fails.
+    /// Increases the nesting depth; callers decrease it again unless they fail.
     fn deeper(&mut self, by: u32) -> Result<(), Error> {
         if self.nesting + by > MAXIMUM_NESTING {
             return Err(Self::too_deep(self.current.span));
@@ -216,10 +216,10 @@ impl<'s> Parser<'s> {
     }
 
     fn too_deep(span: Span) -> Error {
-        Error::limit("The template is nested too deeply here").or_at(span.start as usize, span.end as usize)
+        Error::limit("The template is nested too deeply").or_at(span.start as usize, span.end as usize)
     }
 
-    /// Makes an expression that starts with `start` and ends with the last token taken.
+    /// Creates an expression from `start` to the last token taken.
     fn node(&self, kind: ExprKind, start: Span) -> Result<Expr, Error> {
         let height = kind.height();
         if height > MAXIMUM_HEIGHT {
@@ -230,9 +230,9 @@ impl<'s> Parser<'s> {
 
     // Bodies.
 
-    /// The statements up to a tag with one of the words in `ends`, or up to the end of the template.
+    /// Parses statements up to a tag named in `ends`, or to the end of the template.
     ///
-    /// The word itself is the current token afterwards.
+    /// Afterwards the tag's name is the current token.
     fn statements(&mut self, ends: Option<(&[&str], Span)>) -> Result<Vec<Statement>, Error> {
         let mut statements = Vec::new();
         loop {
@@ -277,14 +277,14 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// The body of a tag: its end, perhaps after a colon as in Python, and the statements up to one of `ends`.
+    /// The body of a tag: its end, optionally after a colon, and the statements up to one of `ends`.
     fn body(&mut self, ends: &[&str], open: Span) -> Result<Vec<Statement>, Error> {
         self.take_symbol(Symbol::Colon)?;
         self.close_tag()?;
         self.statements(Some((ends, open)))
     }
 
-    /// A body that ends with a single tag, which is taken up to its word.
+    /// A body that ends with a single tag, taken up to its name.
     fn whole_body(&mut self, end: &str, open: Span) -> Result<Vec<Statement>, Error> {
         let statements = self.body(&[end], open)?;
         self.advance()?;

@@ -1,8 +1,8 @@
 //! Statements: one function per tag.
 //!
-//! Implements "List of Control Structures" of Jinja's template designer documentation. Each function starts after the
-//! tag's word and ends before the `%}` of its last tag. What a statement means for names is in the order in which it
-//! opens scopes and binds targets; the rules are in [`crate::scope`].
+//! Implements "List of Control Structures" of Jinja's template designer documentation. Each function starts
+//! after the tag's name and ends before the `%}` of its last tag. The order in which a statement opens scopes
+//! and binds targets determines what names mean; see [`crate::scope`].
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::lexer::{Bracket, Symbol, Token};
 use crate::scope::{FunctionId, ScopeId, Special};
 
 impl<'s> Parser<'s> {
-    /// The statement of a tag whose `{%` is at `open`.
+    /// Parses the statement whose `{%` is at `open`.
     pub(super) fn statement(&mut self, open: Span, out: &mut Vec<Statement>) -> Result<(), Error> {
         let Token::Word(word) = self.current.token else {
             return Err(self.expected("the name of a statement"));
@@ -40,15 +40,15 @@ impl<'s> Parser<'s> {
             "import" => self.import(tag)?,
             "from" => self.from(tag)?,
             "extends" => {
-                if !self.ledger.exports() {
-                    return Err(syntax("`extends` stands at the top level of a template only", tag));
+                if !self.scopes.exports() {
+                    return Err(syntax("`extends` is allowed only at the top level of a template", tag));
                 }
                 self.expression(Level::Conditional)?;
                 Statement::Unsupported("extends", tag)
             }
             "break" | "continue" if self.syntax.loop_controls => {
                 if !self.in_loop {
-                    return Err(syntax(format!("`{word}` stands outside of a loop"), tag));
+                    return Err(syntax(format!("`{word}` is outside of a loop"), tag));
                 }
                 if word == "break" { Statement::Break } else { Statement::Continue }
             }
@@ -62,10 +62,12 @@ impl<'s> Parser<'s> {
     }
 
     fn no_such_tag(word: &str, tag: Span) -> Error {
-        let error = syntax(format!("There is no statement `{word}` here"), tag);
+        let error = syntax(format!("`{word}` is not a statement here"), tag);
         match word {
             "else" | "elif" => error.with_hint(format!("`{word}` belongs to an `if` or `for` that is open")),
-            _ if word.starts_with("end") => error.with_hint(format!("Nothing is open that `{word}` closes")),
+            _ if word.starts_with("end") => {
+                error.with_hint(format!("`{word}` does not match an open statement"))
+            }
             _ => error,
         }
     }
@@ -90,21 +92,21 @@ impl<'s> Parser<'s> {
         let mut test = None;
         let mut test_scope = None;
         if self.take_word("if")? {
-            test_scope = Some(self.ledger.open());
+            test_scope = Some(self.scopes.open());
             let target = self.bind(&pattern, Binding::Loop)?;
             test = Some((target, self.expression(Level::Conditional)?));
-            self.ledger.close();
+            self.scopes.close();
         }
         let recursive =
-            if self.take_word("recursive")? { Some(self.ledger.make_function(test_scope)) } else { None };
+            if self.take_word("recursive")? { Some(self.scopes.make_function(test_scope)) } else { None };
         let in_loop_around = self.in_loop;
         let scope = self.open_loop_scope(recursive);
         let target = self.bind(&pattern, Binding::Loop)?;
-        self.ledger.watch();
+        self.scopes.watch();
         let statements = self.looping(true, |parser| parser.body(&["endfor", "else"], tag))?;
-        let watched = self.ledger.end_watch();
-        let loop_variable = self.ledger.declare(watched, Special::Loop);
-        self.ledger.close();
+        let watched = self.scopes.end_watch();
+        let loop_variable = self.scopes.declare(watched, Special::Loop);
+        self.scopes.close();
         let body = Body { scope, statements };
         let otherwise = match self.advance()? {
             Token::Word("else") => {
@@ -112,7 +114,7 @@ impl<'s> Parser<'s> {
                 // A recursive loop is a function, which a `break` in its `else` cannot leave.
                 let in_loop = in_loop_around && recursive.is_none();
                 let statements = self.looping(in_loop, |parser| parser.whole_body("endfor", tag))?;
-                self.ledger.close();
+                self.scopes.close();
                 Some(Body { scope, statements })
             }
             _ => None,
@@ -131,13 +133,13 @@ impl<'s> Parser<'s> {
 
     fn open_loop_scope(&mut self, recursive: Option<FunctionId>) -> ScopeId {
         match recursive {
-            Some(function) => self.ledger.open_in(function),
-            None => self.ledger.open(),
+            Some(function) => self.scopes.open_in(function),
+            None => self.scopes.open(),
         }
     }
 
     fn condition(&mut self, tag: Span) -> Result<Statement, Error> {
-        self.ledger.condition(true);
+        self.scopes.condition(true);
         let mut branches = Vec::new();
         let mut otherwise = Vec::new();
         loop {
@@ -152,28 +154,28 @@ impl<'s> Parser<'s> {
                 _ => break,
             }
         }
-        self.ledger.condition(false);
+        self.scopes.condition(false);
         Ok(Statement::If(branches, otherwise))
     }
 
     fn set(&mut self, tag: Span) -> Result<Statement, Error> {
-        let exported = self.ledger.exports();
+        let exported = self.scopes.exports();
         let pattern = self.pattern(true)?;
         if self.take_symbol(Symbol::Equal)? {
             let value = self.tuple(Level::Conditional, None)?;
             let target = self.bind(&pattern, Binding::Assignment)?;
             return Ok(Statement::Set { target, value, exported, span: tag.to(self.end) });
         }
-        let scope = self.ledger.open();
+        let scope = self.scopes.open();
         let filters = self.filters()?;
         let statements = self.whole_body("endset", tag)?;
-        self.ledger.close();
+        self.scopes.close();
         let target = Some(self.bind(&pattern, Binding::Assignment)?);
         let body = Body { scope, statements };
         Ok(Statement::Capture(Box::new(Capture { body, filters, target, exported, span: tag })))
     }
 
-    /// Filters that each follow a `|`.
+    /// Filters, each after a `|`.
     fn filters(&mut self) -> Result<Vec<Applied<FilterFunction>>, Error> {
         let mut filters = Vec::new();
         while self.take_symbol(Symbol::Pipe)? {
@@ -183,15 +185,16 @@ impl<'s> Parser<'s> {
     }
 
     fn filter_block(&mut self, tag: Span) -> Result<Statement, Error> {
-        let scope = self.ledger.open();
-        // The arguments are evaluated in the block's scope, after its body, but count as read outside of it too.
-        self.ledger.set_echo(true);
+        let scope = self.scopes.open();
+        // The arguments are evaluated in the block's scope, after its body, but count as reads outside of it
+        // too.
+        self.scopes.set_echo(true);
         let mut filters = vec![self.filter()?];
         filters.extend(self.filters()?);
-        self.ledger.set_echo(false);
+        self.scopes.set_echo(false);
         let span = tag.to(self.end);
         let statements = self.whole_body("endfilter", tag)?;
-        self.ledger.close();
+        self.scopes.close();
         let body = Body { scope, statements };
         Ok(Statement::Capture(Box::new(Capture { body, filters, target: None, exported: false, span })))
     }
@@ -206,49 +209,49 @@ impl<'s> Parser<'s> {
             self.expect_symbol(Symbol::Equal, "`=`")?;
             patterns.push((pattern, self.expression(Level::Conditional)?));
         }
-        let scope = self.ledger.open();
+        let scope = self.scopes.open();
         let mut bindings = Vec::with_capacity(patterns.len());
         for (pattern, value) in patterns {
             bindings.push((self.bind(&pattern, Binding::With)?, value));
         }
         let statements = self.whole_body("endwith", tag)?;
-        self.ledger.close();
+        self.scopes.close();
         Ok(Statement::With(Box::new(With { bindings, body: Body { scope, statements } })))
     }
 
     fn autoescape(&mut self, tag: Span) -> Result<Statement, Error> {
-        let scope = self.ledger.open();
+        let scope = self.scopes.open();
         let enabled = self.expression(Level::Conditional)?;
         let statements = self.whole_body("endautoescape", tag)?;
-        self.ledger.close();
+        self.scopes.close();
         Ok(Statement::Autoescape { enabled, body: Body { scope, statements } })
     }
 
     fn macro_definition(&mut self, tag: Span) -> Result<Statement, Error> {
         let word = self.assignable()?;
-        let exported = self.ledger.exports();
-        let variable = self.ledger.assign(word);
-        let name = self.ledger.text(word);
+        let exported = self.scopes.exports();
+        let variable = self.scopes.assign(word);
+        let name = self.scopes.intern(word);
         let definition = self.function_body(name, "endmacro", tag, true)?;
         Ok(Statement::Macro { definition, variable, exported })
     }
 
     fn call_block(&mut self, tag: Span) -> Result<Statement, Error> {
-        // The parameters come before the call, and belong to a scope that is opened after it.
-        let (scope, function) = self.ledger.open_function();
+        // The parameters come before the call, but belong to a scope opened after it.
+        let (scope, function) = self.scopes.open_function();
         let has_signature = self.at_symbol(Symbol::Open(Bracket::Round));
         let parameters = if has_signature { self.signature()? } else { Vec::new() };
-        self.ledger.close();
+        self.scopes.close();
         let call = self.expression(Level::Conditional)?;
         if !matches!(call.kind, ExprKind::Call { .. }) {
             return Err(syntax("A call block needs a call, such as `{% call name() %}`", call.span));
         }
-        self.ledger.reopen(scope);
+        self.scopes.reopen(scope);
         let caller = self.finish_function("caller".into(), scope, function, parameters, "endcall", tag)?;
         Ok(Statement::CallBlock(Box::new(CallBlock { call: Some(call), caller })))
     }
 
-    /// A function from its parameters on, or from its body where it has none.
+    /// Parses a function from its parameters, or from its body if it has none.
     fn function_body(
         &mut self,
         name: Arc<str>,
@@ -256,12 +259,12 @@ impl<'s> Parser<'s> {
         tag: Span,
         signed: bool,
     ) -> Result<Arc<Macro>, Error> {
-        let (scope, function) = self.ledger.open_function();
+        let (scope, function) = self.scopes.open_function();
         let parameters = if signed { self.signature()? } else { Vec::new() };
         self.finish_function(name, scope, function, parameters, end, tag)
     }
 
-    /// The body of a function whose scope is open, and its end.
+    /// Parses the body of a function whose scope is open, and its end.
     fn finish_function(
         &mut self,
         name: Arc<str>,
@@ -271,60 +274,60 @@ impl<'s> Parser<'s> {
         end: &str,
         tag: Span,
     ) -> Result<Arc<Macro>, Error> {
-        self.ledger.watch();
+        self.scopes.watch();
         let statements = self.looping(false, |parser| parser.whole_body(end, tag))?;
-        let watched = self.ledger.end_watch();
+        let watched = self.scopes.end_watch();
         let mut special = |special: Special| {
             let parameter = parameters.iter().find(|parameter| *parameter.name == *special.name());
             match parameter {
-                // Otherwise nobody could tell a caller from the argument.
+                // Otherwise the caller could not be told from the argument.
                 Some(parameter)
                     if special == Special::Caller && watched.saw(special) && parameter.default.is_none() =>
                 {
                     Err(syntax("The parameter `caller` needs a default value", tag))
                 }
                 Some(_) => Ok(None),
-                None => Ok(self.ledger.declare(watched, special)),
+                None => Ok(self.scopes.declare(watched, special)),
             }
         };
         let caller = special(Special::Caller)?;
         let keywords = special(Special::Keywords)?;
         let variadic = special(Special::Variadic)?;
-        self.ledger.close();
+        self.scopes.close();
         let body = Body { scope, statements };
         Ok(Arc::new(Macro { name, parameters, body, function, caller, keywords, variadic }))
     }
 
     fn block(&mut self, tag: Span) -> Result<Statement, Error> {
         let word = self.word()?;
-        let name = self.ledger.text(word);
+        let name = self.scopes.intern(word);
         let scoped = self.take_word("scoped")?;
         let required = self.take_word("required")?;
         if !self.block_names.insert(word) {
-            return Err(syntax(format!("There are two blocks named `{name}`"), tag.to(self.end)));
+            return Err(syntax(format!("The block `{name}` is defined more than once"), tag.to(self.end)));
         }
         if scoped {
-            self.ledger.notice(Special::Loop);
+            self.scopes.notice(Special::Loop);
         }
-        let around = scoped.then(|| self.ledger.current());
-        // The place is taken before the blocks inside are read.
+        let around = scoped.then(|| self.scopes.current());
+        // The slot is reserved before inner blocks are parsed.
         let index = self.blocks.len();
         let span = tag.to(self.end);
-        let (scope, function, suspended) = self.ledger.open_root();
+        let (scope, function, suspended) = self.scopes.open_root();
         let body = Body { scope, statements: Vec::new() };
         self.blocks.push(Block { name, required, body, function, self_variable: None, around });
-        self.ledger.watch();
+        self.scopes.watch();
         let statements = self.looping(false, |parser| parser.whole_body("endblock", tag))?;
-        let watched = self.ledger.end_watch();
+        let watched = self.scopes.end_watch();
         let is_space =
             |statement: &Statement| matches!(statement, Statement::Text(text) if text.trim().is_empty());
         if required && !statements.iter().all(is_space) {
-            return Err(syntax("A required block is empty but for comments", span));
+            return Err(syntax("A required block may contain only whitespace and comments", span));
         }
         self.take_word(word)?;
-        let self_variable = self.ledger.declare(watched, Special::Itself);
-        self.ledger.declare(watched, Special::Super);
-        self.ledger.close_root(suspended);
+        let self_variable = self.scopes.declare(watched, Special::Itself);
+        self.scopes.declare(watched, Special::Super);
+        self.scopes.close_root(suspended);
         if let Some(block) = self.blocks.get_mut(index) {
             block.body.statements = statements;
             block.self_variable = self_variable;
@@ -357,7 +360,7 @@ impl<'s> Parser<'s> {
         self.expression(Level::Conditional)?;
         self.expect_word("as")?;
         let name = self.assignable()?;
-        self.ledger.assign(name);
+        self.scopes.assign(name);
         self.context()?;
         Ok(Statement::Unsupported("import", tag))
     }
@@ -376,15 +379,15 @@ impl<'s> Parser<'s> {
             let span = self.current.span;
             let name = self.assignable()?;
             if name.starts_with('_') {
-                return Err(syntax("A name that starts with `_` cannot be imported", span));
+                return Err(syntax("`_…` names are private and cannot be imported", span));
             }
             let name = if self.take_word("as")? { self.assignable()? } else { name };
-            self.ledger.assign(name);
+            self.scopes.assign(name);
         }
         Ok(Statement::Unsupported("from", tag))
     }
 
-    /// `with context` or `without context`, where it stands.
+    /// An optional `with context` or `without context`.
     fn context(&mut self) -> Result<bool, Error> {
         let found = (self.at_word("with") || self.at_word("without"))
             && *self.look_ahead()? == Token::Word("context");

@@ -1,8 +1,8 @@
-//! What an assignment can write to, and what a macro can be called with.
+//! Assignment targets and macro parameters.
 //!
-//! A target is read before the scope that it belongs to is open, and before the value that is assigned: in
-//! `{% set x = x + 1 %}` the right `x` counts first, and the targets of a loop belong to its body and to its condition.
-//! So the parser reads a [`Pattern`], which is plain syntax, and binds it to variables when the time has come.
+//! A target is parsed before its scope is open and before the assigned value is read: in `{% set x = x + 1
+//! %}` the right `x` is evaluated first, and the targets of a loop belong to its body and its condition. The
+//! parser therefore reads a [`Pattern`], which is plain syntax, and binds it to variables later.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ pub(super) enum Pattern<'s> {
     Tuple(Vec<Pattern<'s>>),
 }
 
-/// How a pattern is bound.
+/// The statement that binds a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
-    /// By `{% set %}`.
+    /// `{% set %}`.
     Assignment,
-    /// By a loop, at the start of its scope.
+    /// A loop, at the start of its scope.
     Loop,
-    /// By `{% with %}`, at the start of its scope.
+    /// `{% with %}`, at the start of its scope.
     With,
 }
 
 impl<'s> Parser<'s> {
-    /// Names with commas between them, perhaps in brackets.
+    /// Comma-separated names, optionally parenthesized.
     ///
-    /// Only where `namespaces` is set, `namespace.attribute` is one of them.
+    /// `namespace.attribute` is allowed only if `namespaces` is set.
     pub(super) fn pattern(&mut self, namespaces: bool) -> Result<Pattern<'s>, Error> {
         let first = self.pattern_item(namespaces)?;
         if !self.at_symbol(Symbol::Comma) {
@@ -70,12 +70,12 @@ impl<'s> Parser<'s> {
         Ok(Pattern::Name(name, start))
     }
 
-    /// A name that something can be assigned to.
+    /// A name that can be assigned.
     pub(super) fn assignable(&mut self) -> Result<&'s str, Error> {
         let span = self.current.span;
         let name = self.word()?;
         if matches!(name, "true" | "True" | "false" | "False" | "none" | "None") {
-            return Err(syntax(format!("Nothing can be assigned to `{name}`"), span));
+            return Err(syntax(format!("`{name}` cannot be assigned"), span));
         }
         Ok(name)
     }
@@ -85,17 +85,17 @@ impl<'s> Parser<'s> {
         Ok(match pattern {
             Pattern::Name(name, span) => {
                 if *name == "loop" && binding != Binding::With && self.loops > 0 {
-                    return Err(syntax("Inside of a loop nothing can be assigned to `loop`", *span));
+                    return Err(syntax("`loop` cannot be assigned inside of a loop", *span));
                 }
-                self.ledger.hide(name);
+                self.scopes.hide(name);
                 Target::Name(match binding {
-                    Binding::Assignment => self.ledger.assign(name),
-                    Binding::Loop | Binding::With => self.ledger.parameter(name),
+                    Binding::Assignment => self.scopes.assign(name),
+                    Binding::Loop | Binding::With => self.scopes.parameter(name),
                 })
             }
             Pattern::Attribute(name, attribute, span) => Target::Attribute {
-                namespace: self.ledger.read(name),
-                attribute: self.ledger.text(attribute),
+                namespace: self.scopes.read(name),
+                attribute: self.scopes.intern(attribute),
                 span: *span,
             },
             Pattern::Tuple(items) => {
@@ -104,7 +104,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// The parameters of a macro or call block, from `(` to `)`; the scope of the function is open.
+    /// The parameters of a macro or call block, from `(` to `)`; the function's scope is open.
     pub(super) fn signature(&mut self) -> Result<Vec<Parameter>, Error> {
         let mut parameters: Vec<Parameter> = Vec::new();
         let start = self.current.span;
@@ -115,9 +115,9 @@ impl<'s> Parser<'s> {
             }
             let span = self.current.span;
             let word = self.assignable()?;
-            self.ledger.hide(word);
-            let variable = self.ledger.parameter(word);
-            let name = self.ledger.text(word);
+            self.scopes.hide(word);
+            let variable = self.scopes.parameter(word);
+            let name = self.scopes.intern(word);
             let default = if self.take_symbol(Symbol::Equal)? {
                 Some(self.expression(Level::Conditional)?)
             } else {
@@ -125,7 +125,7 @@ impl<'s> Parser<'s> {
             };
             let needs_default = parameters.last().is_some_and(|last| last.default.is_some());
             if needs_default && default.is_none() {
-                let message = "A parameter after one with a default value needs one too";
+                let message = "Parameters without a default must come before those with one";
                 return Err(syntax(message, span));
             }
             parameters.push(Parameter { name, variable, default });
@@ -133,7 +133,7 @@ impl<'s> Parser<'s> {
         let mut names: Vec<&Arc<str>> = parameters.iter().map(|parameter| &parameter.name).collect();
         names.sort_unstable();
         if let Some([name, _]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("Two parameters have the name `{name}`");
+            let message = format!("The parameter `{name}` is declared twice");
             return Err(syntax(message, start.to(self.end)));
         }
         Ok(parameters)

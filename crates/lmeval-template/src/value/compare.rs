@@ -1,4 +1,4 @@
-//! Python's equality, order and membership.
+//! Python's equality, ordering and membership.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ pub(crate) fn equals(left: &Val, right: &Val) -> Result<bool, Error> {
 
 fn equals_at(left: &Val, right: &Val, depth: usize) -> Result<bool, Error> {
     if depth > MAXIMUM_DEPTH {
-        return Err(Error::limit("The values are nested too deeply to be compared"));
+        return Err(Error::limit("The values are nested too deeply to compare"));
     }
     Ok(match (left, right) {
         (Val::Undefined(undefined), _) | (_, Val::Undefined(undefined)) if undefined.strict => {
@@ -52,7 +52,7 @@ fn equals_at(left: &Val, right: &Val, depth: usize) -> Result<bool, Error> {
             _ => std::rc::Rc::ptr_eq(left, right),
         },
         (Val::Object(_) | Val::Undefined(_), _) | (_, Val::Object(_) | Val::Undefined(_)) => false,
-        // Scalars, sets and dates compare as plain values; the containers above never get here in pairs.
+        // Scalars, sets and dates compare as plain values; container pairs are handled above.
         (Val::List(_) | Val::Tuple(_) | Val::Dict(_), _)
         | (_, Val::List(_) | Val::Tuple(_) | Val::Dict(_)) => false,
         (Val::Int(left), Val::Int(right)) => left == right,
@@ -71,7 +71,7 @@ fn range_parts(object: &Object) -> (usize, i64, i64) {
     }
 }
 
-/// Items of containers are equal to themselves even where `==` says no, as `nan` is.
+/// Items of containers are equal to themselves even if `==` says otherwise, as for NaN.
 fn same_or_equal(left: &Val, right: &Val, depth: usize) -> Result<bool, Error> {
     match (left, right) {
         (Val::Float(left), Val::Float(right)) if left.to_bits() == right.to_bits() => Ok(true),
@@ -88,14 +88,14 @@ fn no_order(left: &Val, right: &Val) -> Error {
     ))
 }
 
-/// The order of two values; `None` where one is not a number.
+/// The order of two values; `None` if one is NaN.
 pub(crate) fn compare(left: &Val, right: &Val) -> Result<Option<Ordering>, Error> {
     compare_at(left, right, 0)
 }
 
 fn compare_at(left: &Val, right: &Val, depth: usize) -> Result<Option<Ordering>, Error> {
     if depth > MAXIMUM_DEPTH {
-        return Err(Error::limit("The values are nested too deeply to be compared"));
+        return Err(Error::limit("The values are nested too deeply to compare"));
     }
     match (left, right) {
         (Val::Undefined(undefined), _) | (_, Val::Undefined(undefined)) => Err(undefined.error()),
@@ -129,7 +129,7 @@ fn is_integer(value: &Val) -> bool {
     matches!(value, Val::Int(_) | Val::Big(_) | Val::Bool(_))
 }
 
-/// Exact order of an integer and a float.
+/// Exact comparison of an integer and a float.
 fn compare_with_float(integer: &Val, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
@@ -158,11 +158,11 @@ pub(crate) fn contains(vm: &mut Vm<'_>, container: &Val, item: &Val) -> Result<b
             Val::Str(part) | Val::Markup(part) => Ok(text.contains(&**part)),
             Val::Undefined(undefined) if undefined.strict => Err(undefined.error()),
             other => Err(Error::type_error(format!(
-                "Only text can be in text, not a value of type `{}`",
+                "`in` on a string needs another string, not a value of type `{}`",
                 other.type_name()
             ))),
         },
-        // Neither an undefined value nor an object of the template is a key.
+        // Neither an undefined value nor a runtime object can be a key.
         Val::Dict(_) | Val::Set(_) if matches!(item, Val::Object(object) if !matches!(**object, Object::View(..))) => {
             Ok(false)
         }
@@ -176,7 +176,7 @@ pub(crate) fn contains(vm: &mut Vm<'_>, container: &Val, item: &Val) -> Result<b
         }
         Val::Bytes(bytes) => match item.as_int() {
             Some(number) => Ok(bytes.iter().any(|byte| i64::from(*byte) == number)),
-            None => Err(Error::type_error("Only bytes can be in bytes")),
+            None => Err(Error::type_error("`in` on bytes needs other bytes")),
         },
         Val::Object(object) => match &**object {
             Object::View(ViewKind::Keys, dict) => Ok(dict.get(&item.to_key()?).is_some()),
@@ -196,9 +196,9 @@ fn search(vm: &mut Vm<'_>, container: &Val, item: &Val) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// A stable sort whose comparison may fail.
+/// A stable sort with a fallible comparison.
 ///
-/// The standard library's sort may panic where the order is not total, as with `nan`.
+/// The standard library's sort may panic if the order is not total, as with NaN.
 pub(crate) fn sort_by<T>(
     items: Vec<T>,
     less: &mut dyn FnMut(&T, &T) -> Result<bool, Error>,

@@ -1,4 +1,4 @@
-//! Lists, tuples and dictionaries: shared with the document or the template's own.
+//! Lists, tuples and dictionaries, shared with the document or owned by the template.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ pub(crate) enum Items {
     Own(Rc<OwnList>),
 }
 
-/// Items that belong to the running template.
+/// Items owned by the running template.
 #[derive(Debug, Default)]
 pub(crate) struct OwnList {
     pub(crate) items: RefCell<Vec<Val>>,
-    /// Whether this is a group, whose two items have the names `grouper` and `list`.
+    /// Whether this is a `groupby` pair, whose items are named `grouper` and `list`.
     pub(crate) group: bool,
 }
 
@@ -49,7 +49,7 @@ impl Items {
         }
     }
 
-    /// Items as they are when they are reached; the list may change meanwhile.
+    /// Iterates over the items; the list may change meanwhile.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Val> + '_ {
         let mut index = 0;
         std::iter::from_fn(move || {
@@ -86,14 +86,14 @@ impl Items {
     }
 }
 
-/// A dictionary.
+/// A dictionary, shared or owned.
 #[derive(Clone, Debug)]
 pub(crate) enum DictRef {
     Shared(Arc<Dict>),
     Own(Rc<RefCell<OwnDict>>),
 }
 
-/// A dictionary that belongs to the running template: an index of keys beside the values.
+/// A dictionary owned by the running template: a key index next to the values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnDict {
     index: Dict,
@@ -199,7 +199,7 @@ impl DictRef {
         })
     }
 
-    /// A copy of the top level that belongs to the template.
+    /// A shallow copy owned by the template.
     pub(crate) fn to_own(&self) -> OwnDict {
         match self {
             Self::Shared(dict) => {

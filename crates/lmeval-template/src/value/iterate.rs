@@ -1,4 +1,4 @@
-//! Iteration: over containers as they are, or through functions that run on demand.
+//! Iteration over containers and generators.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::{DictRef, Items, Object, Val, ViewKind};
 use crate::error::Error;
 use crate::eval::Vm;
 
-/// Something that yields values and may run parts of the template to do so.
+/// Yields values, running parts of the template if needed.
 pub(crate) trait ValueIterator: fmt::Debug {
     fn next(&mut self, vm: &mut Vm<'_>) -> Result<Option<Val>, Error>;
 }
@@ -112,7 +112,7 @@ impl Iter {
             }
             Self::Dict { dict, kind, index, length } => {
                 if dict.len() != *length {
-                    return Err(Error::value_error("The dictionary changed its size during iteration"));
+                    return Err(Error::value_error("The dictionary was resized by the loop that reads it"));
                 }
                 let entry = dict.entry(*index);
                 *index += 1;
@@ -134,7 +134,7 @@ impl Iter {
             Self::Object(object) => match &**object {
                 Object::Iterator { source, .. } => match source.try_borrow_mut() {
                     Ok(mut source) => source.next(vm)?,
-                    Err(_) => return Err(Error::value_error("The generator is already executing")),
+                    Err(_) => return Err(Error::value_error("The generator reads from itself")),
                 },
                 Object::Loop(state) => {
                     vm.advance_loop(state)?.map(|item| Val::tuple(vec![item, Val::Object(object.clone())]))
@@ -145,7 +145,7 @@ impl Iter {
         })
     }
 
-    /// All that is left.
+    /// Collects the remaining items.
     pub(crate) fn collect(mut self, vm: &mut Vm<'_>) -> Result<Vec<Val>, Error> {
         let mut items = Vec::new();
         while let Some(item) = self.next(vm)? {

@@ -1,7 +1,7 @@
-//! Values while a template runs.
+//! Runtime values.
 //!
-//! Documents are shared, not copied: a list or dictionary of a document stays behind its `Arc` and its items are
-//! looked at one by one. Containers that the template builds are its own and can be changed, as in Python.
+//! Documents are shared, not copied: a list or dictionary of a document stays in its `Arc`, and items are
+//! converted on access. Containers that the template builds are its own and mutable, as in Python.
 
 mod compare;
 mod containers;
@@ -27,10 +27,10 @@ pub(crate) use object::{
 };
 pub(crate) use text::{escape_html, repr_of, str_of, write_str};
 
-/// How deep containers may be nested where they are walked as a whole.
+/// Maximum nesting of containers that are traversed recursively.
 const MAXIMUM_DEPTH: usize = 200;
 
-/// A value while a template runs.
+/// A runtime value.
 #[derive(Clone, Debug)]
 pub(crate) enum Val {
     Undefined(Rc<Undefined>),
@@ -40,7 +40,7 @@ pub(crate) enum Val {
     Big(Arc<BigInt>),
     Float(f64),
     Str(Arc<str>),
-    /// Text that counts as safe HTML.
+    /// A string marked as safe HTML.
     Markup(Arc<str>),
     Bytes(Arc<[u8]>),
     List(Items),
@@ -82,7 +82,7 @@ impl Val {
         Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    /// Text of the same kind as `like`: markup stays markup.
+    /// A string of the same kind as `like`: markup stays markup.
     pub(crate) fn text_like(like: &Self, text: impl Into<Arc<str>>) -> Self {
         match like {
             Self::Markup(_) => Self::Markup(text.into()),
@@ -90,7 +90,7 @@ impl Val {
         }
     }
 
-    /// The value with containers of its own at every depth, so that they can be changed.
+    /// A deep copy with mutable containers.
     pub(crate) fn thawed(value: &Value) -> Self {
         match value {
             Value::List(items) => Self::list(items.iter().map(Self::thawed).collect()),
@@ -106,7 +106,7 @@ impl Val {
         }
     }
 
-    /// The plain value, or `None` where something in it exists only while a template runs.
+    /// The plain value; `None` if it contains a runtime object.
     pub(crate) fn to_value(&self) -> Option<Value> {
         self.to_value_at(0)
     }
@@ -144,18 +144,22 @@ impl Val {
             return Err(Error::limit("The key is nested too deeply"));
         }
         match self {
-            Self::List(_) | Self::Dict(_) | Self::Set(_) => {
-                Err(Error::type_error(format!("Unhashable type: `{}`", self.type_name())))
-            }
+            Self::List(_) | Self::Dict(_) | Self::Set(_) => Err(Error::type_error(format!(
+                "A value of type `{}` cannot be a dictionary key",
+                self.type_name()
+            ))),
             Self::Undefined(undefined) if undefined.strict => Err(undefined.error()),
             Self::Tuple(items) => {
                 let keys: Result<Vec<Value>, Error> =
                     items.iter().map(|item| item.to_key_at(depth + 1)).collect();
                 Ok(Value::tuple(keys?))
             }
-            _ => self
-                .to_value()
-                .ok_or_else(|| Error::type_error(format!("Unhashable type: `{}`", self.type_name()))),
+            _ => self.to_value().ok_or_else(|| {
+                Error::type_error(format!(
+                    "A value of type `{}` cannot be a dictionary key",
+                    self.type_name()
+                ))
+            }),
         }
     }
 
@@ -181,7 +185,7 @@ impl Val {
         }
     }
 
-    /// Python's truth value; an undefined value that is strict has none.
+    /// Python's truth value; fails for a strict undefined value.
     pub(crate) fn truth(&self) -> Result<bool, Error> {
         Ok(match self {
             Self::Undefined(undefined) if undefined.strict => return Err(undefined.error()),
@@ -199,7 +203,7 @@ impl Val {
         })
     }
 
-    /// The text of a string, markup or not.
+    /// The contents of a string, markup or not.
     pub(crate) fn as_text(&self) -> Option<&Arc<str>> {
         match self {
             Self::Str(text) | Self::Markup(text) => Some(text),
@@ -207,7 +211,7 @@ impl Val {
         }
     }
 
-    /// An integer that fits 64 bits; `bool` counts.
+    /// An integer that fits 64 bits; `bool` is accepted.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
@@ -216,7 +220,7 @@ impl Val {
         }
     }
 
-    /// An integer of any size; `bool` counts.
+    /// An integer of any size; `bool` is accepted.
     pub(crate) fn as_bigint(&self) -> Option<BigInt> {
         match self {
             Self::Big(number) => Some((**number).clone()),
@@ -228,7 +232,7 @@ impl Val {
         matches!(self, Self::Undefined(_))
     }
 
-    /// Python's `len`, where the value has one.
+    /// Python's `len`.
     pub(crate) fn length(&self) -> Result<usize, Error> {
         match self {
             Self::Undefined(undefined) if undefined.strict => Err(undefined.error()),
@@ -273,11 +277,12 @@ impl From<&Value> for Val {
 }
 
 impl Undefined {
-    /// The failure of using the value.
+    /// The error for using the value.
     pub(crate) fn error(&self) -> Error {
         match &self.cause {
             UndefinedCause::Variable(name) => {
-                Error::new(ErrorKind::Undefined, format!("`{name}` is undefined")).with_variable(name)
+                Error::new(ErrorKind::Undefined, format!("The variable `{name}` is not defined"))
+                    .with_variable(name)
             }
             UndefinedCause::Attribute { type_name, name } => Error::new(
                 ErrorKind::Undefined,

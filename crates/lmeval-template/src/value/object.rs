@@ -1,4 +1,4 @@
-//! Objects that exist only while a template runs.
+//! Objects that exist only during rendering.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::ast::{For, Macro};
 use crate::eval::Frame;
 use crate::globals::Global;
 
-/// A value that is not there.
+/// An undefined value.
 #[derive(Debug)]
 pub(crate) struct Undefined {
     pub(crate) cause: UndefinedCause,
@@ -19,7 +19,7 @@ pub(crate) struct Undefined {
     pub(crate) strict: bool,
 }
 
-/// Why a value is not there.
+/// Why a value is undefined.
 #[derive(Debug)]
 pub(crate) enum UndefinedCause {
     Variable(Arc<str>),
@@ -27,7 +27,7 @@ pub(crate) enum UndefinedCause {
     Message(Box<str>),
 }
 
-/// An object that is neither data nor text.
+/// An object that is not plain data.
 #[derive(Debug)]
 pub(crate) enum Object {
     Range {
@@ -35,7 +35,7 @@ pub(crate) enum Object {
         stop: i64,
         step: i64,
     },
-    /// A generator or iterator, with the text that Python prints for it.
+    /// A generator or iterator, with its `repr`.
     Iterator {
         source: RefCell<Iter>,
         label: &'static str,
@@ -46,7 +46,7 @@ pub(crate) enum Object {
     Namespace(RefCell<OwnDict>),
     Cycler(Cycler),
     Joiner(Joiner),
-    /// A method of a value that has not been called yet.
+    /// A bound method.
     Method {
         receiver: Val,
         name: Arc<str>,
@@ -83,20 +83,20 @@ pub(crate) struct Joiner {
     pub(crate) used: Cell<bool>,
 }
 
-/// `loop`: the state of a loop that its body can look at.
+/// `loop`: the state of a loop, visible to its body.
 #[derive(Debug)]
 pub(crate) struct LoopState {
     pub(crate) iterator: RefCell<Iter>,
-    /// The length where it was known from the start.
+    /// The length, if known from the start.
     pub(crate) length: Cell<Option<usize>>,
-    /// Counted from 1; 0 before the first item.
+    /// 1-based; 0 before the first item.
     pub(crate) index: Cell<usize>,
     pub(crate) ahead: RefCell<Option<Val>>,
     pub(crate) current: RefCell<Option<Val>>,
     pub(crate) previous: RefCell<Option<Val>>,
     pub(crate) changed: RefCell<Option<Val>>,
     pub(crate) depth: usize,
-    /// The loop itself and the frame around it where it may be called again.
+    /// The loop and its enclosing frame, if it can be called recursively.
     pub(crate) recursive: Option<(Arc<For>, Rc<Frame>)>,
 }
 
@@ -148,7 +148,7 @@ impl Object {
 
     pub(crate) fn truth(&self) -> bool {
         match self {
-            // A loop has a length, but only ever runs with items.
+            // A loop has a length, but runs only with items.
             Self::Range { .. } | Self::View(..) => self.length() != Some(0),
             _ => true,
         }
@@ -167,7 +167,7 @@ impl Object {
     }
 }
 
-/// How many numbers `range(start, stop, step)` has.
+/// The length of `range(start, stop, step)`.
 pub(crate) fn range_length(start: i64, stop: i64, step: i64) -> usize {
     let (low, high) = if step > 0 { (start, stop) } else { (stop, start) };
     if low >= high {

@@ -1,20 +1,20 @@
-//! Letting go of nested values without deep recursion.
+//! Drops nested values without deep recursion.
 //!
-//! A template can nest values deeper than the stack is, and the compiler's own way to drop them recurses. So containers
-//! hand their contents over here when they are dropped, and from some depth on these wait until the stack is free.
+//! A template can nest values deeper than the stack allows, and the default drop recurses. Containers hand
+//! their contents over here when dropped, and beyond some depth these wait until the stack has unwound.
 
 use std::cell::{Cell, RefCell};
 
 use super::{Iter, Val};
 
-/// What a dropped container held; nobody looks at it again.
-#[expect(dead_code, reason = "the contents are only kept to be dropped")]
+/// The contents of a dropped container.
+#[expect(dead_code, reason = "the contents are only stored to be dropped")]
 pub(super) enum Contents {
     Values(Vec<Val>),
     Iterator(Iter),
 }
 
-/// How many containers may be dropped inside of each other.
+/// How many containers may be dropped recursively.
 const MAXIMUM_DEPTH: usize = 50;
 
 thread_local! {
@@ -22,7 +22,7 @@ thread_local! {
     static WAITING: RefCell<Vec<Contents>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops contents, now or once the containers around them are gone.
+/// Drops contents, now or once the enclosing containers are gone.
 pub(super) fn release(contents: Contents) {
     let depth = DEPTH.get();
     if depth >= MAXIMUM_DEPTH {

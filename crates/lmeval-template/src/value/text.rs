@@ -51,7 +51,7 @@ pub(crate) fn write_str(out: &mut String, value: &Val) -> Result<(), Error> {
 /// Appends Python's `repr`.
 pub(crate) fn write_repr(out: &mut String, value: &Val, depth: usize) -> Result<(), Error> {
     if depth > MAXIMUM_DEPTH {
-        return Err(Error::limit("The value is nested too deeply to be printed"));
+        return Err(Error::limit("The value is nested too deeply to print"));
     }
     match value {
         Val::Undefined(_) => out.push_str("Undefined"),
@@ -62,9 +62,7 @@ pub(crate) fn write_repr(out: &mut String, value: &Val, depth: usize) -> Result<
         }
         Val::Big(number) => {
             if is_int_too_long(number) {
-                return Err(Error::value_error(
-                    "The integer has more than 4300 digits, too many to be printed",
-                ));
+                return Err(Error::value_error("The integer has more than 4300 digits, too many to print"));
             }
             let _ = write!(out, "{number}");
         }
@@ -163,7 +161,7 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
         Object::Template => out.push_str("<TemplateReference None>"),
         Object::Global(Global::Range) => out.push_str("<class 'range'>"),
         Object::Global(Global::Dict) => out.push_str("<class 'dict'>"),
-        // Python prints an address here, which is never the same twice.
+        // Python prints an address here, which varies.
         other => {
             let _ = write!(out, "<{} object>", other.type_name());
         }
@@ -173,11 +171,11 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
 
 /// Whether Python refuses to print the integer: more than 4300 digits.
 fn is_int_too_long(number: &BigInt) -> bool {
-    // 4300 digits are 14,284.3 bits; below that no need to count.
+    // 4300 digits are 14,284.3 bits; below that there is no need to count.
     number.bits() > 14_284 && number.magnitude().to_string().len() > 4300
 }
 
-/// The text with the characters that HTML gives a meaning replaced.
+/// Escapes the characters that are special in HTML.
 pub(crate) fn escape_html(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -13,7 +13,7 @@ fn messages(text: &str) -> Value {
 }
 
 #[test]
-fn conversations() {
+fn renders_messages() {
     let template = ChatTemplate::compile(SOURCE).expect("it compiles");
     let messages =
         messages(r#"[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "So "}]"#);
@@ -45,7 +45,7 @@ fn exceptions_and_clocks() {
 }
 
 #[test]
-fn tokenizer_configurations() {
+fn reads_templates_of_tokenizer_configurations() {
     let one = r#"{"chat_template": "one"}"#;
     let several =
         r#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}"#;
@@ -59,6 +59,6 @@ fn tokenizer_configurations() {
     assert_eq!(source("{}", None), None);
     let error =
         ChatTemplate::from_tokenizer_config(several, Some("x")).expect_err("there is no such template");
-    assert_eq!(error.hints(), ["There are `default`, `tool_use`"]);
+    assert_eq!(error.hints(), ["The templates are `default`, `tool_use`"]);
     assert!(ChatTemplate::from_tokenizer_config("{", None).is_err());
 }

@@ -1,4 +1,4 @@
-//! What failures say.
+//! Messages, positions and hints of errors.
 
 use lmeval_template::chat::ChatTemplate;
 use lmeval_template::{Environment, ErrorKind};
@@ -6,7 +6,7 @@ use lmeval_template::{Environment, ErrorKind};
 use crate::{document, render};
 
 #[test]
-fn undefined_variables_name_the_columns() {
+fn undefined_variables_list_the_columns() {
     let document = document(r#"{"question": "Why?", "choices": ["a"]}"#);
     let error = render("Q: {{ n }}\n{{ qestion }}", &document).expect_err("the variable is missing");
     assert_eq!(error.kind(), ErrorKind::Undefined);
@@ -14,15 +14,15 @@ fn undefined_variables_name_the_columns() {
     assert_eq!(error.line(), Some(1));
 
     let error = render("Q:\n{{ qestion }}", &document).expect_err("the variable is missing");
-    assert_eq!(error.message(), "`qestion` is undefined");
+    assert_eq!(error.message(), "The variable `qestion` is not defined");
     assert_eq!(error.line(), Some(2));
-    let range = error.range().expect("the place is known");
+    let range = error.range().expect("the position is known");
     assert_eq!(error.template().map(|template| &template[range]), Some("qestion"));
-    assert_eq!(error.hints(), ["Did you mean `question`?", "There are the columns `question`, `choices`"]);
+    assert_eq!(error.hints(), ["Did you mean `question`?", "The columns are `question`, `choices`"]);
 }
 
 #[test]
-fn unknown_filters_fail_when_compiled() {
+fn unknown_filters_fail_at_compile_time() {
     let environment = Environment::new();
     let error = environment.compile("{{ x|uper }}").expect_err("there is no such filter");
     assert_eq!(error.kind(), ErrorKind::UnknownFilter);
@@ -45,7 +45,7 @@ fn unknown_filters_in_conditions_fail_when_reached() {
 }
 
 #[test]
-fn filters_that_are_not_supported_fail_when_compiled() {
+fn unsupported_filters_fail_at_compile_time() {
     for source in [
         "a\n{{ x|pprint }}",
         "a\n{% if x %}{{ x |  pprint }}{% endif %}",
@@ -74,14 +74,14 @@ fn filters_that_are_not_supported_fail_when_compiled() {
 }
 
 #[test]
-fn names_of_unsupported_filters_are_free_for_everything_else() {
+fn unsupported_filter_names_are_otherwise_usable() {
     let document = document(r#"{"pprint": 1, "wordwrap": {"urlize": 2}}"#);
     let source = "x |pprint{{ pprint }}{{ wordwrap.urlize }}{{ 'pprint' is filter }}";
     assert_eq!(render(source, &document).expect("no filter is applied"), "x |pprint12False");
 }
 
 #[test]
-fn syntax_errors_have_a_place() {
+fn syntax_errors_have_a_position() {
     let error = Environment::new().compile("a\r\n{% if x %}\r\nb").expect_err("the block is open");
     assert_eq!(error.kind(), ErrorKind::Syntax);
     assert_eq!(error.line(), Some(2));
@@ -89,7 +89,7 @@ fn syntax_errors_have_a_place() {
 }
 
 #[test]
-fn undeclared_variables_are_those_to_be_given() {
+fn lists_undeclared_variables() {
     let source = "{% set a = b %}{% for c in d %}{{ c }}{{ e }}{{ loop.index }}{% endfor %}{{ a }}{{ range(f) }}{{ self }}";
     let template = Environment::new().compile(source).expect("it compiles");
     let names: Vec<String> = template.undeclared_variables().into_iter().collect();
@@ -97,7 +97,7 @@ fn undeclared_variables_are_those_to_be_given() {
 }
 
 #[test]
-fn templates_are_shared_between_threads() {
+fn templates_can_be_shared_between_threads() {
     fn check<T: Send + Sync + Clone>(_: &T) {}
     let environment = Environment::new();
     let template = environment.compile("{{ x }}{{ x.append(1) }}{{ x }}").expect("it compiles");
@@ -107,7 +107,7 @@ fn templates_are_shared_between_threads() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                // The document itself is never changed.
+                // The document itself is never modified.
                 assert_eq!(template.render(&document).expect("it renders"), "[]None[1]");
             });
         }
@@ -115,7 +115,7 @@ fn templates_are_shared_between_threads() {
 }
 
 #[test]
-fn zip_pairs_the_items_of_columns() {
+fn zip_combines_columns() {
     let columns = document(r#"{"letters": ["A", "B", "C"], "choices": ["x", "y"], "zip": "8001"}"#);
     let rest = document(r#"{"letters": ["A", "B", "C"], "choices": ["x", "y"]}"#);
     let lines = "{% for letter, choice in zip(letters, choices) %}{{ letter }}. {{ choice }}\n{% endfor %}";
@@ -124,8 +124,8 @@ fn zip_pairs_the_items_of_columns() {
         render("{{ zip(letters)|list }}{{ zip()|length }}", &rest).expect("it renders"),
         "[('A',), ('B',), ('C',)]0"
     );
-    // A column of that name is the column.
+    // A column named `zip` takes precedence.
     assert_eq!(render("{{ zip }}", &columns).expect("it renders"), "8001");
     let error = render("{{ zip(letters, strict=True) }}", &rest).expect_err("it has no such argument");
-    assert_eq!(error.message(), "`zip` takes no argument `strict`");
+    assert_eq!(error.message(), "`zip` has no parameter `strict`");
 }

@@ -1,7 +1,7 @@
-//! Renders templates line by line, for comparison with another implementation.
+//! Renders templates line by line, for comparison with other implementations.
 //!
-//! Each line of standard input is `{"template": …, "doc": …}`; each line of standard output is `{"out": …}` or
-//! `{"error": …}`. With `"chat": true` the template is a chat template.
+//! Each input line is `{"template": …, "doc": …}`; each output line is `{"out": …}` or `{"error": …}`. With
+//! `"chat": true` the template is a chat template.
 
 use std::io::{BufRead, Write};
 

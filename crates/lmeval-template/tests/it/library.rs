@@ -1,6 +1,6 @@
 //! Every template of the released task library, with generated documents, against Jinja2.
 //!
-//! Slow on purpose: Jinja2 needs seconds for them all, and there is no other witness.
+//! Slow on purpose: Jinja2 takes seconds for all of them, and there is no other oracle.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,11 +12,11 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_template::Environment;
 
-/// Documents for each template.
+/// Documents per template.
 const DOCUMENTS: usize = 12;
 
 #[test]
-fn every_template_renders_as_in_jinja2() {
+fn library_templates_match_jinja2() {
     let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
@@ -55,7 +55,7 @@ fn every_template_renders_as_in_jinja2() {
     assert!(rendered * 2 > ours.len(), "only {rendered} of {} render at all", ours.len());
 }
 
-/// What `tests/record/jinja_lines.py` answers: the text, or nothing where it fails.
+/// The answers of `tests/record/jinja_lines.py`: the output, or `None` for a failure.
 fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/jinja_lines.py");
     let mut child =
@@ -100,7 +100,7 @@ fn strings(value: &Value, templates: &mut BTreeSet<String>) {
     }
 }
 
-/// A value of the kinds that columns have.
+/// A value of a kind that columns have.
 fn value(random: &mut Random, depth: usize) -> Value {
     const TEXTS: [&str; 12] = [
         "A",

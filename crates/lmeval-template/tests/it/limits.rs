@@ -1,4 +1,4 @@
-//! Templates that must end in an error rather than in a hang or a crash.
+//! Templates that must fail with an error instead of hanging or crashing.
 
 use lmeval_pycompat::Dict;
 use lmeval_template::{Environment, Error, ErrorKind, Template};
@@ -13,7 +13,7 @@ fn limited(template: &str) {
 }
 
 #[test]
-fn work_is_limited() {
+fn limits_steps() {
     limited("{% for x in range(10**12) %}{% endfor %}");
     limited("{{ range(10**12)|list }}");
     limited("{{ range(10**12)|sum }}");
@@ -22,7 +22,7 @@ fn work_is_limited() {
 }
 
 #[test]
-fn sizes_are_limited() {
+fn limits_sizes() {
     limited("{{ 'a' * 10**12 }}");
     limited("{{ [1] * 10**12 }}");
     limited("{{ '%1000000000000d' % 1 }}");
@@ -32,7 +32,7 @@ fn sizes_are_limited() {
 }
 
 #[test]
-fn depth_is_limited() {
+fn limits_depth() {
     limited("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}");
     limited(
         "{% macro m() %}{% if 1 %}{% for x in [1] %}{{ [m()] }}{% endfor %}{% endif %}{% endmacro %}{{ m() }}",
@@ -51,7 +51,7 @@ fn depth_is_limited() {
 }
 
 #[test]
-fn deep_values_do_no_harm() {
+fn tolerates_deeply_nested_values() {
     let template =
         "{% set n = namespace(x=[]) %}{% for i in range(50000) %}{% set n.x = [n.x] %}{% endfor %}";
     assert_eq!(render(template, &Dict::new()).expect("building is allowed"), "");
@@ -72,7 +72,7 @@ fn deep_values_do_no_harm() {
 }
 
 #[test]
-fn any_text_is_parsed_without_a_crash() {
+fn parses_any_input_without_panicking() {
     let pieces = [
         "{{", "}}", "{%", "%}", "{#", "#}", " x ", "|", "-", "'", "\\", "(", "[", "if", "for", "é", "\n",
         "raw",
@@ -88,19 +88,19 @@ fn any_text_is_parsed_without_a_crash() {
     }
 }
 
-/// A text of about 10 MB.
+/// A string of about 10 MB.
 fn long(piece: &str) -> String {
     piece.repeat(10_000_000 / piece.len())
 }
 
-/// Compiles in a thread with the stack that threads of a program have.
+/// Compiles on a thread with the default stack size.
 fn compile(source: String) -> Result<Template, Error> {
     let thread = std::thread::Builder::new().stack_size(2 << 20);
     thread.spawn(move || Environment::new().compile(&source)).unwrap().join().expect("no panic")
 }
 
 #[test]
-fn long_nonsense_fails_at_once_and_with_a_place() {
+fn long_garbage_fails_fast_with_a_position() {
     let openings = [
         "{{",
         "{{ (",
@@ -160,12 +160,13 @@ fn long_nonsense_fails_at_once_and_with_a_place() {
     ];
     for opening in openings {
         for piece in pieces {
-            // Every piece after an operand, and every opening before its own piece, keep the test short.
+            // Testing each piece after one operand, and each opening with its own piece, keeps the test
+            // short.
             if opening != "{{ a" && opening.trim_start_matches("{{ ") != piece {
                 continue;
             }
             let error = compile(format!("{opening}{}", long(piece))).expect_err("it is not a template");
-            let range = error.range().expect("the place is known");
+            let range = error.range().expect("the position is known");
             assert!(
                 error.line().is_some() && range.end <= 10_000_100,
                 "{opening}{piece}: {error} at {range:?}"
@@ -175,7 +176,7 @@ fn long_nonsense_fails_at_once_and_with_a_place() {
 }
 
 #[test]
-fn long_templates_take_linear_time() {
+fn long_templates_compile_in_linear_time() {
     let count = 20_000;
     let numbered = |make: fn(usize) -> String| (0..count).map(make).collect::<String>();
     let templates = [
@@ -200,9 +201,9 @@ fn long_templates_take_linear_time() {
     }
 }
 
-/// Templates at the limits of nesting either fail or render, in the stack of a thread.
+/// Templates at the nesting limits either fail or render within a thread's stack.
 #[test]
-fn nesting_up_to_the_limits_does_no_harm() {
+fn survives_nesting_up_to_the_limits() {
     let wrap = |open: &str, inner: &str, close: &str, depth: usize| {
         format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
     };

@@ -1,4 +1,4 @@
-//! Templates against recordings and limits.
+//! Tests of templates through the public API.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ mod scopes;
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_template::{Environment, Error};
 
-/// A document from JSON text.
+/// Parses a document from JSON.
 fn document(text: &str) -> Dict {
     match json::loads(text).expect("the document is JSON") {
         Value::Dict(dict) => (*dict).clone(),
@@ -21,7 +21,7 @@ fn document(text: &str) -> Dict {
     }
 }
 
-/// Compiles and renders.
+/// Compiles and renders a template.
 fn render(template: &str, document: &Dict) -> Result<String, Error> {
     Environment::new().compile(template)?.render(document)
 }

@@ -7,7 +7,7 @@ use crate::render;
 
 pub(crate) fn load(path: &str) -> Value {
     let path = format!("{}/../../tests/{path}", env!("CARGO_MANIFEST_DIR"));
-    let file = std::fs::File::open(path).expect("the recording is there");
+    let file = std::fs::File::open(path).expect("the recording exists");
     let text = std::io::read_to_string(file).expect("the recording is text");
     json::loads(&text).expect("the recording is JSON")
 }
@@ -16,7 +16,7 @@ pub(crate) fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
     value.as_dict().and_then(|dict| dict.get_str(key)).expect("the recording has the field")
 }
 
-/// The difference between an output and its recording, where there is one.
+/// The difference between an output and its recording, if any.
 fn difference(
     template: &str,
     expected: Option<&str>,
@@ -33,7 +33,7 @@ fn difference(
 }
 
 #[test]
-fn golden_units() {
+fn matches_golden_units() {
     let recording = load("golden/units/jinja.json");
     let document = field(&recording, "doc").as_dict().expect("the document is an object");
     let mut differences = Vec::new();
@@ -45,19 +45,20 @@ fn golden_units() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// The one recorded failure that is none here: Jinja has no `zip`, which `docs/differences.md` lists.
+/// The only recorded failure that succeeds here: Jinja has no `zip` (see `docs/differences.md`).
 const ADDED: &str = "{{ zip(l, l) }}";
 
-/// Filters of Jinja that templates are refused for, which `docs/differences.md` lists.
+/// Jinja filters that are not supported (see `docs/differences.md`).
 const UNSUPPORTED: [&str; 6] = ["filesizeformat", "pprint", "striptags", "urlize", "wordwrap", "xmlattr"];
 
-/// Whether a template applies one of [`UNSUPPORTED`], rather than mention its name in text or as a test's argument.
+/// Whether a template applies one of [`UNSUPPORTED`], instead of mentioning its name in text or as an
+/// argument.
 fn applies_unsupported(template: &str) -> Option<&'static str> {
     UNSUPPORTED.into_iter().find(|name| template.contains(&format!("|{name}")))
 }
 
 #[test]
-fn recorded_vectors() {
+fn matches_recorded_vectors() {
     let recording = load("vectors/jinja.json");
     let document = field(&recording, "doc").as_dict().expect("the document is an object");
     let chat_document = field(&recording, "chat_doc").as_dict().expect("the document is an object");
@@ -89,7 +90,7 @@ fn recorded_vectors() {
         }
     }
     assert!(count - refused > 4000, "there are only {count} cases, {refused} of them refused");
-    assert!(refused > 100, "only {refused} templates apply a filter that is not supported");
+    assert!(refused > 100, "only {refused} templates apply an unsupported filter");
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 

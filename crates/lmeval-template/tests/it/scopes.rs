@@ -1,4 +1,4 @@
-//! What names refer to, where the recordings do not show it. The expected texts are what Jinja2 prints.
+//! Name resolution in cases that the recordings do not cover. The expected outputs are Jinja2's.
 
 use lmeval_template::chat::ChatTemplate;
 
@@ -11,7 +11,7 @@ fn defaults_read_what_the_body_assigns() {
         assert_eq!(render(template, &document).expect(template), expected, "{template}");
     };
     check("{% macro m(q=n) %}{% set n = 5 %}{{ q }}{{ n }}{% endmacro %}{{ m() }}", "35");
-    // With a variable of the same name around, as it is when the macro is called.
+    // With an outer variable of the same name, as of the call.
     check(
         "{% set n = 1 %}{% macro m(q=n) %}{% if b %}{% set n = 5 %}{% endif %}{{ q }}{{ n }}{% endmacro %}{% set n = 2 %}{{ m() }}",
         "25",
@@ -27,7 +27,7 @@ fn defaults_read_what_the_body_assigns() {
 }
 
 #[test]
-fn undefined_attributes_are_one_value_to_unique() {
+fn unique_treats_undefined_attributes_as_equal() {
     let template =
         ChatTemplate::compile("{{ l|unique(attribute='k')|map(attribute='n')|join }}").expect("it compiles");
     let document = document(r#"{"l": [{"n": 1}, {"n": 2, "k": "v"}, {"n": 3}, {"n": 4, "k": "v"}]}"#);

@@ -1,8 +1,8 @@
 //! Random expressions.
 //!
-//! An expression is made for a kind of value from parts of the kinds it needs, so that it can be evaluated. All operators, slices,
-//! literals, tests, most filters and many methods occur. In a wild scope the kind is ignored now and then, and operations
-//! occur that fail on most values.
+//! An expression of a kind is built from parts of the kinds it needs, so that it can be evaluated. All
+//! operators, slices, literals, tests, most filters and many methods occur. In a wild scope the kind is
+//! sometimes ignored, and operations occur that fail on most values.
 
 use super::Dice;
 use super::scope::{Kind, NAMES, Scope};
@@ -34,7 +34,7 @@ const KINDS: [Kind; 9] = [
     Kind::Dict,
 ];
 
-/// An expression of a kind; `depth` limits how large it becomes.
+/// An expression of a kind; `depth` limits its size.
 pub(super) fn expression(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scope) -> String {
     if scope.wild && dice.percent(6) {
         return failing(dice, depth.saturating_sub(1), scope);
@@ -90,7 +90,7 @@ fn failing(dice: &mut Dice, depth: usize, scope: &Scope) -> String {
     let one = expression(dice, Kind::Any, depth, scope);
     match dice.below(9) {
         0 => dice.pick(&NAMES).to_owned(),
-        // A constant is never sliced: Jinja2 evaluates it early, and takes one that cannot be sliced for undefined.
+        // Constants are never sliced: Jinja2 folds them, and treats one that cannot be sliced as undefined.
         8 => format!("{}[{}]", dice.pick(&NAMES), dice.pick(&["::0", "1:", "n:", "s:"])),
         1 => dice
             .pick(&["d.nope", "s.v", "loop.index", "caller()", "varargs", "l[9]", "q.r", "n / 0"])
@@ -124,7 +124,7 @@ fn failing(dice: &mut Dice, depth: usize, scope: &Scope) -> String {
     }
 }
 
-/// An expression as an operand of a filter, a test or an attribute: they bind more tightly than operators.
+/// An expression as an operand of a filter, a test or an attribute, which bind tighter than operators.
 fn operand(expression: String) -> String {
     let is_plain = |character: char| character.is_alphanumeric() || character == '_' || character == '.';
     if expression.chars().all(is_plain) && !expression.starts_with(|first: char| first.is_ascii_digit()) {
@@ -160,7 +160,7 @@ impl Maker<'_> {
         operand(self.make(kind))
     }
 
-    /// An operand with a filter after it.
+    /// An operand with a filter.
     fn filtered(&mut self, kind: Kind, filters: &[&str]) -> String {
         format!("{}|{}", self.operand(kind), self.dice.pick(filters))
     }
@@ -241,7 +241,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A call of `caller`, where there is one.
+    /// A call of `caller`, if there is one.
     fn call(&mut self) -> String {
         let Some(kinds) = self.scope.caller.clone() else { return self.make(Kind::Text) };
         let arguments: Vec<String> = kinds.into_iter().map(|kind| self.make(kind)).collect();
@@ -418,7 +418,7 @@ impl Maker<'_> {
         format!("[{}{}]", items.join(", "), if count > 0 && self.dice.percent(20) { "," } else { "" })
     }
 
-    /// What every list of a kind can become without changing its kind.
+    /// Operations that preserve the kind of a list.
     fn same_list(&mut self, kind: Kind) -> String {
         match self.dice.below(4) {
             0 => format!("{} + {}", self.operand(kind), self.operand(kind)),

@@ -1,17 +1,17 @@
-//! Random templates, from the grammar of statements.
+//! Random templates from the grammar of statements.
 //!
-//! A few short names are assigned and read everywhere, so that scopes shadow each other, and any of them may be printed with a
-//! default, which shows what a scope sees without failing. Most templates respect what [`Scope`] knows and render; the wild
-//! ones do not. Delimiters get random signs. Left out, with the reason:
+//! A few short names are assigned and read everywhere, so that scopes shadow each other, and any of them may
+//! be printed with a default, which shows what a scope sees without failing. Most templates respect what
+//! [`Scope`] knows and render; wild ones do not. Delimiters get random signs. Omitted, with the reason:
 //!
-//! - assignments to `caller`, `varargs`, `kwargs` and `self`: what they hide depends on the order in which Jinja2 happens to visit
-//!   its own tree, and no template does it;
-//! - variables in the arguments of filters after `{% set x | … %}`: Jinja2 fails on an assertion of its own where the name
-//!   occurs nowhere else;
-//! - unknown filters and tests deep in expressions: Jinja2 does not look at what a constant makes superfluous;
-//! - filter blocks that make something other than text: Jinja2 notices that when it joins the template's text, so whatever fails
-//!   in between comes first;
-//! - macros that leave the scope they are defined in, through a namespace: Jinja2 then prints its internal `missing`.
+//! - assignments to `caller`, `varargs`, `kwargs` and `self`: what they hide depends on the order in which
+//!   Jinja2 visits its tree, and no real template does it;
+//! - variables in the arguments of filters after `{% set x | … %}`: Jinja2 fails an internal assertion if the
+//!   name occurs only there;
+//! - unknown filters and tests deep in expressions: Jinja2 skips what constant folding makes redundant;
+//! - filter blocks that produce something other than a string: Jinja2 notices only when it joins the output,
+//!   so any failure in between comes first;
+//! - macros that escape their scope through a namespace: Jinja2 then prints its internal `missing`.
 
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ const BLOCKS: [&str; 4] = ["b1", "b2", "b3", "b4"];
 
 const MACROS: [&str; 3] = ["m0", "m1", "m2"];
 
-/// Kinds that a variable is given.
+/// Kinds that variables are assigned.
 const ASSIGNED: [Kind; 7] =
     [Kind::Text, Kind::Text, Kind::Integer, Kind::Number, Kind::Texts, Kind::Numbers, Kind::Dict];
 
@@ -79,11 +79,11 @@ struct Generator<'d> {
     scope: Scope,
     blocks: usize,
     macros: Vec<Macro>,
-    /// Statements that may still be made.
+    /// Statements that may still be generated.
     budget: usize,
 }
 
-/// A random template.
+/// Generates a template.
 pub(super) fn template(dice: &mut Dice, chat: bool) -> String {
     let budget = 1 + dice.below(6);
     let scope = Scope::of_document(dice.percent(20));
@@ -137,7 +137,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A body in a scope of its own; returns the scope that it ends with.
+    /// Generates a body in its own scope; returns the scope at its end.
     fn body_in(&mut self, scope: Scope, depth: usize) -> Scope {
         let before = std::mem::replace(&mut self.scope, scope);
         let macros = self.macros.len();
@@ -193,7 +193,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Prints what a name is here, defined or not.
+    /// Prints the state of a name, defined or not.
     fn look(&mut self) {
         let name = self.name();
         let content = match self.dice.below(4) {
@@ -265,7 +265,7 @@ impl Generator<'_> {
         write!(self.out, "{open}{inner}{close}").unwrap();
     }
 
-    /// Statements that fail, at once or when they are reached.
+    /// Statements that fail, at compile time or when reached.
     fn rare(&mut self) {
         let tag = self.dice.pick(&[
             "include 'a'",
@@ -406,7 +406,7 @@ impl Generator<'_> {
         parameters
     }
 
-    /// Parameters as they are written, assigned in the scope of the body.
+    /// Parameters as written, assigned in the scope of the body.
     fn signature(&mut self, parameters: &[Parameter], inner: &mut Scope) -> String {
         let mut written = Vec::new();
         for Parameter { name, kind, default } in parameters {
@@ -458,7 +458,7 @@ impl Generator<'_> {
         }
     }
 
-    /// A call of a macro with the arguments it takes, and the kinds that it gives to `caller`.
+    /// A macro call with suitable arguments, and the kinds that the macro passes to `caller`.
     fn macro_call(&mut self, with_caller: bool) -> Option<(String, Vec<Kind>)> {
         let known: Vec<Macro> =
             self.macros.iter().filter(|known| known.caller.is_some() == with_caller).cloned().collect();

@@ -1,10 +1,10 @@
-//! Random templates against Jinja2.
+//! Differential fuzzing against Jinja2.
 //!
-//! Templates come from a generator that knows the grammar and from mutations of recorded and released templates. Jinja2
-//! renders them in one Python process, we render them here, and both must print the same text or fail in the same phase
-//! for the same kind of reason. A template on which they differ is shrunk before it is shown.
+//! Templates come from a grammar-based generator and from mutations of recorded and released templates. One
+//! Python process renders them with Jinja2; both must print the same output or fail in the same phase for the
+//! same kind of reason. A differing template is shrunk before it is shown.
 //!
-//! `LM_EVAL_FUZZ_SEED` and `LM_EVAL_FUZZ_CASES` choose other templates and more of them.
+//! `LM_EVAL_FUZZ_SEED` and `LM_EVAL_FUZZ_CASES` select other templates and more of them.
 
 mod expression;
 mod generate;
@@ -20,16 +20,16 @@ use lmeval_template::{Environment, Error, ErrorKind};
 
 use self::oracle::{Case, Oracle};
 
-/// Templates in the standing test.
+/// The default number of templates.
 const CASES: usize = 100_000;
 
-/// Templates that are sent to Jinja2 at once.
+/// Templates sent to Jinja2 at once.
 const BATCH: usize = 1_000;
 
 /// Differences to shrink and show.
 const SHOWN: usize = 12;
 
-/// A small generator of random numbers (`SplitMix64`), so that a seed means the same templates everywhere.
+/// A small random number generator (`SplitMix64`), so that a seed gives the same templates everywhere.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -46,7 +46,7 @@ impl Dice {
         usize::try_from(self.next() % end.max(1) as u64).unwrap()
     }
 
-    /// True in so many of 100 cases.
+    /// True in this percentage of cases.
     fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -60,7 +60,7 @@ fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What rendering a template comes to.
+/// The outcome of rendering a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Text(String),
@@ -72,11 +72,11 @@ impl Outcome {
         Self::Failure { kind: kind.into(), message: message.into() }
     }
 
-    /// Whether two outcomes are the same as far as a user can tell.
+    /// Whether two outcomes are equal as far as users can tell.
     fn agrees(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Text(ours), Self::Text(theirs)) => ours == theirs,
-            // Which of several failures comes first while rendering depends on what is evaluated early or late.
+            // Which of several run-time failures comes first depends on evaluation order.
             (Self::Failure { kind: ours, .. }, Self::Failure { kind: theirs, .. }) => {
                 (ours == "syntax") == (theirs == "syntax")
             }
@@ -84,7 +84,7 @@ impl Outcome {
         }
     }
 
-    /// What a shrunk template has to keep.
+    /// The property that shrinking preserves.
     fn kind(&self) -> &str {
         match self {
             Self::Text(_) => "text",
@@ -92,14 +92,14 @@ impl Outcome {
         }
     }
 
-    /// Whether the outcome says nothing that could be compared.
+    /// Whether the outcome cannot be compared.
     fn is_incomparable(&self) -> bool {
         match self {
-            // An object of Python that is not data, with its address or its class.
+            // A Python object that is not data, with its address or class.
             Self::Text(text) => {
                 [" at 0x", "<bound method", "<class 'jinja2."].iter().any(|object| text.contains(object))
             }
-            // Steps, depth and size are limited here, time and memory there.
+            // We limit steps, depth and size; the reference limits time and memory.
             Self::Failure { kind, .. } => kind == "skipped",
         }
     }
@@ -148,7 +148,7 @@ fn documents() -> Documents {
     }
     let mut chat = of("chat_doc");
     for (name, value) in generate::variables() {
-        // The reference passes them as keywords, where this one has a meaning of its own.
+        // The reference passes them as keywords, where this one has a special meaning.
         if name != "self" {
             chat.insert(name, value);
         }
@@ -157,7 +157,7 @@ fn documents() -> Documents {
 }
 
 #[test]
-fn random_templates_render_as_in_jinja2() {
+fn random_templates_match_jinja2() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
     let seed = setting("LM_EVAL_FUZZ_SEED", 1);
     let cases = setting("LM_EVAL_FUZZ_CASES", CASES);
@@ -188,7 +188,7 @@ fn random_templates_render_as_in_jinja2() {
     assert!(report.skipped * 50 < cases, "{} of {cases} templates could not be compared", report.skipped);
 }
 
-/// What a run has come to.
+/// Results so far.
 #[derive(Default)]
 struct Report {
     rendered: usize,
@@ -211,7 +211,7 @@ impl Report {
         if ours.agrees(theirs) {
             return;
         }
-        // One template for each pair of messages is enough to show.
+        // One template per pair of messages is enough.
         let message = |outcome: &Outcome| match outcome {
             Outcome::Text(_) => "text".to_owned(),
             Outcome::Failure { kind, message } => format!("{kind} {message}"),
@@ -230,7 +230,7 @@ fn case(dice: &mut Dice, sources: &mutate::Sources) -> Case {
     }
 }
 
-/// The smallest template with a difference that can be found by leaving out tokens, with both outcomes.
+/// Shrinks a differing template by omitting tokens; returns it with both outcomes.
 fn shrink(mut case: Case, oracle: &mut Oracle, documents: &Documents) -> String {
     let mut outcomes = |case: &Case| (ours(case, documents), oracle.ask(case));
     let (first_ours, first_theirs) = outcomes(&case);

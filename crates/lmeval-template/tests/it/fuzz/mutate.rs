@@ -1,4 +1,4 @@
-//! Templates that somebody wrote, with a few tokens changed.
+//! Existing templates with a few tokens changed.
 
 use lmeval_pycompat::{Dict, Value};
 use lmeval_template::Environment;
@@ -10,11 +10,11 @@ use super::oracle::Case;
 pub(super) struct Sources {
     prompts: Vec<String>,
     chats: Vec<String>,
-    /// Templates of the released library, whose variables are made up.
+    /// Templates of the released library, rendered with made-up variables.
     library: Vec<String>,
 }
 
-/// Tokens to put in.
+/// Tokens to insert.
 const POOL: [&str; 62] = [
     "{{",
     "}}",
@@ -80,10 +80,10 @@ const POOL: [&str; 62] = [
     "l",
 ];
 
-/// Words of templates that are not compared.
+/// Words whose templates are not compared.
 ///
-/// `lipsum` and `random` differ by design, `**` may take Python minutes, the others are filters for HTML and terminals
-/// that no task wants.
+/// `lipsum` and `random` differ by design, `**` may take Python minutes, the others are filters for HTML and
+/// terminals that are not supported.
 const SKIPPED: [&str; 12] = [
     "lipsum",
     "random",
@@ -170,7 +170,7 @@ fn mutate(dice: &mut Dice, sources: &[String]) -> String {
     tokens.concat()
 }
 
-/// Values for the variables that a template asks for.
+/// Values for the variables that a template uses.
 fn made_up(dice: &mut Dice, template: &str) -> Dict {
     let names = Environment::new().compile(template).map(|template| template.undeclared_variables());
     let values = || {
@@ -191,7 +191,7 @@ fn made_up(dice: &mut Dice, template: &str) -> Dict {
     document
 }
 
-/// A template as delimiters, words, numbers and single characters.
+/// Splits a template into delimiters, words, numbers and single characters.
 pub(super) fn tokens(template: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = template;

@@ -9,7 +9,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::{Documents, Outcome};
 
-/// A template to render; without a document of its own, with the shared one.
+/// A template to render, with its own document or the shared one.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) template: String,
@@ -52,11 +52,11 @@ impl Oracle {
         Self { child, input, output }
     }
 
-    /// Has templates rendered, and runs something meanwhile.
+    /// Renders templates with Jinja2 while running a closure.
     pub(super) fn render_while<T>(&mut self, cases: &[Case], run: impl FnOnce() -> T) -> (Vec<Outcome>, T) {
         let lines: String = cases.iter().map(Case::line).collect();
         let (input, output) = (&mut self.input, &mut self.output);
-        // Writing and reading at once: neither pipe takes a whole batch.
+        // Write and read concurrently: neither pipe holds a full batch.
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 input.write_all(lines.as_bytes()).unwrap();
@@ -77,17 +77,17 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        // It ends by itself when its input does, but a test that fails does not wait for that.
+        // It exits when its input ends, but a failing test does not wait for that.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The next answer.
+/// Reads the next answer.
 fn receive(output: &mut BufReader<ChildStdout>) -> Outcome {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
-    let answer = loads(&line).expect("the oracle has answered");
+    let answer = loads(&line).expect("the oracle answers");
     let answer = answer.as_dict().unwrap();
     let text = |key: &str| answer.get_str(key).and_then(Value::as_str).map(str::to_owned);
     match text("out") {

@@ -1,14 +1,14 @@
-//! What a template knows at a place: which names are defined, and of what kind.
+//! The names defined at a point of a template, and their kinds.
 //!
-//! The generator keeps this while it writes statements, so that an expression can read what earlier statements have assigned
-//! without guessing. A name that only one branch assigns, or that branches assign differently, is left alone afterwards,
-//! except where a template may ask for it safely (`x is defined`, `x|default('-')`).
+//! The generator tracks this while it writes statements, so that expressions can read what earlier statements
+//! assigned. A name that only one branch assigns, or that branches assign differently, is not used
+//! afterwards, except in ways that tolerate undefined values (`x is defined`, `x|default('-')`).
 
 use std::collections::BTreeMap;
 
 use super::Dice;
 
-/// What an expression evaluates to.
+/// The kind of value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -16,18 +16,18 @@ pub(super) enum Kind {
     /// An integer or a float.
     Number,
     Truth,
-    /// Lists by what they contain: strings, numbers, dictionaries with the key `n`, anything.
+    /// Lists by element: strings, numbers, dictionaries with the key `n`, anything.
     Texts,
     Numbers,
     Records,
     List,
-    /// A dictionary whose keys are strings.
+    /// A dictionary with string keys.
     Dict,
     Any,
 }
 
 impl Kind {
-    /// Whether a value of this kind can stand where `wanted` is wanted.
+    /// Whether a value of this kind is acceptable as `wanted`.
     fn serves(self, wanted: Self) -> bool {
         match wanted {
             Self::Any | Self::Truth => true,
@@ -38,10 +38,10 @@ impl Kind {
     }
 }
 
-/// The names that templates assign and read; some are variables of the document too.
+/// The names that templates assign and read; some are document variables too.
 pub(super) const NAMES: [&str; 10] = ["s", "n", "l", "d", "x", "y", "i", "j", "k", "m"];
 
-/// Names with their kinds; without one where the name may be undefined.
+/// Names with their kinds; `None` if the name may be undefined.
 pub(super) type Frame = BTreeMap<&'static str, Option<Kind>>;
 
 #[derive(Clone)]
@@ -49,9 +49,9 @@ pub(super) struct Scope {
     frames: Vec<Frame>,
     pub(super) in_loop: bool,
     pub(super) in_macro: bool,
-    /// The kinds of the arguments that `caller` takes, where there is one.
+    /// The argument kinds of `caller`, if there is one.
     pub(super) caller: Option<Vec<Kind>>,
-    /// Names and kinds are ignored now and then.
+    /// Whether names and kinds are sometimes ignored.
     pub(super) wild: bool,
 }
 
@@ -81,7 +81,7 @@ impl Scope {
         inner
     }
 
-    /// What a block sees: the document and what the top level has assigned.
+    /// The scope of a block: the document and the top-level assignments.
     pub(super) fn of_block(&self) -> Self {
         let frames = vec![self.frames[0].clone(), Frame::new()];
         Self { frames, in_loop: false, in_macro: false, caller: None, wild: self.wild }
@@ -91,12 +91,12 @@ impl Scope {
         self.frames.last_mut().unwrap().insert(name, Some(kind));
     }
 
-    /// Leaves a name alone from here on.
+    /// Stops using a name.
     pub(super) fn forget(&mut self, name: &'static str) {
         self.frames.last_mut().unwrap().insert(name, None);
     }
 
-    /// Joins the scopes that the branches of a condition end with.
+    /// Joins the scopes at the ends of a condition's branches.
     pub(super) fn join(&mut self, branches: &[Self]) {
         let mut changed: Vec<&'static str> = Vec::new();
         for branch in branches {
@@ -113,7 +113,7 @@ impl Scope {
         self.frames.iter().rev().find_map(|frame| frame.get(name)).copied().flatten()
     }
 
-    /// A defined name of a kind; those of inner scopes are more likely.
+    /// A defined name of a kind; inner scopes are more likely.
     pub(super) fn name(&self, dice: &mut Dice, kind: Kind) -> Option<&'static str> {
         let of = |frame: &Frame| -> Vec<&'static str> {
             let serves = |name: &&'static str| self.kind(name).is_some_and(|known| known.serves(kind));

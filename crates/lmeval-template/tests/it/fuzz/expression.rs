@@ -4,7 +4,10 @@
 //! operators, slices, literals, tests, most filters and many methods occur. In a wild scope the kind is
 //! sometimes ignored, and operations occur that fail on most values.
 
-use super::Dice;
+mod collections;
+
+use lmeval_testkit::Dice;
+
 use super::scope::{Kind, NAMES, Scope};
 
 const TEXTS: [&str; 12] = [
@@ -40,8 +43,8 @@ pub(super) fn expression(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scop
         return failing(dice, depth.saturating_sub(1), scope);
     }
     let kind = match kind {
-        Kind::Any => KINDS[dice.below(KINDS.len())],
-        _ if scope.wild && dice.percent(5) => KINDS[dice.below(KINDS.len())],
+        Kind::Any => KINDS[dice.roll(KINDS.len())],
+        _ if scope.wild && dice.percent(5) => KINDS[dice.roll(KINDS.len())],
         kind => kind,
     };
     if depth == 0
@@ -72,7 +75,7 @@ fn general(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scope) -> String {
     let mut make = |kind| expression(dice, kind, depth, scope);
     let (first, second) = (make(kind), make(kind));
     let test = make(Kind::Truth);
-    match dice.below(9) {
+    match dice.roll(9) {
         0 => format!("({first})"),
         1 => format!("({first} if {test} else {second})"),
         2 => format!("({first} if b or {test} else {second} if b else 1)"),
@@ -88,7 +91,7 @@ fn general(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scope) -> String {
 /// Operations that fail, or fail for most values.
 fn failing(dice: &mut Dice, depth: usize, scope: &Scope) -> String {
     let one = expression(dice, Kind::Any, depth, scope);
-    match dice.below(9) {
+    match dice.roll(9) {
         0 => dice.pick(&NAMES).to_owned(),
         // Constants are never sliced: Jinja2 folds them, and treats one that cannot be sliced as undefined.
         8 => format!("{}[{}]", dice.pick(&NAMES), dice.pick(&["::0", "1:", "n:", "s:"])),
@@ -138,7 +141,7 @@ fn operand(expression: String) -> String {
 fn slice(dice: &mut Dice) -> String {
     let mut bound = || dice.pick(&["", "", "0", "1", "-1", "3", "2"]);
     let (start, stop) = (bound(), bound());
-    match dice.below(3) {
+    match dice.roll(3) {
         0 => format!("{start}:{stop}:{}", dice.pick(&["", "1", "2", "-1"])),
         _ => format!("{start}:{stop}"),
     }
@@ -173,7 +176,7 @@ impl Maker<'_> {
         if self.depth == 0 {
             return self.dice.pick(&TEXTS).to_owned();
         }
-        match self.dice.below(20) {
+        match self.dice.roll(20) {
             0 => format!("{} ~ {}", self.make(Kind::Text), self.operand(Kind::Any)),
             1 => format!("{} + {}", self.make(Kind::Text), self.make(Kind::Text)),
             2 => format!("{} * {}", self.operand(Kind::Text), self.dice.pick(&["0", "2", "-1", "3"])),
@@ -264,7 +267,7 @@ impl Maker<'_> {
             }
             return self.dice.pick(&INTEGERS).to_owned();
         }
-        match self.dice.below(10) {
+        match self.dice.roll(10) {
             0..3 => format!(
                 "{} {} {}",
                 self.make(Kind::Integer),
@@ -296,7 +299,7 @@ impl Maker<'_> {
         if self.depth == 0 {
             return self.dice.pick(&["2.5", "1e2", "0.1", "7", "1_0.5", "3e-2"]).to_owned();
         }
-        match self.dice.below(8) {
+        match self.dice.roll(8) {
             0..2 => format!(
                 "{} {} {}",
                 self.make(Kind::Number),
@@ -326,7 +329,7 @@ impl Maker<'_> {
 
     fn truth(&mut self) -> String {
         if self.depth == 0 {
-            return match self.dice.below(5) {
+            return match self.dice.roll(5) {
                 0 if self.scope.in_loop => {
                     format!(
                         "loop.{}",
@@ -344,9 +347,9 @@ impl Maker<'_> {
                 _ => self.dice.pick(&["true", "false", "b", "True", "none", "e"]).to_owned(),
             };
         }
-        match self.dice.below(11) {
+        match self.dice.roll(11) {
             0..2 => {
-                let kind = [Kind::Number, Kind::Text, Kind::Integer][self.dice.below(3)];
+                let kind = [Kind::Number, Kind::Text, Kind::Integer][self.dice.roll(3)];
                 let mut chain = self.make(kind);
                 for _ in 0..=usize::from(self.dice.percent(20)) {
                     let operator = self.dice.pick(&["==", "!=", "<", ">", "<=", ">="]);
@@ -355,7 +358,7 @@ impl Maker<'_> {
                 chain
             }
             2 => {
-                let kind = [Kind::List, Kind::Dict, Kind::Text][self.dice.below(3)];
+                let kind = [Kind::List, Kind::Dict, Kind::Text][self.dice.roll(3)];
                 format!("{} {} {}", self.make(Kind::Text), self.dice.pick(&["in", "not in"]), self.make(kind))
             }
             3 => format!("not {}", self.make(Kind::Truth)),
@@ -409,153 +412,6 @@ impl Maker<'_> {
                 self.dice.pick(&["lower", "upper", "filter", "test"])
             ),
             _ => self.method(&["startswith('a')", "endswith(t)", "isdigit()", "isupper()", "isalpha()"]),
-        }
-    }
-
-    fn items(&mut self, kind: Kind) -> String {
-        let count = self.dice.below(4);
-        let items: Vec<String> = (0..count).map(|_| self.make(kind)).collect();
-        format!("[{}{}]", items.join(", "), if count > 0 && self.dice.percent(20) { "," } else { "" })
-    }
-
-    /// Operations that preserve the kind of a list.
-    fn same_list(&mut self, kind: Kind) -> String {
-        match self.dice.below(4) {
-            0 => format!("{} + {}", self.operand(kind), self.operand(kind)),
-            1 => format!("({} + [])[{}]", self.operand(kind), slice(self.dice)),
-            2 => self.items(kind),
-            _ => self.filtered(
-                kind,
-                &[
-                    "list",
-                    "reverse|list",
-                    "select|list",
-                    "reject('none')|list",
-                    "default([])",
-                    "select('defined')|list",
-                ],
-            ),
-        }
-    }
-
-    fn texts(&mut self) -> String {
-        if self.depth == 0 {
-            return self.dice.pick(&["[]", "['a', 'B', 'a']", "['b']", "['',]"]).to_owned();
-        }
-        match self.dice.below(6) {
-            0 => self.same_list(Kind::Texts),
-            1 => self.filtered(
-                Kind::Texts,
-                &[
-                    "sort",
-                    "sort(reverse=true)",
-                    "unique|list",
-                    "map('upper')|list",
-                    "sort(true, true)",
-                    "map('replace', 'a', 'b')|list",
-                ],
-            ),
-            2 => self.filtered(Kind::List, &["map('string')|list", "map('string')|map('trim')|list"]),
-            3 => self.method(&["split()", "split('a')", "split(' ', 1)", "splitlines()"]),
-            4 => self
-                .filtered(Kind::Dict, &["list", "items|map('first')|list", "dictsort|map(attribute=0)|list"]),
-            _ => self.filtered(Kind::Text, &["list"]),
-        }
-    }
-
-    fn numbers(&mut self) -> String {
-        if self.depth == 0 {
-            return self.dice.pick(&["[]", "[3, 1, 2]", "[0.5,]", "range(3)|list"]).to_owned();
-        }
-        match self.dice.below(5) {
-            0 => self.same_list(Kind::Numbers),
-            1 => self.filtered(
-                Kind::Numbers,
-                &[
-                    "sort",
-                    "sort(reverse=true)",
-                    "unique|list",
-                    "select('gt', 1)|list",
-                    "map('abs')|list",
-                    "map('int')|reject('odd')|list",
-                ],
-            ),
-            2 => self.filtered(Kind::Texts, &["map('length')|list", "map('int')|list"]),
-            3 => self.filtered(Kind::Records, &["map(attribute='n')|list"]),
-            _ => format!("range({})|list", self.dice.pick(&["3", "2", "1, 4", "5, 0, -2", "-1", "0"])),
-        }
-    }
-
-    fn records(&mut self) -> String {
-        if self.depth == 0 {
-            return self.dice.pick(&["ll", "[{'n': 1, 'k': 'w'}]", "[dict(n=2)]"]).to_owned();
-        }
-        match self.dice.below(3) {
-            0 => self.same_list(Kind::Records),
-            1 => format!("[{{'n': {}, 'k': {}}}]", self.make(Kind::Integer), self.make(Kind::Text)),
-            _ => self.filtered(
-                Kind::Records,
-                &[
-                    "selectattr('k', 'defined')|list",
-                    "rejectattr('k', 'defined')|list",
-                    "sort(attribute='n')",
-                    "selectattr('n')|list",
-                    "selectattr('n', 'eq', 2)|list",
-                    "unique(attribute='n')|list",
-                ],
-            ),
-        }
-    }
-
-    fn list(&mut self) -> String {
-        match self.dice.below(7) {
-            0 | 1 => self.texts(),
-            2 => self.numbers(),
-            3 => self.records(),
-            4 => self.items(Kind::Any),
-            5 => self.filtered(
-                Kind::List,
-                &["batch(2)|list", "batch(2, 'z')|list", "slice(2)|map('list')|list", "list"],
-            ),
-            _ => self.filtered(
-                Kind::Records,
-                &[
-                    "groupby('n')|map(attribute='list')|list",
-                    "map(attribute='k', default='?')|list",
-                    "groupby('n')|list",
-                ],
-            ),
-        }
-    }
-
-    fn dictionary(&mut self) -> String {
-        if self.depth == 0 {
-            return self
-                .dice
-                .pick(&["{}", "{'a': 1}", "{'a': 1, 'b': [2],}", "dict(a=1)", "dict({'q': 3}, z=2)"])
-                .to_owned();
-        }
-        match self.dice.below(4) {
-            0..2 => {
-                let count = self.dice.below(4);
-                let items: Vec<String> = (0..count)
-                    .map(|_| {
-                        format!(
-                            "{}: {}",
-                            self.dice.pick(&["'a'", "'b'", "'n'", "t", "'é'"]),
-                            self.make(Kind::Any)
-                        )
-                    })
-                    .collect();
-                format!("{{{}}}", items.join(", "))
-            }
-            2 => format!(
-                "dict({}={}, **{})",
-                self.dice.pick(&["a", "q"]),
-                self.make(Kind::Any),
-                self.dice.pick(&["{}", "{'w': 1}", "{'v': s}"])
-            ),
-            _ => self.filtered(Kind::Dict, &["default({})", "d({'x': 2}, true)"]),
         }
     }
 }

@@ -13,11 +13,13 @@
 //!   so any failure in between comes first;
 //! - macros that escape their scope through a namespace: Jinja2 then prints its internal `missing`.
 
+mod macros;
+
 use std::fmt::Write;
 
 use lmeval_pycompat::Value;
+use lmeval_testkit::Dice;
 
-use super::Dice;
 use super::expression::expression;
 use super::scope::{Kind, NAMES, Scope};
 
@@ -85,7 +87,7 @@ struct Generator<'d> {
 
 /// Generates a template.
 pub(super) fn template(dice: &mut Dice, chat: bool) -> String {
-    let budget = 1 + dice.below(6);
+    let budget = 1 + dice.roll(6);
     let scope = Scope::of_document(dice.percent(20));
     let mut generator =
         Generator { dice, out: String::new(), chat, scope, blocks: 0, macros: Vec::new(), budget };
@@ -101,11 +103,11 @@ impl Generator<'_> {
     }
 
     fn kind(&mut self) -> Kind {
-        ASSIGNED[self.dice.below(ASSIGNED.len())]
+        ASSIGNED[self.dice.roll(ASSIGNED.len())]
     }
 
     fn expression(&mut self, kind: Kind) -> String {
-        let depth = [0, 1, 1, 2, 2, 3][self.dice.below(6)];
+        let depth = [0, 1, 1, 2, 2, 3][self.dice.roll(6)];
         expression(self.dice, kind, depth, &self.scope)
     }
 
@@ -130,7 +132,7 @@ impl Generator<'_> {
     }
 
     fn body(&mut self, depth: usize) {
-        for _ in 0..=self.dice.below(3) {
+        for _ in 0..=self.dice.roll(3) {
             if self.budget > 0 || self.dice.percent(50) {
                 self.statement(depth);
             }
@@ -148,19 +150,19 @@ impl Generator<'_> {
 
     fn statement(&mut self, depth: usize) {
         self.budget = self.budget.saturating_sub(1);
-        let choice = if depth == 0 { self.dice.below(40) } else { self.dice.below(100) };
+        let choice = if depth == 0 { self.dice.roll(40) } else { self.dice.roll(100) };
         match choice {
             0..7 => self.text(),
             7..19 => {
-                let kind = [Kind::Text, Kind::Number, Kind::Truth, Kind::List, Kind::Any][self.dice.below(5)];
+                let kind = [Kind::Text, Kind::Number, Kind::Truth, Kind::List, Kind::Any][self.dice.roll(5)];
                 let content = self.expression(kind);
                 self.print(&content);
             }
             19..30 => self.look(),
             30..38 => self.set(),
-            38 => match self.dice.below(3) {
+            38 => match self.dice.roll(3) {
                 0 if self.scope.wild || self.dice.percent(15) => self.rare(),
-                _ => self.out.push_str(["{# c #}", "{#- {{ x -#}", "{# \n#}\n"][self.dice.below(3)]),
+                _ => self.out.push_str(["{# c #}", "{#- {{ x -#}", "{# \n#}\n"][self.dice.roll(3)]),
             },
             39 => self.raw(),
             40..54 => self.for_loop(depth - 1),
@@ -196,7 +198,7 @@ impl Generator<'_> {
     /// Prints the state of a name, defined or not.
     fn look(&mut self) {
         let name = self.name();
-        let content = match self.dice.below(4) {
+        let content = match self.dice.roll(4) {
             0 => format!("{name} is defined"),
             1 => format!("{name}|default"),
             2 => format!("[{name}|default('-'), {}]|string", self.expression(Kind::Any)),
@@ -209,7 +211,7 @@ impl Generator<'_> {
     fn set(&mut self) {
         let (name, other) = (self.name(), self.name());
         let (kind, second) = (self.kind(), self.kind());
-        match self.dice.below(6) {
+        match self.dice.roll(6) {
             0 => {
                 let values = format!("{}, {}", self.expression(kind), self.expression(second));
                 self.tag(&format!("set {name}, {other} = {values}"));
@@ -250,7 +252,7 @@ impl Generator<'_> {
             (" | trim | length", Kind::Integer),
             (" | replace('a', 'b')", Kind::Text),
             (" | list", Kind::Texts),
-        ][self.dice.below(6)];
+        ][self.dice.roll(6)];
         let filter = if self.scope.wild && self.dice.percent(15) { " | nope" } else { filter };
         self.tag(&format!("set {name}{filter}"));
         self.body_in(self.scope.inner(), depth);
@@ -292,7 +294,7 @@ impl Generator<'_> {
             "from 'a' import _x",
             "import 'a' as x with context",
         ]);
-        match self.dice.below(8) {
+        match self.dice.roll(8) {
             0 => self.print("s|nope"),
             1 => self.print("s is nope"),
             2 => self.print("s if b else l|nope(1)"),
@@ -304,7 +306,7 @@ impl Generator<'_> {
         let (name, other) = (self.name(), self.name());
         let mut inner = self.scope.inner();
         let recursive = self.dice.percent(12);
-        let header = match self.dice.below(7) {
+        let header = match self.dice.roll(7) {
             _ if recursive => {
                 inner.assign(name, Kind::Text);
                 format!("{name} in {}", self.expression(Kind::Texts))
@@ -316,7 +318,7 @@ impl Generator<'_> {
                     ("d0|dictsort", Kind::Text, Kind::Integer),
                     ("[[1, 2], (3, 4)]", Kind::Integer, Kind::Integer),
                     ("['ab', ('c', 'd')]", Kind::Text, Kind::Text),
-                ][self.dice.below(5)];
+                ][self.dice.roll(5)];
                 inner.assign(name, first);
                 inner.assign(other, second);
                 format!("{name}, {other} in {}", pairs.replace("d0", "{'a': 1, 'b': 3}"))
@@ -341,7 +343,7 @@ impl Generator<'_> {
             _ => {
                 let (kind, item) =
                     [(Kind::Texts, Kind::Text), (Kind::Numbers, Kind::Number), (Kind::List, Kind::Any)]
-                        [self.dice.below(3)];
+                        [self.dice.roll(3)];
                 inner.assign(name, item);
                 format!("{name} in {}", self.expression(kind))
             }
@@ -392,134 +394,10 @@ impl Generator<'_> {
         self.scope.join(&branches);
     }
 
-    fn parameters(&mut self, names: &[&'static str]) -> Vec<Parameter> {
-        let mut parameters: Vec<Parameter> = Vec::new();
-        for name in names {
-            if self.dice.percent(45) {
-                let kind = self.kind();
-                // Parameters with a default come last.
-                let must = parameters.last().is_some_and(|last| last.default.is_some());
-                let default = (must || self.dice.percent(40)).then(|| self.expression(kind));
-                parameters.push(Parameter { name, kind, default });
-            }
-        }
-        parameters
-    }
-
-    /// Parameters as written, assigned in the scope of the body.
-    fn signature(&mut self, parameters: &[Parameter], inner: &mut Scope) -> String {
-        let mut written = Vec::new();
-        for Parameter { name, kind, default } in parameters {
-            inner.assign(name, *kind);
-            written.push(match default {
-                Some(default) => format!("{name}={default}"),
-                None => (*name).to_owned(),
-            });
-        }
-        if self.scope.wild && self.dice.percent(20) {
-            return self.dice.pick(&["a, b=a", "a=b, b=2", "s, n=n", "a, a", "a=1, b"]).to_owned();
-        }
-        written.join(", ")
-    }
-
-    fn macro_and_call(&mut self, depth: usize) {
-        let name = MACROS[self.macros.len() % MACROS.len()];
-        let parameters = self.parameters(&["p", "s", "n", "q"]);
-        let mut inner = self.scope.inner();
-        inner.in_loop = false;
-        inner.in_macro = true;
-        inner.caller = self.dice.percent(30).then(|| (0..self.dice.below(3)).map(|_| Kind::Text).collect());
-        let signature = self.signature(&parameters, &mut inner);
-        self.tag(&format!("macro {name}({signature})"));
-        let takes_more = self.dice.percent(25);
-        if takes_more {
-            let more = self.dice.pick(&["varargs|join('+')", "varargs|length"]).to_owned();
-            self.print(&more);
-            self.print("kwargs|string");
-        }
-        let caller = inner.caller.clone();
-        if let Some(kinds) = &caller {
-            let arguments: Vec<String> =
-                kinds.iter().map(|kind| expression(self.dice, *kind, 1, &inner)).collect();
-            self.print(&format!("caller({})", arguments.join(", ")));
-        }
-        self.body_in(inner, depth);
-        self.tag("endmacro");
-        self.macros.retain(|known| known.name != name);
-        self.macros.push(Macro { name, parameters, takes_more, caller });
-        for _ in 0..=self.dice.below(2) {
-            if self.dice.percent(30) {
-                self.statement(0);
-            }
-            match self.macro_call(false) {
-                Some((call, _)) => self.print(&call),
-                None => self.call_block(0),
-            }
-        }
-    }
-
-    /// A macro call with suitable arguments, and the kinds that the macro passes to `caller`.
-    fn macro_call(&mut self, with_caller: bool) -> Option<(String, Vec<Kind>)> {
-        let known: Vec<Macro> =
-            self.macros.iter().filter(|known| known.caller.is_some() == with_caller).cloned().collect();
-        if known.is_empty() {
-            return None;
-        }
-        let Macro { name, parameters, takes_more, caller } = known[self.dice.below(known.len())].clone();
-        let mut arguments: Vec<String> = Vec::new();
-        let mut by_name = false;
-        for Parameter { name, kind, default } in parameters {
-            if default.is_some() && self.dice.percent(40) {
-                by_name = true;
-                continue;
-            }
-            by_name |= self.dice.percent(25);
-            let value = self.expression(kind);
-            arguments.push(if by_name { format!("{name}={value}") } else { value });
-        }
-        if takes_more && self.dice.percent(50) {
-            let more = if by_name { "g=1, **{'h': 2}" } else { "*['v', n], **{'h': 2}" };
-            arguments.push(more.to_owned());
-        }
-        if self.scope.wild && self.dice.percent(30) {
-            arguments = vec![self.dice.pick(&["", "1, 2, 3, 4, 5", "b=1", "*l", "1, **d", "*n"]).to_owned()];
-        }
-        Some((format!("{name}({})", arguments.join(", ")), caller.unwrap_or_default()))
-    }
-
-    fn call_block(&mut self, depth: usize) {
-        let Some((call, kinds)) = self.macro_call(true) else {
-            if self.scope.wild {
-                self.tag("call s.upper()");
-                self.body_in(self.scope.inner(), depth);
-                self.tag("endcall");
-            }
-            return;
-        };
-        let mut inner = self.scope.inner();
-        inner.in_macro = true;
-        inner.caller = None;
-        let names = [self.name(), "p"];
-        let mut parameters: Vec<Parameter> = kinds
-            .iter()
-            .zip(names)
-            .map(|(kind, name)| Parameter { name, kind: *kind, default: None })
-            .collect();
-        if self.dice.percent(20) {
-            let default = Some(self.expression(Kind::Text));
-            parameters.push(Parameter { name: "q", kind: Kind::Text, default });
-        }
-        let signature = self.signature(&parameters, &mut inner);
-        let signature = if signature.is_empty() { signature } else { format!("({signature})") };
-        self.tag(&format!("call{signature} {call}"));
-        self.body_in(inner, depth);
-        self.tag("endcall");
-    }
-
     fn with(&mut self, depth: usize) {
         let (name, other, kind) = (self.name(), self.name(), self.kind());
         let mut inner = self.scope.inner();
-        let bindings = match self.dice.below(4) {
+        let bindings = match self.dice.roll(4) {
             0 => String::new(),
             1 => {
                 inner.assign(name, kind);
@@ -565,7 +443,7 @@ impl Generator<'_> {
         inner.in_loop = true;
         inner.assign("i", Kind::Text);
         let target = if self.scope.wild { self.dice.pick(&["x, ns.a", "n.a", "ns.b"]) } else { "ns.a" };
-        let value = match self.dice.below(3) {
+        let value = match self.dice.roll(3) {
             0 => "ns.a|string ~ i".to_owned(),
             _ => expression(self.dice, Kind::Any, 1, &inner),
         };

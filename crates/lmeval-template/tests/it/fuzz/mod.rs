@@ -17,8 +17,9 @@ use std::collections::BTreeSet;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_template::chat::ChatTemplate;
 use lmeval_template::{Environment, Error, ErrorKind};
+use lmeval_testkit::{Dice, Oracle, fuzz_cases, fuzz_seed};
 
-use self::oracle::{Case, Oracle};
+use self::oracle::Case;
 
 /// The default number of templates.
 const CASES: usize = 100_000;
@@ -28,37 +29,6 @@ const BATCH: usize = 1_000;
 
 /// Differences to shrink and show.
 const SHOWN: usize = 12;
-
-/// A small random number generator (`SplitMix64`), so that a seed gives the same templates everywhere.
-pub(super) struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`.
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end.max(1) as u64).unwrap()
-    }
-
-    /// True in this percentage of cases.
-    fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
-        items[self.below(items.len())]
-    }
-}
-
-fn setting(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
 
 /// The outcome of rendering a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,21 +129,21 @@ fn documents() -> Documents {
 #[test]
 fn random_templates_match_jinja2() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
-    let seed = setting("LM_EVAL_FUZZ_SEED", 1);
-    let cases = setting("LM_EVAL_FUZZ_CASES", CASES);
+    let (seed, cases) = (fuzz_seed(1), fuzz_cases(CASES));
     let documents = documents();
     let sources = mutate::Sources::load();
-    let mut oracle = Oracle::start(&python, &documents);
-    let mut dice = Dice(seed as u64);
+    let mut oracle = oracle::start(&python, &documents);
+    let mut dice = Dice::new(seed);
     let mut report = Report::default();
     let mut left = cases;
     while left > 0 && report.differences.len() < SHOWN {
         let batch: Vec<Case> = (0..left.min(BATCH)).map(|_| case(&mut dice, &sources)).collect();
         left -= batch.len();
         let render = || batch.iter().map(|case| ours(case, &documents)).collect::<Vec<_>>();
-        let (theirs, ours) = oracle.render_while(&batch, render);
-        for ((case, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
-            report.add(case, ours, theirs);
+        let lines: Vec<String> = batch.iter().map(Case::line).collect();
+        let (answers, ours) = oracle.ask_all(&lines, render);
+        for ((case, ours), answer) in batch.iter().zip(&ours).zip(&answers) {
+            report.add(case, ours, &oracle::outcome(answer));
         }
     }
     println!(
@@ -223,7 +193,7 @@ impl Report {
 }
 
 fn case(dice: &mut Dice, sources: &mutate::Sources) -> Case {
-    match dice.below(100) {
+    match dice.roll(100) {
         0..55 => Case { template: generate::template(dice, false), chat: false, document: None },
         55..70 => Case { template: generate::template(dice, true), chat: true, document: None },
         _ => sources.mutated(dice),
@@ -232,7 +202,7 @@ fn case(dice: &mut Dice, sources: &mutate::Sources) -> Case {
 
 /// Shrinks a differing template by omitting tokens; returns it with both outcomes.
 fn shrink(mut case: Case, oracle: &mut Oracle, documents: &Documents) -> String {
-    let mut outcomes = |case: &Case| (ours(case, documents), oracle.ask(case));
+    let mut outcomes = |case: &Case| (ours(case, documents), oracle::outcome(&oracle.ask(&case.line())));
     let (first_ours, first_theirs) = outcomes(&case);
     let mut differs = |case: &Case| {
         let (ours, theirs) = outcomes(case);

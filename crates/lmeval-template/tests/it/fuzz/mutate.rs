@@ -2,8 +2,8 @@
 
 use lmeval_pycompat::{Dict, Value};
 use lmeval_template::Environment;
+use lmeval_testkit::Dice;
 
-use super::Dice;
 use super::oracle::Case;
 
 /// Templates to start from.
@@ -125,7 +125,7 @@ impl Sources {
 
     pub(super) fn mutated(&self, dice: &mut Dice) -> Case {
         loop {
-            let (sources, chat) = match dice.below(10) {
+            let (sources, chat) = match dice.roll(10) {
                 0..2 => (&self.chats, true),
                 2..4 if !self.library.is_empty() => (&self.library, false),
                 _ => (&self.prompts, false),
@@ -141,27 +141,27 @@ impl Sources {
 }
 
 fn mutate(dice: &mut Dice, sources: &[String]) -> String {
-    let template = &sources[dice.below(sources.len())];
+    let template = &sources[dice.roll(sources.len())];
     let mut tokens: Vec<&str> = tokens(template);
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(tokens.len().max(1)).min(tokens.len());
+    for _ in 0..=dice.roll(3) {
+        let at = dice.roll(tokens.len().max(1)).min(tokens.len());
         let is_inside = at < tokens.len();
-        match dice.below(7) {
+        match dice.roll(7) {
             0 if is_inside => {
-                let end = (at + 1 + dice.below(4)).min(tokens.len());
+                let end = (at + 1 + dice.roll(4)).min(tokens.len());
                 tokens.drain(at..end);
             }
             1 if is_inside => tokens.insert(at, tokens[at]),
             2 if is_inside => {
-                let other = dice.below(tokens.len());
+                let other = dice.roll(tokens.len());
                 tokens.swap(at, other);
             }
             3 if is_inside => tokens[at] = dice.pick(&POOL),
             4 => {
                 // A piece of another template.
-                let other = self::tokens(&sources[dice.below(sources.len())]);
-                let start = dice.below(other.len().max(1)).min(other.len());
-                let end = (start + 1 + dice.below(8)).min(other.len());
+                let other = self::tokens(&sources[dice.roll(sources.len())]);
+                let start = dice.roll(other.len().max(1)).min(other.len());
+                let end = (start + 1 + dice.roll(8)).min(other.len());
                 tokens.splice(at..at, other[start..end].iter().copied());
             }
             _ => tokens.insert(at, dice.pick(&POOL)),
@@ -186,7 +186,7 @@ fn made_up(dice: &mut Dice, template: &str) -> Dict {
     };
     let mut document = Dict::new();
     for name in names.unwrap_or_default() {
-        document.insert(name.as_str(), values()[dice.below(7)].clone());
+        document.insert(name.as_str(), values()[dice.roll(7)].clone());
     }
     document
 }

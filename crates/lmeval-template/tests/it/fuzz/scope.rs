@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Dice;
+use lmeval_testkit::Dice;
 
 /// The kind of value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,6 @@ impl Scope {
         };
         let assigned: Vec<&'static str> = self.frames[1..].iter().flat_map(of).collect();
         let names = if assigned.is_empty() || dice.percent(40) { of(&self.frames[0]) } else { assigned };
-        (!names.is_empty()).then(|| names[dice.below(names.len())])
+        (!names.is_empty()).then(|| names[dice.roll(names.len())])
     }
 }

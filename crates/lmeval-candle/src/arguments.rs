@@ -242,6 +242,8 @@ fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
 
 #[cfg(test)]
 mod tests {
+    use lmeval_core::Diagnose as _;
+
     use super::*;
 
     fn read(pairs: &[(&str, Value)]) -> Result<Arguments, ModelError> {

@@ -167,11 +167,6 @@ impl ModelError {
         self
     }
 
-    /// Suggestions for fixing the problem.
-    pub fn hints(&self) -> &[String] {
-        &self.hints
-    }
-
     /// The category of the error.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind

@@ -67,6 +67,8 @@ fn entry(
 
 #[cfg(test)]
 mod tests {
+    use lmeval_core::Diagnose as _;
+
     use super::*;
 
     #[test]

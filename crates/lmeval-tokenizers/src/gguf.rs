@@ -289,6 +289,8 @@ pub(crate) fn template(
 
 #[cfg(test)]
 mod tests {
+    use lmeval_core::Diagnose as _;
+
     use super::*;
 
     /// A vocabulary of SentencePiece: special tokens, bytes, blanks, and some letters.

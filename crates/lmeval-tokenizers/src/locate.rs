@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind};
 use lmeval_hub::{Client, Kind, Repository, Settings, cached_snapshot, is_repository, is_safe};
 
 use crate::huggingface::{FILE, PARTS};

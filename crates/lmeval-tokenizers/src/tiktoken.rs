@@ -83,6 +83,8 @@ impl TiktokenTokenizer {
 
 #[cfg(test)]
 mod tests {
+    use lmeval_core::Diagnose as _;
+
     use super::*;
 
     #[test]

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Context, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest, ModelSettings,
-    Response, Usage,
+    Answer, Arguments, Context, Diagnose as _, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest,
+    ModelSettings, Response, Usage,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -229,7 +229,7 @@ fn to_answer(value: &Value) -> Option<Answer> {
 
 fn of_error(error: &ModelError) -> Value {
     let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map_or("capability", |(_, name)| name);
-    let hints = error.hints().iter().map(|hint| Value::str(hint.as_str()));
+    let hints = error.hints().into_iter().map(Value::str);
     Value::dict([
         ("kind", Value::str(kind)),
         ("message", Value::str(error.to_string())),
@@ -313,7 +313,7 @@ mod tests {
             };
             assert_eq!(
                 (found.kind(), found.to_string(), found.hints()),
-                (kind, "No".into(), &["Try".into()][..])
+                (kind, "No".into(), vec!["Try".into()])
             );
         }
         for line in ["", "{}", "[1]", "{\"place\": -1}", "{\"other\": 1}"] {

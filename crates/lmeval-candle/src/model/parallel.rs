@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, ModelTemplate,
+    Answer, AnswerSink, Diagnose as _, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate,
 };
 use lmeval_pycompat::Value;
 use tokio::sync::mpsc::channel;
@@ -249,7 +249,7 @@ impl Shared {
         }
         let message = format!("All workers of the model are gone: {error}");
         let last = ModelError::new(ModelErrorKind::Capability, message);
-        self.queue.close(&error.hints().iter().fold(last, |last, hint| last.hint(hint.as_str())));
+        self.queue.close(&error.hints().into_iter().fold(last, ModelError::hint));
     }
 }
 

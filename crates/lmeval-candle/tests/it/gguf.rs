@@ -9,6 +9,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor, safetensors};
 use lmeval_candle::arch::{self, Architecture};
 use lmeval_candle::{Error, Gguf, Source, Weights};
+use lmeval_core::Diagnose as _;
 use lmeval_pycompat::Value;
 use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::Value as Json;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{
-    Answer, Arguments, Context, DocId, Model, ModelError, ModelRequest, ModelSettings, RequestType, Response,
+    Answer, Arguments, Context, Diagnose as _, DocId, Model, ModelError, ModelRequest, ModelSettings,
+    RequestType, Response,
 };
 use lmeval_pycompat::{Dict, Value, json};
 

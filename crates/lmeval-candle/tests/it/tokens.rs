@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lmeval_core::Diagnose as _;
 use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::Value;
 

@@ -118,7 +118,7 @@ impl Registry {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use lmeval_core::ModelSettings;
+    /// use lmeval_core::{Diagnose, ModelSettings};
     /// use lmeval_core::registry::Registry;
     ///
     /// let error = Registry::default().model("vllm", &ModelSettings::default()).unwrap_err();

@@ -135,7 +135,7 @@ impl Backend {
         let own_end = encoder.as_ref().and_then(|encoder| encoder.end_of_text()).map(str::to_owned);
         let rules = Rules {
             model,
-            max_gen_toks: whole(settings, "max_gen_toks", 256, 1)?,
+            max_gen_toks: integer_at_least(settings, "max_gen_toks", 256, 1)?,
             seed: settings.integer("seed")?.unwrap_or(1234),
             end_of_text: settings.text("eos_string").filter(|text| !text.is_empty()).or(own_end),
             think_end_token: settings.text("think_end_token"),
@@ -149,9 +149,9 @@ impl Backend {
             client,
             tokenized,
             // One token is reserved for generation.
-            longest: whole(settings, "max_length", 2048, 3)? as usize - 1,
+            longest: integer_at_least(settings, "max_length", 2048, 3)? as usize - 1,
             batch_size,
-            max_images: whole(settings, "max_images", 1, 0)? as usize,
+            max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
             base_url,
             is_hosted: self.is_hosted,
             is_tokenizer_named: settings.get("tokenizer").is_some(),
@@ -180,7 +180,7 @@ pub(super) fn no_base_url(name: &str) -> ModelError {
 }
 
 /// An integer argument with a lower bound.
-pub(super) fn whole(
+pub(super) fn integer_at_least(
     settings: &ModelSettings,
     name: &str,
     default: i64,

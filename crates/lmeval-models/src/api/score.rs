@@ -109,11 +109,11 @@ impl ApiModel {
                 }
             }
         }
-        let wholes: Vec<&str> = pairs.iter().map(|(.., whole)| whole.as_str()).collect();
+        let joined: Vec<&str> = pairs.iter().map(|(.., prompt)| prompt.as_str()).collect();
         let encoder = self.encoder(RequestType::Loglikelihood);
         let encoded = match &encoder {
-            Ok(encoder) => encoder.encode_all(&wholes).await,
-            Err(error) => wholes.iter().map(|_| Err(error.clone())).collect(),
+            Ok(encoder) => encoder.encode_all(&joined).await,
+            Err(error) => joined.iter().map(|_| Err(error.clone())).collect(),
         };
         let (mut indices, mut prompts) = (Vec::new(), Vec::new());
         for ((index, context, _), tokens) in pairs.iter().zip(encoded) {

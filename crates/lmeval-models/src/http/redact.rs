@@ -1,8 +1,8 @@
 //! Masks secrets in messages.
 
 use bytes::Bytes;
-use lmeval_core::ModelError;
 use lmeval_core::secrets::{self, MASK};
+use lmeval_core::{Diagnose as _, ModelError};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -84,7 +84,7 @@ impl Secrets {
     /// Masks every secret in an error and its hints.
     pub(super) fn mask_error(&self, error: &ModelError) -> ModelError {
         let masked = ModelError::new(error.kind(), self.mask(error.to_string()));
-        error.hints().iter().fold(masked, |masked, hint| masked.hint(self.mask(hint.clone())))
+        error.hints().into_iter().fold(masked, |masked, hint| masked.hint(self.mask(hint)))
     }
 }
 

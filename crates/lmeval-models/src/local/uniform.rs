@@ -57,8 +57,8 @@ impl Uniform {
 
 /// A value in (-1, 0), evenly spread on the logarithmic scale; computed without rounding.
 fn drawn_logprob(hash: &[u8; 32]) -> f64 {
-    let word = |place: usize| -> u64 {
-        hash[place..place + 8].iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
+    let word = |offset: usize| -> u64 {
+        hash[offset..offset + 8].iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))
     };
     let exponent = 1022 - word(0) % OCTAVES;
     -f64::from_bits((exponent << 52) | (word(8) >> 12))

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatMessage, Context, Dialect, Model, ModelErrorKind, RequestType, Response, Role, Usage};
+use lmeval_core::{
+    ChatMessage, Context, Diagnose as _, Dialect, Model, ModelErrorKind, RequestType, Response, Role, Usage,
+};
 use lmeval_models::{ModelSettings, create};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_tokenizers::HuggingFaceTokenizer;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, Model, ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{Diagnose as _, Dialect, Model, ModelError, ModelErrorKind, RequestType};
 use lmeval_models::{ModelSettings, create};
 
 use crate::api_support::{TOKENIZER, ask, dict, generate, model, pair, server};

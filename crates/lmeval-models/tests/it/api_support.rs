@@ -19,11 +19,11 @@ pub(crate) async fn server(
     answer: impl Fn(&str, &str) -> (u16, String) + Clone + Send + Sync + 'static,
 ) -> (String, Log) {
     let log = Log::default();
-    let kept = Arc::clone(&log);
-    let server = serve(move |requests| {
-        let body = String::from_utf8(requests.body.to_vec()).unwrap();
-        let (status, text) = answer(&requests.path, &body);
-        kept.lock().unwrap().push((requests.path, body));
+    let recorded = Arc::clone(&log);
+    let server = serve(move |call| {
+        let body = String::from_utf8(call.body.to_vec()).unwrap();
+        let (status, text) = answer(&call.path, &body);
+        recorded.lock().unwrap().push((call.path, body));
         async move { reply(status, &[], &text) }
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatMessage, Context, Dialect, DocId, Model, ModelErrorKind, Role};
+use lmeval_core::{ChatMessage, Context, Diagnose as _, Dialect, DocId, Model, ModelErrorKind, Role};
 use lmeval_models::{ModelSettings, create, models};
 
 use crate::local::{ask, dict, generate, loglikelihood, rolling, score, text};

@@ -9,13 +9,13 @@ use std::time::Duration;
 use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lmeval_core::ModelErrorKind;
+use lmeval_core::{Diagnose as _, ModelErrorKind};
 
 use crate::http_support::{ask, client, reply, serve};
 
 #[tokio::test]
 async fn refused_requests_show_the_server_message_and_the_document() {
-    for (status, body, said) in [
+    for (status, body, expected) in [
         (400, r#"{"error": {"message": "maximum context length is 10"}}"#, "maximum context length is 10"),
         (404, r#"{"object": "error", "message": "The model `x` does not exist"}"#, "does not exist"),
         (413, "<h1>Too large</h1>", "<h1>Too large</h1>"),
@@ -29,7 +29,10 @@ async fn refused_requests_show_the_server_message_and_the_document() {
         let error = ask(&client(&server.url, |_| {}), "{}").await.unwrap_err();
         assert_eq!((error.kind(), server.hits()), (ModelErrorKind::Request, 1), "{status}");
         let text = error.to_string();
-        assert!(text.contains(said) && text.contains("document 7") && text.contains(&server.url), "{text}");
+        assert!(
+            text.contains(expected) && text.contains("document 7") && text.contains(&server.url),
+            "{text}"
+        );
         assert!(text.contains(&status.to_string()), "{text}");
         assert_eq!(error.hints().is_empty(), status == 422, "{status}: {:?}", error.hints());
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind};
 use lmeval_models::http::{BadAnswer, Call, Client};
 use tokio::time::Instant;
 

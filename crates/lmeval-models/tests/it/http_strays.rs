@@ -104,8 +104,8 @@ async fn ignores_bytes_received_before_the_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn discards_an_answer_followed_by_a_stray_on_a_reused_connection() {
-    let server = serve(|stream, place, body| {
-        let stray = if place == 1 { answer("666") } else { String::new() };
+    let server = serve(|stream, index, body| {
+        let stray = if index == 1 { answer("666") } else { String::new() };
         let _ = stream.write_all(format!("{stray}{}", answer(body)).as_bytes());
     });
     let client = client(&server.url, |_| {});
@@ -149,9 +149,9 @@ async fn reuses_connections_of_a_healthy_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replaces_a_closed_connection_without_a_retry() {
-    let server = serve(|stream, place, body| {
+    let server = serve(|stream, index, body| {
         let _ = stream.write_all(answer(body).as_bytes());
-        if place == 2 {
+        if index == 2 {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     });

@@ -95,9 +95,9 @@ fn answer_raw(mut stream: TcpStream, hits: &AtomicUsize, answer: &dyn Fn(usize) 
             _ => return,
         }
     }
-    for (place, part) in answer(hits.fetch_add(1, Ordering::SeqCst)).split(|byte| *byte == PAUSE).enumerate()
+    for (index, part) in answer(hits.fetch_add(1, Ordering::SeqCst)).split(|byte| *byte == PAUSE).enumerate()
     {
-        if place > 0 {
+        if index > 0 {
             std::thread::sleep(Duration::from_millis(400));
         }
         // The client may have disconnected.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use lmeval_core::{ChatMessage, Context, Model, ModelErrorKind, Response, Role};
+use lmeval_core::{ChatMessage, Context, Diagnose as _, Model, ModelErrorKind, Response, Role};
 use proptest::prelude::*;
 
 use crate::local::{answers, ask, generate, identity, loglikelihood, model, rolling, score, text};
@@ -118,7 +118,7 @@ fn reads_corpora() {
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(error.kind(), ModelErrorKind::Configuration);
     }
-    let hints = create(at("a.txt"), r#", "oder": 3"#).unwrap_err().hints().to_vec();
+    let hints = create(at("a.txt"), r#", "oder": 3"#).unwrap_err().hints();
     assert_eq!(hints, ["Did you mean `order`?"]);
     let large = at("large.txt");
     fs_err::File::create(&large).unwrap().set_len((32 << 20) + 1).unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Arguments, ChatMessage, Context, DocId, Model, ModelErrorKind, ModelRequest, Response, Role,
+    Arguments, ChatMessage, Context, Diagnose as _, DocId, Model, ModelErrorKind, ModelRequest, Response,
+    Role,
 };
 use lmeval_pycompat::json::{Options, dumps};
 use lmeval_pycompat::{Dict, Value};
@@ -44,7 +45,7 @@ fn requests(case: &Dict) -> Vec<(ModelRequest, Value)> {
         let recorded = recorded.as_dict().unwrap();
         let get = |name: &str| recorded.get_str(name).unwrap();
         let args = get("args").as_list().unwrap();
-        let arg = |place: usize| args[place].as_str().unwrap();
+        let arg = |index: usize| args[index].as_str().unwrap();
         let arguments = match get("type").as_str().unwrap() {
             "loglikelihood" => {
                 Arguments::Loglikelihood { context: arg(0).into(), continuation: arg(1).into() }
@@ -119,11 +120,11 @@ fn samples_lines(records: &[Value]) -> String {
     for record in records {
         let mut record = record.as_dict().unwrap().clone();
         let requests = record.get_str("arguments").unwrap().as_list().unwrap().to_vec();
-        let named = requests.iter().enumerate().map(|(place, args)| {
+        let named = requests.iter().enumerate().map(|(index, args)| {
             let args = args.as_list().unwrap().iter().enumerate();
             (
-                format!("gen_args_{place}"),
-                Value::dict(args.map(|(place, arg)| (format!("arg_{place}"), arg.clone()))),
+                format!("gen_args_{index}"),
+                Value::dict(args.map(|(index, arg)| (format!("arg_{index}"), arg.clone()))),
             )
         });
         record.insert("arguments", Value::dict(named));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatMessage, Context, Dialect, ModelErrorKind, Role};
+use lmeval_core::{ChatMessage, Context, Diagnose as _, Dialect, ModelErrorKind, Role};
 use lmeval_models::{ModelSettings, create};
 use lmeval_pycompat::json;
 use lmeval_tokenizers::HuggingFaceTokenizer;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lmeval_core::ModelErrorKind;
+use lmeval_core::{Diagnose as _, ModelErrorKind};
 use lmeval_hub::Settings;
 use lmeval_testkit::{HubFault, StandInHub};
 use lmeval_tokenizers::{HuggingFaceTokenizer, locate};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
-use lmeval_core::Model;
+use lmeval_core::{Diagnose as _, Model};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
@@ -223,8 +223,8 @@ pub(crate) fn report_failures(failures: &[Failure], has_journal: bool, printer: 
     }
     let mut hints: Vec<String> = Vec::new();
     for hint in failures.iter().flat_map(|failure| failure.error.hints()) {
-        if !hints.contains(hint) && hints.len() < 3 {
-            hints.push(hint.clone());
+        if !hints.contains(&hint) && hints.len() < 3 {
+            hints.push(hint);
         }
     }
     let again = if has_journal {

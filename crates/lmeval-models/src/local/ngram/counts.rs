@@ -56,9 +56,9 @@ struct Level {
     follower_counts: Vec<u32>,
 }
 
-fn span(ends: &[u32], place: usize) -> std::ops::Range<usize> {
-    let start = place.checked_sub(1).map_or(0, |before| ends[before]);
-    start as usize..ends[place] as usize
+fn span(ends: &[u32], index: usize) -> std::ops::Range<usize> {
+    let start = index.checked_sub(1).map_or(0, |before| ends[before]);
+    start as usize..ends[index] as usize
 }
 
 /// Follower counts of the context being read.
@@ -139,33 +139,33 @@ impl Counts {
     fn contexts(&self, history: History) -> impl Iterator<Item = (&Level, usize)> {
         let mut next = self.levels.first().filter(|level| !level.symbols.is_empty()).map(|_| (0, 0));
         std::iter::from_fn(move || {
-            let (length, place) = next?;
+            let (length, index) = next?;
             let level = &self.levels[length];
             next = self.levels.get(length + 1).and_then(|longer| {
-                let children = span(&level.children, place);
+                let children = span(&level.children, index);
                 let found = longer.symbols[children.clone()].binary_search(&history.symbol(length)).ok()?;
                 Some((length + 1, children.start + found))
             });
-            Some((level, place))
+            Some((level, index))
         })
     }
 
     /// The probability of a symbol.
     pub(super) fn probability(&self, history: History, symbol: u8) -> f64 {
-        self.contexts(history).fold(1.0 / SYMBOLS as f64, |shorter, (level, place)| {
-            let followers = span(&level.followers, place);
+        self.contexts(history).fold(1.0 / SYMBOLS as f64, |shorter, (level, index)| {
+            let followers = span(&level.followers, index);
             let various = WEIGHT * followers.len() as f64;
             let found = level.follower_symbols[followers.clone()].binary_search(&symbol);
             let count = found.map_or(0, |found| level.follower_counts[followers.start + found]);
-            (f64::from(count) + various * shorter) / (f64::from(level.totals[place]) + various)
+            (f64::from(count) + various * shorter) / (f64::from(level.totals[index]) + various)
         })
     }
 
     /// The probabilities of all symbols; equal to those of [`Counts::probability`].
     pub(super) fn probabilities(&self, history: History) -> [f64; SYMBOLS] {
         let mut probabilities = [1.0 / SYMBOLS as f64; SYMBOLS];
-        for (level, place) in self.contexts(history) {
-            let followers = span(&level.followers, place);
+        for (level, index) in self.contexts(history) {
+            let followers = span(&level.followers, index);
             let various = WEIGHT * followers.len() as f64;
             for probability in &mut probabilities {
                 *probability *= various;
@@ -174,7 +174,7 @@ impl Counts {
             for (&symbol, &count) in symbols.iter().zip(&level.follower_counts[followers]) {
                 probabilities[usize::from(symbol)] += f64::from(count);
             }
-            let total = f64::from(level.totals[place]) + various;
+            let total = f64::from(level.totals[index]) + various;
             for probability in &mut probabilities {
                 *probability /= total;
             }
@@ -230,9 +230,9 @@ mod tests {
             let wanted = context.as_bytes();
             let mut found = [0_u32; SYMBOLS];
             for text in &texts {
-                for place in 3..text.len() {
-                    if text[place - wanted.len()..place] == *wanted {
-                        found[usize::from(text[place])] += 1;
+                for index in 3..text.len() {
+                    if text[index - wanted.len()..index] == *wanted {
+                        found[usize::from(text[index])] += 1;
                     }
                 }
             }
@@ -240,9 +240,9 @@ mod tests {
             let history = History::after(&format!("~~~{context}"));
             let contexts: Vec<_> = counts.contexts(history).collect();
             let at = contexts.get(wanted.len());
-            assert_eq!(at.map_or(0, |(level, place)| level.totals[*place]), total, "`{context}`");
-            if let Some((level, place)) = at {
-                let followers = span(&level.followers, *place);
+            assert_eq!(at.map_or(0, |(level, index)| level.totals[*index]), total, "`{context}`");
+            if let Some((level, index)) = at {
+                let followers = span(&level.followers, *index);
                 let symbols = level.follower_symbols[followers.clone()].iter();
                 for (symbol, count) in symbols.zip(&level.follower_counts[followers]) {
                     assert_eq!(found[usize::from(*symbol)], *count);

@@ -93,7 +93,7 @@ pub(super) fn greedy_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State) ->
 
 /// The allowed symbol at a quantile between 0 and 1, each weighted by its probability to the power of 1 /
 /// temperature.
-fn drawn_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State, temperature: f64, place: f64) -> u8 {
+fn drawn_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State, temperature: f64, quantile: f64) -> u8 {
     let best = greedy_symbol(probabilities, state);
     let highest = maths::ln(probabilities[usize::from(best)]);
     let weights: Vec<(u8, f64)> = (0..=END)
@@ -101,7 +101,7 @@ fn drawn_symbol(probabilities: &[f64; SYMBOLS], state: Utf8State, temperature: f
         .filter(|(symbol, _)| is_allowed(*symbol, state))
         .map(|(symbol, probability)| (symbol, maths::exp((maths::ln(*probability) - highest) / temperature)))
         .collect();
-    let mut left = place * weights.iter().map(|(_, weight)| weight).sum::<f64>();
+    let mut left = quantile * weights.iter().map(|(_, weight)| weight).sum::<f64>();
     for (symbol, weight) in weights {
         left -= weight;
         if left < 0.0 {

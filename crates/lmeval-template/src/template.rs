@@ -38,6 +38,7 @@ impl Default for Environment {
 }
 
 impl Environment {
+    /// An environment with the default step limit.
     pub fn new() -> Self {
         Self { settings: Settings { strict: true, chat: false, fuel: DEFAULT_FUEL, clock: None } }
     }

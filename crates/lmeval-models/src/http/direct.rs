@@ -53,7 +53,7 @@ pub(super) struct Direct {
     user_agent: HeaderValue,
     connect_limit: Duration,
     idle_limit: Duration,
-    /// The number of idle connections take_idle per host.
+    /// The number of idle connections kept per host.
     most: usize,
     hosts: Mutex<HashMap<HostPort, Arc<HostPool>>>,
     /// Whether a server with unsolicited answers has not been reported yet.

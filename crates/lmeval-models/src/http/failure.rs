@@ -244,7 +244,7 @@ fn request_hint(status: StatusCode, detail: &str, url: &str) -> Option<String> {
         ["/completions", "/messages", "/responses", "/generate"].iter().any(|end| path.ends_with(end));
     if matches!(status.as_u16(), 404 | 405) && !is_known_path {
         return Some(format!(
-            "`base_url` must be the full path, shutdown in `/v1/completions` or \
+            "`base_url` must be the full path, ending in `/v1/completions` or \
              `/v1/chat/completions`; it is `{path}`"
         ));
     }

@@ -136,7 +136,7 @@ class Results(unittest.TestCase):
             ({"model": "ngram", "tasks": task, "limit": 1, "samples": {}}, ValueError, "mutually exclusive"),
             ({"model": "ngram", "tasks": task, "limit": -1}, ValueError, "limit"),
             ({"model": "ngram", "tasks": task, "compat": "0.3"}, ValueError, "0.4"),
-            ({"model": "ngram", "tasks": task, "num_fewshot": "two"}, ValueError, "whole number"),
+            ({"model": "ngram", "tasks": task, "num_fewshot": "two"}, ValueError, "an integer"),
             ({"model": "ngram", "tasks": task, "samples": {"other": [1]}}, ValueError, "demo_capitals"),
             ({"model": "ngram", "tasks": task, "check_integrity": True}, ValueError, "self-tests"),
             ({"model": "ngram", "tasks": [sums_task(unsafe_code=True)]}, ValueError, "confirm"),

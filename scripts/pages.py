@@ -11,6 +11,7 @@ Comments directly above a block change that:
     <!-- from: PATH#fn name -->     the block is this Rust item of the file
     <!-- setup: COMMAND -->         run this first, unseen
     <!-- server: PORT -->           a stand-in server answers at this port of localhost
+    <!-- needs: torch -->           the page runs with the Python of LM_EVAL_TORCH_PYTHON
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```([\w-]*)")
-COMMENT = re.compile(r"^ *<!-- (not run|from|setup|server): (.+?) -->$")
+COMMENT = re.compile(r"^ *<!-- (not run|from|setup|server|needs): (.+?) -->$")
 SAVED = re.compile(r"\b[Ss]ave .*\bas `([^`]+)`:$")
 # Values that differ from run to run: time stamps of files, durations and rates.
 VOLATILE = [
@@ -49,6 +50,7 @@ class Block:
     source: str | None = None
     setup: list[str] = field(default_factory=list)
     server: int | None = None
+    needs: str | None = None
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -84,6 +86,8 @@ def blocks(page: Path) -> list[Block]:
                     open_block.setup.append(value)
                 elif kind == "server":
                     open_block.server = int(value)
+                elif kind == "needs":
+                    open_block.needs = value
                 elif kind == "from":
                     open_block.source = value
                 else:

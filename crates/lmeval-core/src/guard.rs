@@ -19,7 +19,7 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let outer = GUARDED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(outer);
-    done.map_err(|payload| said(&*payload))
+    done.map_err(|payload| panic_message(&*payload))
 }
 
 /// Whether a panic on this thread is caught by [`guarded`], so the panic hook need not report it.
@@ -27,7 +27,7 @@ pub fn is_guarded() -> bool {
     GUARDED.get()
 }
 
-fn said(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -38,9 +38,7 @@ pub enum HostError {
     },
     /// The function was not called because another one, called at the same time, timed out. Report that failure instead;
     /// see [`HostError::is_abandoned`].
-    #[error(
-        "The function `{function}` was not called, because `{culprit}` gave no answer within {seconds} seconds"
-    )]
+    #[error("The function `{function}` was not called because `{culprit}` timed out after {seconds} seconds")]
     Abandoned {
         /// The function as the task refers to it.
         function: String,

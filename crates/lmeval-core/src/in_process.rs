@@ -169,17 +169,17 @@ mod tests {
         }
 
         fn answer(&self, _: &ModelRequest) -> Result<Response, ModelError> {
-            let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let told = told.recv_timeout(Duration::from_mins(1));
-            told.map_err(|_| ModelError::new(ModelErrorKind::Answer, "The runtime was blocked"))?;
+            let signal = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let signal = signal.recv_timeout(Duration::from_mins(1));
+            signal.map_err(|_| ModelError::new(ModelErrorKind::Answer, "The runtime was blocked"))?;
             Ok(Response::Rolling { logprob: 0.0 })
         }
     }
 
     #[test]
     fn slow_model_does_not_block_runtime() {
-        let (tell, told) = channel();
-        let model = InProcess::new(Waiting(Mutex::new(told)));
+        let (sender, signal) = channel();
+        let model = InProcess::new(Waiting(Mutex::new(signal)));
         assert!(model.is_worth_saving());
         let request = ModelRequest {
             task_name: "t".into(),
@@ -191,8 +191,8 @@ mod tests {
         };
         let runtime = Builder::new_current_thread().build().unwrap();
         let answers = runtime.block_on(async {
-            let (answers, told) = tokio::join!(model.answer(vec![request]), async { tell.send(()) });
-            told.unwrap();
+            let (answers, signal) = tokio::join!(model.answer(vec![request]), async { sender.send(()) });
+            signal.unwrap();
             answers
         });
         assert!(answers[0].is_ok(), "{answers:?}");

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_hides_secrets() {
         let mut args = Dict::new();
         args.insert("model", "m");
         args.insert("auth_token", "sk-secret");

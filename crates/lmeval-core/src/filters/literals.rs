@@ -35,7 +35,7 @@ impl Literals {
 
     /// The equivalent regular expression.
     pub(super) fn pattern(&self) -> String {
-        let escaped: Vec<String> = self.tried().map(escape).collect();
+        let escaped: Vec<String> = self.in_order().map(escape).collect();
         escaped.join("|")
     }
 
@@ -85,7 +85,7 @@ impl Literals {
             return may_be_empty.then_some(0);
         }
         let first = rest.as_bytes().first();
-        self.tried()
+        self.in_order()
             .find(|text| match text.as_bytes().first() {
                 None => may_be_empty,
                 start => start == first && rest.starts_with(text),
@@ -93,7 +93,7 @@ impl Literals {
             .map(str::len)
     }
 
-    fn tried(&self) -> impl Iterator<Item = &str> {
+    fn in_order(&self) -> impl Iterator<Item = &str> {
         self.order.iter().map(|&index| self.texts[index].as_str())
     }
 }

@@ -51,7 +51,7 @@ impl TakeFirstK {
     }
 
     /// The number of answers to keep out of `count`.
-    fn kept(self, count: usize) -> usize {
+    fn kept_count(self, count: usize) -> usize {
         let distance = usize::try_from(self.k.unsigned_abs()).unwrap_or(usize::MAX);
         if self.k < 0 { count.saturating_sub(distance) } else { count.min(distance) }
     }
@@ -63,7 +63,7 @@ impl Filter for TakeFirstK {
             self.check_first(first.len(), docs)?;
         }
         for answers in &mut responses {
-            answers.truncate(self.kept(answers.len()));
+            answers.truncate(self.kept_count(answers.len()));
         }
         Ok(responses.into())
     }
@@ -74,7 +74,7 @@ impl Filter for TakeFirstK {
                 if request == 0 {
                     self.check_first(parts.len(), docs)?;
                 }
-                Ok(parts.iter().take(self.kept(parts.len())).cloned().collect())
+                Ok(parts.iter().take(self.kept_count(parts.len())).cloned().collect())
             };
             *value = match &*value {
                 Value::Str(_) => {

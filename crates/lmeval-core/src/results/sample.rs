@@ -109,7 +109,7 @@ impl Common {
         let target = first.map(|first| first.instance.target.clone()).unwrap_or_default();
         let arguments = document.answers.iter().map(|answer| Value::from(answer.instance.args(dialect)));
         let responses = document.answers.iter().map(|answer| {
-            Value::list(answer.responses.iter().map(|response| shown(answer, response, dialect)))
+            Value::list(answer.responses.iter().map(|response| to_record(answer, response, dialect)))
         });
         let prompt = first.map(|first| hash_prompt(&first.instance, dialect));
         Ok(Self {
@@ -138,7 +138,7 @@ pub fn sample_records(
         for (place, (document, common)) in documents.iter().zip(&common).enumerate() {
             let filtered = pipeline.filtered(place);
             let filtered = document.answers.iter().zip(filtered).map(|(answer, kept)| {
-                let mut kept = kept.iter().map(|response| shown(answer, response, dialect));
+                let mut kept = kept.iter().map(|response| to_record(answer, response, dialect));
                 match (pipeline.takes_first(), kept.len()) {
                     (true, 1) if dialect.scoring.taken_answers_are_bare => kept.next().unwrap_or_default(),
                     _ => Value::list(kept),
@@ -162,7 +162,7 @@ pub fn sample_records(
 }
 
 /// An answer in the form used by records.
-fn shown(answer: &AnsweredInstance, response: &Value, dialect: &Dialect) -> Value {
+fn to_record(answer: &AnsweredInstance, response: &Value, dialect: &Dialect) -> Value {
     match response {
         Value::Tuple(pair)
             if dialect.scoring.rolling_answers_are_numbers

@@ -70,7 +70,7 @@ impl ScoringPipeline {
             };
             let draws = self.draws(&name, metric, bootstrap_iters);
             let (score, stderr) = score_and_stderr(&used, &values, draws, &key)
-                .map_err(|error| self.explained(error, &name, metric, &used))?;
+                .map_err(|error| self.locate_error(error, &name, metric, &used))?;
             aggregated.metrics.push((key.clone(), score));
             aggregated.metrics.push((key.stderr(), stderr));
             aggregated.sample_len = aggregated.sample_len.max(values.len());
@@ -116,7 +116,7 @@ impl ScoringPipeline {
     }
 
     /// Adds the name of the aggregation to its error, and the document with the offending value.
-    fn explained(
+    fn locate_error(
         &self,
         error: ScoreError,
         name: &Arc<str>,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::answered::{AnsweredDocument, AnsweredInstance};
+use super::bound_metrics::BoundMetrics;
 use super::error::ScoreError;
-use super::metric::BoundMetrics;
 use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::document::DocId;

@@ -9,7 +9,7 @@ use super::scored::ScoredDoc;
 use crate::OutputType;
 
 /// Converts 0 and 1 to floats where the 0.4 line computes with floats; the difference shows in records and medians.
-pub(super) fn truths_to_floats(scored: &mut ScoredDoc, output_type: OutputType) {
+pub(super) fn bools_to_floats(scored: &mut ScoredDoc, output_type: OutputType) {
     let metrics: &[&str] = match output_type {
         OutputType::MultipleChoice => &["acc", "acc_norm", "acc_bytes", "acc_mutual_info"],
         OutputType::GenerateUntil => &["exact_match"],

@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod answered;
+mod bound_metrics;
 mod build;
 mod choice_match;
 mod documents;
@@ -36,6 +37,7 @@ mod task_scorer;
 
 pub use aggregate::Aggregated;
 pub use answered::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
+pub use bound_metrics::BoundMetrics;
 pub use build::{ScoringSources, TaskFacts, build_predict_only, build_scorer};
 pub use choice_match::ChoiceMatchScorer;
 pub use error::ScoreError;
@@ -43,7 +45,7 @@ pub use first_token::FirstTokenScorer;
 pub use gen_scorer::GenScorer;
 pub use input::ScoringInput;
 pub use ll_scorer::{FromInstances, LLScorer};
-pub use metric::{BoundMetrics, MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
+pub use metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 pub use metric_key::{MetricKey, NotAMetricKey, parent_metric};
 pub use needs::Needs;
 pub use pipeline::ScoringPipeline;

@@ -6,11 +6,12 @@ use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::answered::AnsweredDocument;
+use super::bound_metrics::{BoundMetrics, KnownValue};
 use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
-use super::logged::{legacy_logged_value, truths_to_floats};
-use super::metric::{BoundMetrics, KnownValue, PipelineMetric};
+use super::logged::{bools_to_floats, legacy_logged_value};
+use super::metric::PipelineMetric;
 use super::metric_key::parent_metric;
 use super::needs::Needs;
 use super::reduce::reduce;
@@ -228,7 +229,7 @@ impl ScoringPipeline {
         self.owners = metrics.into_owners();
         self.known = known;
         if self.dialect.scoring.legacy_values {
-            scored.par_iter_mut().for_each(|scored| truths_to_floats(scored, self.output_type));
+            scored.par_iter_mut().for_each(|scored| bools_to_floats(scored, self.output_type));
         }
         Ok(scored)
     }

@@ -32,7 +32,7 @@ impl ScoringPipeline {
             let values = given.next().flatten().ok_or(ScoreError::NoValues { document: document.doc_id })?;
             let answers = calls[index].1.len();
             let repeats = self.filtered(index).first().map_or(1, Vec::len);
-            scored.push(self.delivered(document, &values, answers, repeats)?);
+            scored.push(self.split_result(document, &values, answers, repeats)?);
         }
         Ok(Some(scored))
     }
@@ -60,7 +60,7 @@ impl ScoringPipeline {
 
     /// Splits the result for one document: a list with one item per repeat, or with exactly one item, holds values
     /// per repeat; anything else is a single value.
-    fn delivered(
+    fn split_result(
         &self,
         document: &AnsweredDocument,
         values: &Dict,

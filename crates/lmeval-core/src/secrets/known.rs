@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use lmeval_pycompat::{Dict, Value, repr};
 
-use super::names::{is_open_header, is_secret};
+use super::names::{is_public_header, is_secret};
 use super::policy::{is_credential, is_hidden_in_messages};
 use super::settings::MASK;
 
@@ -49,7 +49,7 @@ pub fn learn(settings: &Value) {
         Value::List(items) => items.iter().for_each(learn),
         Value::Tuple(items) => items.iter().for_each(learn),
         Value::Str(text) => {
-            learn_addresses(text);
+            learn_urls(text);
             // Model arguments may be a string: `key=value,…`.
             let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
             pairs.filter(|(name, _)| is_secret(name)).for_each(|(_, value)| remember(value));
@@ -62,7 +62,7 @@ pub fn learn(settings: &Value) {
 fn learn_all(value: &Value) {
     match value {
         Value::Dict(dict) => {
-            let hidden = dict.iter().filter(|(name, _)| !name.as_str().is_some_and(is_open_header));
+            let hidden = dict.iter().filter(|(name, _)| !name.as_str().is_some_and(is_public_header));
             hidden.for_each(|(_, value)| learn_all(value));
         }
         Value::List(items) => items.iter().for_each(learn_all),
@@ -73,7 +73,7 @@ fn learn_all(value: &Value) {
 }
 
 /// Registers the passwords and query values of URLs in a string.
-fn learn_addresses(text: &str) {
+fn learn_urls(text: &str) {
     for (start, _) in text.match_indices("://") {
         let rest = &text[start + 3..];
         let end = rest.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(rest.len());
@@ -96,7 +96,7 @@ pub fn learn_from_text(text: &str) {
     for range in secret_ranges(text) {
         learn_pieces(&text[range]);
     }
-    learn_addresses(text);
+    learn_urls(text);
 }
 
 /// A settings file with everything after the name of a secret replaced by asterisks, both on its line and on the

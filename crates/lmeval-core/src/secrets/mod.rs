@@ -14,6 +14,6 @@ pub use known::{
     hide_secret_lines, learn, learn_environment, learn_from_text, mask, mask_data, mask_keeping_length,
     mask_strings, remember,
 };
-pub use names::{is_open_header, is_secret};
+pub use names::{is_public_header, is_secret};
 pub use policy::{is_credential, is_hidden_in_responses};
 pub use settings::{MASK, mask_secrets};

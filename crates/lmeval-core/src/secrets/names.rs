@@ -37,7 +37,7 @@ const HARMLESS: [&str; 12] =
 const OF_SECRETS: [&str; 6] = ["api", "auth", "access", "secret", "private", "bearer"];
 
 /// Headers with public values.
-const OPEN_HEADERS: [&str; 10] = [
+const PUBLIC_HEADERS: [&str; 10] = [
     "accept",
     "accept-encoding",
     "anthropic-beta",
@@ -63,8 +63,8 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// Whether a header of this name is public.
-pub fn is_open_header(name: &str) -> bool {
-    OPEN_HEADERS.iter().any(|open| name.trim().eq_ignore_ascii_case(open))
+pub fn is_public_header(name: &str) -> bool {
+    PUBLIC_HEADERS.iter().any(|open| name.trim().eq_ignore_ascii_case(open))
 }
 
 /// The lower-case words of a name: the same for `apiKey`, `api_key` and `API-KEY`.
@@ -133,6 +133,6 @@ mod tests {
         ] {
             assert!(!is_secret(name), "{name}");
         }
-        assert!(is_open_header(" Content-Type") && !is_open_header("x-api-key"));
+        assert!(is_public_header(" Content-Type") && !is_public_header("x-api-key"));
     }
 }

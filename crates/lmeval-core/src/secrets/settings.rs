@@ -76,7 +76,7 @@ fn mask_text(text: &str) -> String {
     for (place, part) in text.split(',').enumerate() {
         let named = part.split_once('=').filter(|(key, _)| open == 0 && is_argument_name(key));
         if hidden && named.is_none() {
-            open = braces(open, part);
+            open = count_open_braces(open, part);
             continue;
         }
         if place > 0 {
@@ -87,7 +87,7 @@ fn mask_text(text: &str) -> String {
             continue;
         };
         hidden = is_secret(key) && !value.is_empty() && !is_switch(value);
-        open = if hidden { braces(0, value) } else { 0 };
+        open = if hidden { count_open_braces(0, value) } else { 0 };
         out.push_str(key);
         out.push('=');
         out.push_str(if hidden { MASK } else { value });
@@ -95,7 +95,7 @@ fn mask_text(text: &str) -> String {
     mask_urls(&out).unwrap_or(out)
 }
 
-fn braces(open: usize, text: &str) -> usize {
+fn count_open_braces(open: usize, text: &str) -> usize {
     text.chars().fold(open, |open, character| match character {
         '{' => open + 1,
         '}' => open.saturating_sub(1),

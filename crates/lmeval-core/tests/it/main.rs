@@ -9,3 +9,4 @@ mod registry;
 mod scorer_steps;
 mod scorers;
 mod scorers_groups;
+mod scorers_task_functions;

@@ -155,7 +155,7 @@ fn abandoned_call_names_the_culprit() {
     assert!(!HostError::is_abandoned(&first) && HostError::is_abandoned(&second), "{first}; {second}");
     assert_eq!(
         second.to_string(),
-        "The function `utils.fine` was not called, because `utils.hangs` gave no answer within 4 seconds"
+        "The function `utils.fine` was not called because `utils.hangs` timed out after 4 seconds"
     );
 }
 

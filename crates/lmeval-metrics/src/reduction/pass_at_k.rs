@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn k_grows_with_the_repeats() {
+    fn automatic_k_depends_on_repeats() {
         assert_eq!(automatic_k(4), [1, 3, 4]);
         assert_eq!(automatic_k(16), [1, 3, 5, 10, 16]);
         assert_eq!(automatic_k(128)[6..], [100, 113, 128]);

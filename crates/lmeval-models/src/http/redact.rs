@@ -21,7 +21,7 @@ impl Secrets {
     /// Collects the secrets of headers and URLs, and registers the keys process-wide.
     pub(super) fn new(headers: &[(String, SecretString)], urls: &[String]) -> Self {
         let mut found: Vec<(String, bool)> = Vec::new();
-        for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_open_header(name)) {
+        for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_public_header(name)) {
             let value = value.expose_secret().trim();
             found.push((value.to_owned(), secrets::is_secret(name)));
             // The scheme, such as `Bearer`, is public; the rest is the secret.

@@ -17,7 +17,7 @@ use std::str::FromStr;
 pub struct Dialect {
     /// The name that `--compat` accepts.
     pub name: &'static str,
-    /// The target delimiter precedes every option, even if the context is empty or already ends with whitespace.
+    /// The target delimiter precedes every option, even if the context is empty or whitespace already separates the two.
     pub delimiter_always: bool,
     /// Changes that a task function makes to its document appear in records and hashes.
     pub functions_change_documents: bool,

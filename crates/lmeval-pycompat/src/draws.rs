@@ -136,8 +136,8 @@ fn positions_of_both_words(state: &[u32; SIZE], count: u32, out: &mut [u32; BLOC
     }
 }
 
-/// The indices computed from the high words alone; `false` if a low word may matter, for about one index in `2²⁷ /
-/// count`.
+/// The indices computed from the high words alone; `false` if a low word may matter, for about one index in
+/// `2²⁷ / count`.
 ///
 /// With `high · count = q · 2²⁷ + r`, the low word adds less than `count` to `r`. So the index is `q` as long as
 /// `r + count < 2²⁷`: the distance to the next integer is at least `2⁻²⁷`, which survives rounding for counts up to `2²⁶`.

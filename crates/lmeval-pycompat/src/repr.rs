@@ -17,8 +17,8 @@ use crate::value::Value;
 
 /// `repr(value)`.
 ///
-/// Three cases differ, since Python's output depends on addresses, hash seeds or settings: a function is `<function
-/// NAME>`, a set keeps insertion order, and integers have no digit limit.
+/// Three cases differ, since Python's output depends on addresses, hash seeds or settings: a function is
+/// `<function NAME>`, a set keeps insertion order, and integers have no digit limit.
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
     write_repr(&mut out, value);

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = arguments.first().ok_or("name a file with Python code")?;
     let program = Program {
         text: fs_err::read_to_string(file)?,
-        interpreter: Interpreter::ask("python3".as_ref())?,
+        interpreter: Interpreter::query("python3".as_ref())?,
         limits: Limits::default(),
     };
     println!("{:#}", run(&program, &[OsStr::new("--inside")])?.to_json());

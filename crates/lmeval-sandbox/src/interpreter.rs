@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::Error;
 
 /// Prints where an interpreter has its files. Runs without packages of the current folder.
-const QUESTION: &str = "\
+const QUERY: &str = "\
 import json, os, sys
 prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
 path = [os.path.abspath(entry) for entry in sys.path if entry]
@@ -29,9 +29,9 @@ pub struct Interpreter {
 
 impl Interpreter {
     /// Queries an interpreter for its files.
-    pub fn ask(python: &Path) -> Result<Self, Error> {
+    pub fn query(python: &Path) -> Result<Self, Error> {
         let mut command = Command::new(python);
-        command.args(["-I", "-c", QUESTION]).stdin(Stdio::null()).stderr(Stdio::null());
+        command.args(["-I", "-c", QUERY]).stdin(Stdio::null()).stderr(Stdio::null());
         let answer =
             command.output().map_err(|source| Error::Interpreter { python: python.to_owned(), source })?;
         Self::from_json(&String::from_utf8_lossy(&answer.stdout))

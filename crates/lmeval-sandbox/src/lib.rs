@@ -10,7 +10,7 @@
 //! ```no_run
 //! use lmeval_sandbox::{Interpreter, Limits, Program, run};
 //!
-//! let interpreter = Interpreter::ask("python3".as_ref())?;
+//! let interpreter = Interpreter::query("python3".as_ref())?;
 //! let program = Program { text: "assert 1 + 1 == 2".to_owned(), interpreter, limits: Limits::default() };
 //! let outcome = run(&program, &["inside".as_ref()])?;
 //! assert_eq!(outcome.result, "passed");

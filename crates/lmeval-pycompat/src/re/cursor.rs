@@ -118,8 +118,7 @@ impl<'p> Cursor<'p> {
     /// Completes parsing; the cursor is where it ended.
     ///
     /// A trailing backslash is reported once everything before it has been read, so it replaces any other problem found
-    /// there: `re.compile("*
-    /// ")` complains about position 1.
+    /// there: `re.compile("*\\")` complains about position 1.
     pub(super) fn finish<T>(self, result: Result<T, Error>) -> Result<T, Error> {
         if self.byte == self.end && self.end < self.text.len() {
             return Err(self.error(self.index, Problem::LoneBackslash));

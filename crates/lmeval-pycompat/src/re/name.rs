@@ -1,7 +1,7 @@
 //! Names and indices of groups, as written in groups, references, conditionals and replacement templates.
 //!
-//! A name is a Python identifier. Where an index is allowed instead, it is anything that `int()` accepts, including ` 1
-//! ` and digits of other scripts. See the entries `(?P<name>…)`, `(?P=name)` and `(?(id/name)yes|no)` in "Regular
+//! A name is a Python identifier. Where an index is allowed instead, it is anything that `int()` accepts, including
+//! ` 1 ` and digits of other scripts. See the entries `(?P<name>…)`, `(?P=name)` and `(?(id/name)yes|no)` in "Regular
 //! Expression Syntax" and the description of `sub` in the `re` documentation.
 
 use num_bigint::Sign;

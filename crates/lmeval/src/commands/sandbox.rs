@@ -56,7 +56,7 @@ fn interpreter(arguments: &SandboxPython) -> Result<Interpreter> {
     }
     let asked = arguments.python.as_deref();
     let found = lmeval_host::find_python(asked, lmeval_host::active_environment().as_deref());
-    Ok(Interpreter::ask(&found.unwrap_or_else(|| asked.unwrap_or(Path::new("python3")).to_owned()))?)
+    Ok(Interpreter::query(&found.unwrap_or_else(|| asked.unwrap_or(Path::new("python3")).to_owned()))?)
 }
 
 fn show(outcome: &Outcome, arguments: &SandboxArgs, printer: &mut Printer) -> Result<()> {

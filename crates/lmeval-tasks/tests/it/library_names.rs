@@ -297,8 +297,8 @@ fn missing_code_error_names_the_key() {
         ),
         (
             "filter_list: [{name: a, filter: [{function: ACP_grammar_filter, grammar_task: act}]}]",
-            "`filter_list[0].filter[0].function`: the filter `ACP_grammar_filter` needs Python, as it is code of the task \
-             library",
+            "`filter_list[0].filter[0].function`: the filter `ACP_grammar_filter` needs Python, since the task library \
+             implements it",
         ),
         ("metric_list: [{metric: acc_all}]", "`metric_list[0].metric`: `acc_all` is not a known metric"),
     ] {

@@ -94,7 +94,7 @@ def simple_evaluate(
     return `None`.
     """
     if limit is not None and samples is not None:
-        raise ValueError("`limit` and `samples` are mutually exclusive")
+        raise ValueError("`limit` and `samples` cannot be combined")
     specs = [tasks] if isinstance(tasks, (str, Mapping, Task)) else tasks
     if not specs:
         raise ValueError("No tasks to evaluate; set `tasks`")
@@ -110,7 +110,7 @@ def simple_evaluate(
             "prompts are plain strings"
         )
     if gen_kwargs:
-        logger.warning("`gen_kwargs` overrides task settings: %s", _parsed(gen_kwargs))
+        logger.warning("`gen_kwargs` overrides generation settings of the tasks: %s", _parsed(gen_kwargs))
     settings = {
         "model": model if isinstance(model, str) else _class_name(model),
         "model_args": _serializable(arguments) if isinstance(model, str) else {},
@@ -204,7 +204,7 @@ def evaluate(
     `task_dict` is the return value of `TaskManager.load`, or nested dictionaries with groups as keys.
     """
     if limit is not None and samples is not None:
-        raise ValueError("`limit` and `samples` are mutually exclusive")
+        raise ValueError("`limit` and `samples` cannot be combined")
     if not isinstance(lm, (LM, CachingLM)):
         raise TypeError(f"`lm` must be an `LM` object, not a value of type `{type(lm).__name__}`")
     live = Live()

@@ -133,7 +133,7 @@ class Results(unittest.TestCase):
             ({"model": "engram", "tasks": task}, ValueError, "ngram"),
             ({"model": "ngram", "tasks": ["demo_capitels"]}, KeyError, "Did you mean `demo_capitals`"),
             ({"model": "ngram", "tasks": [{"task": "x", "nonsense": 1}]}, TypeError, "nonsense"),
-            ({"model": "ngram", "tasks": task, "limit": 1, "samples": {}}, ValueError, "mutually exclusive"),
+            ({"model": "ngram", "tasks": task, "limit": 1, "samples": {}}, ValueError, "cannot be combined"),
             ({"model": "ngram", "tasks": task, "limit": -1}, ValueError, "limit"),
             ({"model": "ngram", "tasks": task, "compat": "0.3"}, ValueError, "0.4"),
             ({"model": "ngram", "tasks": task, "num_fewshot": "two"}, ValueError, "an integer"),

@@ -142,7 +142,7 @@ class Loading(HFLMTestCase):
         for arguments, kind, text in (
             ({"autogptq": True}, NotImplementedError, "omit the argument"),
             ({"gptqmodel": True}, NotImplementedError, "omit the argument"),
-            ({"peft": "x", "delta": "y"}, ValueError, "mutually exclusive"),
+            ({"peft": "x", "delta": "y"}, ValueError, "cannot be combined"),
             ({"backend": "other"}, ValueError, "causal, seq2seq or native"),
             ({"dtype": "float17"}, AttributeError, "float17"),
             ({"device": "cuda:9"}, ValueError, "cuda:9"),

@@ -111,7 +111,7 @@ class EvaluatorConfig:
             raise ValueError("No tasks to evaluate; set `tasks`")
         if self.limit:
             logger.warning(
-                "`limit` is for testing: scores on a subset are not comparable with full runs"
+                "`limit` is for testing. Scores on a subset are not comparable with full runs."
             )
         self.log_samples = self.log_samples or self.predict_only
         if self.log_samples and not self.output_path:
@@ -121,7 +121,7 @@ class EvaluatorConfig:
         if self.fewshot_as_multiturn and not self.apply_chat_template:
             raise ValueError("`fewshot_as_multiturn` needs `apply_chat_template`")
         if self.samples and self.limit is not None:
-            raise ValueError("`samples` and `limit` are mutually exclusive")
+            raise ValueError("`samples` and `limit` cannot be combined")
         self.samples = _samples(self.samples)
         self.metadata = {**self.model_args, **self.metadata}
         if self.trust_remote_code:

@@ -149,7 +149,7 @@ class Loading:
             if value:
                 raise NotImplementedError(_QUANTISED.format(name))
         if peft and delta:
-            raise ValueError("`peft` and `delta` are mutually exclusive")
+            raise ValueError("`peft` and `delta` cannot be combined")
         options = {
             **_source(revision, gguf_file, subfolder),
             "trust_remote_code": trust_remote_code,

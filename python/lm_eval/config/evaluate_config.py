@@ -187,7 +187,7 @@ def _seeds(given: Any) -> list[int | None]:
     if len(numbers) == 3:
         return [*numbers, _SEEDS[3]]
     if len(numbers) != 4:
-        raise ValueError(f"{len(numbers)} seeds given; pass 1, 3 or 4")
+        raise ValueError(f"Expected 1, 3 or 4 seeds, got {len(numbers)}")
     return numbers
 
 

@@ -120,7 +120,7 @@ class Binary(BinaryTestCase):
         self.assertEqual(first.returncode, 0, first.stderr)
         again = self.run_model("letters", *keep)
         self.assertIn(
-            "All 4 answers were in out/a/answers.journal; nothing was sent",
+            "All 4 answers were reused from out/a/answers.journal",
             again.stderr,
         )
 

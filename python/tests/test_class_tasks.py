@@ -131,7 +131,7 @@ class WorkerTestCase(unittest.TestCase):
 
 
 class Objects(WorkerTestCase):
-    """Objects of tasks."""
+    """Task objects."""
 
     def counting(self) -> Worker:
         """Return a worker with a task."""

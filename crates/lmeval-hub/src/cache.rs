@@ -1,4 +1,4 @@
-//! The cache on disk, in the layout of `huggingface_hub`: blobs by ETag, links to them by commit and path.
+//! The on-disk cache, in the layout of `huggingface_hub`: blobs named by ETag, and symlinks to them by commit and path.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -14,17 +14,17 @@ pub(crate) struct RepositoryCache {
     locks: PathBuf,
 }
 
-/// Whether a text is the hash of a commit.
-pub(crate) fn is_commit(text: &str) -> bool {
-    text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+/// Whether a string is a full commit hash.
+pub(crate) fn is_commit(revision: &str) -> bool {
+    revision.len() == 40 && revision.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether a path stays below the folder that it is joined to.
+/// Whether a relative path stays inside the folder it is joined to.
 pub fn is_safe(path: &str) -> bool {
     !path.contains(':') && path.split(['/', '\\']).all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Whether a text can be the name of a repository: `name` or `owner/name`.
+/// Whether a string is a valid repository name: `name` or `owner/name`.
 pub fn is_repository(name: &str) -> bool {
     is_safe(name)
         && name.split('/').count() <= 2
@@ -38,7 +38,7 @@ impl RepositoryCache {
         Self { folder: cache.join(&name), locks: cache.join(".locks").join(name) }
     }
 
-    /// The commit that a revision stood for when it was last asked for.
+    /// The commit that a revision pointed to when it was last resolved.
     pub(crate) fn commit(&self, revision: &str) -> Option<String> {
         if is_commit(revision) {
             return Some(revision.to_owned());
@@ -46,12 +46,12 @@ impl RepositoryCache {
         if !is_safe(revision) {
             return None;
         }
-        let kept = fs_err::read_to_string(self.folder.join("refs").join(revision)).ok()?;
-        Some(kept.trim().to_owned()).filter(|commit| is_commit(commit))
+        let saved = fs_err::read_to_string(self.folder.join("refs").join(revision)).ok()?;
+        Some(saved.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
-    /// Notes the commit of a revision.
-    pub(crate) fn remember(&self, revision: &str, commit: &str) -> Result<(), Error> {
+    /// Saves which commit a revision points to.
+    pub(crate) fn save_commit(&self, revision: &str, commit: &str) -> Result<(), Error> {
         if revision == commit || !is_safe(revision) || self.commit(revision).as_deref() == Some(commit) {
             return Ok(());
         }
@@ -59,7 +59,7 @@ impl RepositoryCache {
         replace(&path, commit.as_bytes())
     }
 
-    /// The folder with the files of a commit.
+    /// The snapshot folder of a commit.
     pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
         self.folder.join("snapshots").join(commit)
     }
@@ -68,22 +68,22 @@ impl RepositoryCache {
         self.folder.join("blobs").join(etag)
     }
 
-    /// The lock file of a blob, which Python processes lock as well.
+    /// The lock file of a blob. `huggingface_hub` locks the same file.
     pub(crate) fn lock_file(&self, etag: &str) -> PathBuf {
         self.locks.join(format!("{etag}.lock"))
     }
 
-    /// Notes which files a commit has, fetched or not: without the list, the part of a data set that happens to be in
-    /// the cache would pass for the whole.
-    pub(crate) fn remember_files(&self, commit: &str, files: &[String]) -> Result<(), Error> {
+    /// Saves the list of a commit's files, whether or not they are cached. Without the list, a partially cached data set
+    /// would look complete.
+    pub(crate) fn save_files(&self, commit: &str, files: &[String]) -> Result<(), Error> {
         let path = self.listing(commit);
         if path.is_file() { Ok(()) } else { replace(&path, files.join("\n").as_bytes()) }
     }
 
-    /// The files of a commit: the noted ones, else those that are in the cache.
+    /// The files of a commit: the saved list, or the cached files if there is no list.
     pub(crate) fn files(&self, commit: &str) -> Result<Vec<String>, Error> {
-        if let Ok(noted) = fs_err::read_to_string(self.listing(commit)) {
-            return Ok(noted.lines().filter(|path| is_safe(path)).map(str::to_owned).collect());
+        if let Ok(saved) = fs_err::read_to_string(self.listing(commit)) {
+            return Ok(saved.lines().filter(|path| is_safe(path)).map(str::to_owned).collect());
         }
         let mut files = Vec::new();
         let root = self.snapshot(commit);
@@ -98,7 +98,7 @@ impl RepositoryCache {
         self.folder.join(".files").join(commit)
     }
 
-    /// Makes the file of a commit point to a blob.
+    /// Links a file of a commit's snapshot to its blob.
     pub(crate) fn link(&self, commit: &str, path: &str, etag: &str) -> Result<(), Error> {
         let pointer = self.snapshot(commit).join(path);
         let link = || -> io::Result<()> {
@@ -107,7 +107,7 @@ impl RepositoryCache {
             if pointer.is_file() {
                 return Ok(());
             }
-            // A link that points nowhere is left from a blob that was deleted.
+            // A dangling link: its blob was deleted.
             if pointer.is_symlink() {
                 fs_err::remove_file(&pointer)?;
             }
@@ -132,7 +132,7 @@ fn symlink(_target: &str, _pointer: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Adds the files below a folder as relative paths.
+/// Collects all files under a folder as relative paths.
 fn list(folder: &Path, prefix: &str, files: &mut Vec<String>) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let entry = entry?;
@@ -147,7 +147,7 @@ fn list(folder: &Path, prefix: &str, files: &mut Vec<String>) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes a file such that no reader ever sees a part of it.
+/// Writes a file atomically.
 fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         let parent = path.parent().unwrap_or(path);
@@ -161,16 +161,16 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), Error> {
     write().map_err(|error| Error::io(path, error))
 }
 
-/// Waits for the lock of a file, which ends with the value; `waits` is called if another process holds it.
-pub(crate) fn lock(path: &Path, waits: impl FnOnce()) -> Result<File, Error> {
+/// Acquires a file lock, held until the returned file is dropped. Calls `on_wait` first if another process holds it.
+pub(crate) fn lock(path: &Path, on_wait: impl FnOnce()) -> Result<File, Error> {
     let lock = || -> io::Result<File> {
         fs_err::create_dir_all(path.parent().unwrap_or(path))?;
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        // Locking a file twice can block forever on some systems.
+        // `lock` after a failed `try_lock` only: locking a held file twice blocks forever on some systems.
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                waits();
+                on_wait();
                 file.lock()?;
             }
             Err(TryLockError::Error(error)) => return Err(error),
@@ -180,7 +180,7 @@ pub(crate) fn lock(path: &Path, waits: impl FnOnce()) -> Result<File, Error> {
     lock().map_err(|error| Error::io(path, error))
 }
 
-/// Temporary files are private; files in the cache are as readable as any new file.
+/// Makes a temporary file, which is created private, world-readable like any other cached file.
 #[cfg(unix)]
 pub(crate) fn share(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -197,13 +197,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layout() {
+    fn files_follow_the_layout_of_huggingface_hub() {
         let root = tempfile::tempdir().unwrap();
         let cache = RepositoryCache::new(root.path(), Kind::Dataset, "org/name");
         let commit = "a".repeat(40);
         assert_eq!(cache.commit("main"), None);
-        cache.remember("main", &commit).unwrap();
-        cache.remember("refs/convert/parquet", &commit).unwrap();
+        cache.save_commit("main", &commit).unwrap();
+        cache.save_commit("refs/convert/parquet", &commit).unwrap();
         assert_eq!(cache.commit("main"), Some(commit.clone()));
         assert_eq!(cache.commit("refs/convert/parquet"), Some(commit.clone()));
         fs_err::create_dir_all(root.path().join("datasets--org--name/blobs")).unwrap();
@@ -213,9 +213,9 @@ mod tests {
         let pointer = cache.snapshot(&commit).join("data/x.txt");
         assert_eq!(fs_err::read_to_string(&pointer).unwrap(), "text");
         assert_eq!(fs_err::read_link(&pointer).unwrap().to_str(), Some("../../../blobs/e"));
-        drop(lock(&cache.lock_file("e"), || panic!("nobody holds it")).unwrap());
+        drop(lock(&cache.lock_file("e"), || panic!("the lock is free")).unwrap());
         assert_eq!(cache.files(&commit).unwrap(), ["data/x.txt"]);
-        cache.remember_files(&commit, &["data/x.txt".into(), "y".into()]).unwrap();
+        cache.save_files(&commit, &["data/x.txt".into(), "y".into()]).unwrap();
         assert_eq!(cache.files(&commit).unwrap(), ["data/x.txt", "y"]);
         assert!(cache.files(&"b".repeat(40)).unwrap().is_empty());
         assert_eq!(cache.commit("../main"), None);

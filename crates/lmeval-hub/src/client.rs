@@ -1,4 +1,4 @@
-//! Requests to the hub: the token, redirects, and sending again what got no answer.
+//! HTTP requests to the hub: authentication, redirects and retries.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::hexadecimal;
 use crate::repository::parse;
 use crate::settings::Settings;
 
-/// The longest wait that the hub may ask for.
+/// Upper bound for the delay the hub requests with `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_mins(2);
-/// How long the hub may be silent.
-const SILENCE: Duration = Duration::from_mins(1);
-/// Redirects within the hub that are followed by hand.
-const REDIRECTS: usize = 5;
+/// Fails a request after this long without a byte from the hub.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+/// Limit on redirects within the hub, which [`Client::describe`] follows itself.
+const MAX_REDIRECTS: usize = 5;
 
-/// A blocking client of the hub. It has its own runtime, so that it works inside and outside of others.
+/// A blocking hub client. It owns its async runtime, so it works inside and outside other runtimes.
 pub struct Client {
     settings: Settings,
-    /// Follows redirects; the token does not go to other hosts.
+    /// Follows redirects. The token is not sent to other hosts.
     following: reqwest::Client,
-    /// Shows redirects, whose headers describe the file.
+    /// Returns redirects, whose headers describe the file.
     direct: reqwest::Client,
     runtime: Option<Runtime>,
 }
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A plain drop would wait for the threads, which is forbidden inside another runtime.
+        // Dropping the runtime would block, which panics inside another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -47,7 +47,7 @@ impl Drop for Client {
 }
 
 impl Client {
-    /// A client. Nothing is sent yet.
+    /// Creates a client without sending a request.
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let fail = |error: &dyn std::error::Error| Error::connection(&settings.endpoint, error.to_string());
         let build = |policy| {
@@ -55,7 +55,7 @@ impl Client {
                 .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
                 .redirect(policy)
                 .connect_timeout(Duration::from_secs(20))
-                .read_timeout(SILENCE)
+                .read_timeout(READ_TIMEOUT)
                 .no_gzip()
                 .build()
                 .map_err(|error| fail(&error))
@@ -69,25 +69,25 @@ impl Client {
         })
     }
 
-    /// What it was made with.
+    /// The settings this client was created with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Runs a future to its end on the client's runtime.
+    /// Runs a future to completion on the client's runtime.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (sender, receiver) = mpsc::channel();
         self.runtime.as_ref()?.spawn(async move {
-            // The receiver is only gone where this thread is.
+            // Fails only if the waiting thread is gone.
             let _ = sender.send(future.await);
         });
         receiver.recv().ok()
     }
 
-    /// A request that has an answer, be it an error status.
+    /// Sends a request once. An error status is a response, not a failure.
     fn send_once(
         &self,
         method: Method,
@@ -104,7 +104,7 @@ impl Client {
         answer.ok_or(Failure::Stopped)?.map_err(|error| Failure::NoAnswer(error.without_url()))
     }
 
-    /// The token, where the address is on the hub.
+    /// The `Authorization` header, if the URL is on the hub's origin.
     fn token_for(&self, url: &str) -> Option<HeaderValue> {
         let token = self.settings.token.as_ref()?;
         let (url, hub) = (Url::parse(url).ok()?, Url::parse(&self.settings.endpoint).ok()?);
@@ -116,7 +116,7 @@ impl Client {
         Some(value)
     }
 
-    /// Sends a request until there is an answer that sending again would not change.
+    /// Sends a request, retrying transient failures.
     pub(crate) fn send(
         &self,
         method: &Method,
@@ -127,31 +127,31 @@ impl Client {
         let mut attempt = 1;
         loop {
             let result = self.send_once(method.clone(), url, headers.clone(), follow);
-            let (reason, asked) = match &result {
-                Ok(answer) if is_passing(answer.status()) => {
+            let (reason, requested) = match &result {
+                Ok(answer) if is_transient(answer.status()) => {
                     (answer.status().to_string(), retry_after(answer.headers()))
                 }
                 Ok(_) => return Self::checked(url, result, follow),
-                Err(failure) if failure.is_passing() => (failure.to_string(), None),
+                Err(failure) if failure.is_transient() => (failure.to_string(), None),
                 Err(_) => return Self::checked(url, result, follow),
             };
             if attempt >= self.settings.attempts {
                 return Self::checked(url, result, follow);
             }
-            self.pause(attempt, asked, &public(url), &reason);
+            self.pause(attempt, requested, &public(url), &reason);
             attempt += 1;
         }
     }
 
-    /// Waits before the next attempt.
-    pub(crate) fn pause(&self, attempt: u32, asked: Option<Duration>, what: &str, reason: &str) {
+    /// Waits before the next attempt: as long as the hub requested, or with exponential backoff.
+    pub(crate) fn pause(&self, attempt: u32, requested: Option<Duration>, what: &str, reason: &str) {
         let doubled = self.settings.first_wait * 2_u32.saturating_pow(attempt - 1).min(16);
-        let wait = asked.unwrap_or(doubled).min(LONGEST_WAIT);
+        let wait = requested.unwrap_or(doubled).min(LONGEST_WAIT);
         self.settings.progress.retry(what, reason, wait);
         std::thread::sleep(wait);
     }
 
-    /// Turns error statuses into errors.
+    /// Turns failures and error statuses into errors.
     fn checked(url: &str, result: Result<Response, Failure>, follow: bool) -> Result<Response, Error> {
         let answer = result.map_err(|failure| match failure {
             Failure::NoAnswer(error) => Error::connection(url, error),
@@ -161,12 +161,12 @@ impl Client {
         if status.is_success() || (!follow && status.is_redirection()) {
             return Ok(answer);
         }
-        let message = answer.headers().get("x-error-message").and_then(|text| text.to_str().ok());
+        let message = answer.headers().get("x-error-message").and_then(|value| value.to_str().ok());
         let message = message.unwrap_or_default().to_owned();
         Err(Error::Status { url: public(url), status: status.as_u16(), message })
     }
 
-    /// An answer in JSON, and the address of the next page.
+    /// Fetches JSON. Returns it with the URL of the next page, if there is one.
     pub(crate) fn json(&self, url: &str) -> Result<(Value, Option<String>), Error> {
         let mut attempt = 1;
         loop {
@@ -184,11 +184,11 @@ impl Client {
         }
     }
 
-    /// The headers of a file, found by following redirects within the hub only: the one that leads elsewhere
-    /// carries the description.
+    /// Fetches the headers that describe a file. Follows redirects within the hub; the redirect to another host carries
+    /// the description.
     pub(crate) fn describe(&self, url: &str) -> Result<HeaderMap, Error> {
         let mut url = url.to_owned();
-        for _ in 0..REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let answer = self.send(&Method::HEAD, &url, &HeaderMap::new(), false)?;
             let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             match location {
@@ -203,7 +203,7 @@ impl Client {
     }
 }
 
-/// Why there is no answer.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error("{0}")]
@@ -213,23 +213,23 @@ enum Failure {
 }
 
 impl Failure {
-    fn is_passing(&self) -> bool {
+    fn is_transient(&self) -> bool {
         matches!(self, Self::NoAnswer(error) if !error.is_builder() && !error.is_redirect())
     }
 }
 
-fn is_passing(status: StatusCode) -> bool {
+fn is_transient(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::REQUEST_TIMEOUT
         || status.is_server_error()
 }
 
-/// The wait that the hub asks for, in seconds. The other form, a date, gets the usual wait.
+/// The delay requested with `Retry-After: <seconds>`. The date form is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The address that a `Link` header names as the next page.
+/// The URL of the next page from a `Link` header.
 fn next_page(link: &str, current: &str) -> Option<String> {
     link.split(',').find_map(|part| {
         let (address, parameters) = part.split_once(';')?;
@@ -240,17 +240,17 @@ fn next_page(link: &str, current: &str) -> Option<String> {
     })
 }
 
-/// An address without credentials and query, for messages.
+/// Strips credentials and query from a URL, for messages.
 pub(crate) fn public(url: &str) -> String {
     match Url::parse(url) {
         Ok(mut parsed) => {
             parsed.set_query(None);
-            // These fail only for addresses that cannot have them.
+            // These fail only for URLs that cannot have credentials.
             let _ = parsed.set_password(None);
             let _ = parsed.set_username("");
             parsed.to_string()
         }
-        Err(_) => "an unreadable address".into(),
+        Err(_) => "an invalid URL".into(),
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
+    fn encodes_urls_and_finds_next_pages() {
         assert_eq!(encode("refs/convert/parquet"), "refs%2Fconvert%2Fparquet");
         assert_eq!(encode_path("data/é x.csv"), "data/%C3%A9%20x.csv");
         assert_eq!(public("https://user:pass@host/a?token=x"), "https://host/a");

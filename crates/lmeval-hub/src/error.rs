@@ -5,51 +5,51 @@ use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind};
 
-/// Why a file of the hub is not available.
+/// Why a file is not available from the hub.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The hub answered with an error status, or with something that is not an answer of the hub.
-    #[error("The hub answered {status} for {url}{}", prefixed(message))]
+    /// The hub returned an error status or an unexpected response.
+    #[error("The server returned status {status} for {url}{}", prefixed(message))]
     Status {
-        /// The address, without secrets.
+        /// The URL without credentials and query.
         url: String,
-        /// The HTTP status.
+        /// The HTTP status code.
         status: u16,
-        /// What the hub said.
+        /// The hub's `X-Error-Message`, or what is wrong with the response.
         message: String,
     },
-    /// The hub could not be reached.
-    #[error("Cannot reach the hub at {url}")]
+    /// No response, or the connection was lost.
+    #[error("Cannot reach {url}")]
     Connection {
-        /// The address, without secrets.
+        /// The URL without credentials and query.
         url: String,
-        /// The cause.
+        /// The underlying error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Something that is not in the cache is needed, and offline mode is on.
+    /// Not in the cache, and offline mode is on.
     #[error("`{what}` is not in the cache `{}`, and offline mode is on", cache.display())]
     Offline {
-        /// What is missing.
+        /// The repository, file or URL.
         what: String,
-        /// The folder of the cache.
+        /// The cache folder.
         cache: PathBuf,
     },
-    /// A download whose length or checksum is wrong.
-    #[error("Download of `{file}` is damaged: {message}")]
+    /// The length or checksum of a download is wrong.
+    #[error("The download of `{file}` is damaged: {message}")]
     Damaged {
-        /// The file.
+        /// The file or URL that was downloaded.
         file: String,
-        /// What differs.
+        /// The mismatch.
         message: String,
     },
-    /// A file of the cache could not be read or written.
-    #[error("Cannot store `{path}` in the hub's cache")]
+    /// A cache file could not be read or written.
+    #[error("Cannot write `{path}` to the hub cache")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// The cause.
+        /// The underlying error.
         #[source]
         source: io::Error,
     },
@@ -68,27 +68,27 @@ impl Error {
         Self::Connection { url: crate::client::public(url), source: source.into() }
     }
 
-    /// Advice that helps with this error, one sentence each.
+    /// Suggestions for the user, one sentence each.
     pub fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Status { status: 401 | 403, .. } => {
-                "Set `HF_TOKEN` to a token that may read this repository, and accept its terms on the hub"
+                "Set `HF_TOKEN` to a token with read access, and accept the repository's terms on the hub"
             }
             Self::Status { status: 404, .. } => {
-                "Check the spelling of the name and its revision; private repositories need `HF_TOKEN`"
+                "Check the spelling of the name and the revision; private repositories need `HF_TOKEN`"
             }
-            Self::Status { status: 429, .. } => {
-                "The hub limits the number of requests; wait, or set `HF_TOKEN`"
-            }
+            Self::Status { status: 429, .. } => "The hub's rate limit was reached; wait, or set `HF_TOKEN`",
             Self::Status { .. } => return Vec::new(),
             Self::Offline { .. } => {
                 "Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it"
             }
             Self::Connection { .. } => {
-                "Check the network, `HF_ENDPOINT` and proxy settings; cached files work with `HF_HUB_OFFLINE=1`"
+                "Check the network, `HF_ENDPOINT` and the proxy settings; use cached files with `HF_HUB_OFFLINE=1`"
             }
-            Self::Damaged { .. } => "Run again: the download starts over",
-            Self::Io { .. } => "Check the free space and permissions of the cache; `HF_HOME` moves it",
+            Self::Damaged { .. } => "Run again to restart the download",
+            Self::Io { .. } => {
+                "Check free space and permissions of the cache folder, or move it with `HF_HOME`"
+            }
         };
         vec![hint.into()]
     }
@@ -102,7 +102,7 @@ impl From<Error> for ModelError {
             message = format!("{message}: {next}");
             cause = next.source();
         }
-        let told = Self::new(ModelErrorKind::Configuration, message);
-        error.hints().into_iter().fold(told, Self::hint)
+        let converted = Self::new(ModelErrorKind::Configuration, message);
+        error.hints().into_iter().fold(converted, Self::hint)
     }
 }

@@ -1,8 +1,7 @@
-//! The hub: repositories of data sets and models, fetched over HTTP into the cache that Python's `huggingface_hub`
-//! shares.
+//! A Hugging Face hub client: fetches data sets and models over HTTP into the cache shared with Python's
+//! `huggingface_hub`.
 //!
-//! Downloads are retried, resumed where they stopped, and locked against other processes. The token goes to the hub's
-//! own origin and nowhere else.
+//! Downloads are retried, resumed, and locked against other processes. The token is sent to the hub's origin only.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -31,7 +30,7 @@ pub use settings::Settings;
 
 use std::fmt::Write as _;
 
-/// Bytes as hexadecimal digits.
+/// Lowercase hexadecimal.
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! A repository at one commit: its files, and fetching them.
+//! A repository at one commit: its file list and downloads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::download;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// What a repository holds.
+/// The type of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A data set.
@@ -21,7 +21,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of the hub's API and of the cache's folders.
+    /// The name used in API paths and cache folder names.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Dataset => "datasets",
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// What stands before the name in the address of a file.
+    /// The URL path before the repository name in file URLs.
     fn prefix(self) -> &'static str {
         match self {
             Self::Dataset => "/datasets",
@@ -47,11 +47,11 @@ pub struct Repository {
     id: String,
     commit: String,
     files: Vec<String>,
-    /// Whether only the cache is used, by choice or because the hub does not answer.
+    /// Use only the cache: offline mode is on, or the hub is unreachable.
     offline: bool,
 }
 
-/// The folder of a revision in the cache, if the cache knows the revision. Some files may be missing from it.
+/// The snapshot folder of a revision in the cache, if the cache knows the revision. It may lack some files.
 pub fn cached_snapshot(settings: &Settings, kind: Kind, id: &str, revision: &str) -> Option<PathBuf> {
     let cache = RepositoryCache::new(&settings.cache, kind, id);
     Some(cache.snapshot(&cache.commit(revision)?))
@@ -66,13 +66,13 @@ impl Repository {
         let cache = RepositoryCache::new(&client.settings().cache, kind, id);
         let api = format!("{}/api/{}/{}", client.settings().endpoint, kind.plural(), encode_path(id));
         let commit = commit_of(client, &format!("{api}/revision/{}", encode(revision)))?;
-        cache.remember(revision, &commit)?;
+        cache.save_commit(revision, &commit)?;
         let files = list(client, format!("{api}/tree/{commit}?recursive=true&expand=false"))?;
-        cache.remember_files(&commit, &files)?;
+        cache.save_files(&commit, &files)?;
         Ok(Self { client: client.clone(), cache, kind, id: id.into(), commit, files, offline: false })
     }
 
-    /// As [`Repository::open`]; offline, or if the hub cannot be reached, with what the cache has of the revision.
+    /// Like [`Repository::open`], but falls back to the cache if offline mode is on or the hub is unreachable.
     pub fn open_or_cached(client: &Arc<Client>, kind: Kind, id: &str, revision: &str) -> Result<Self, Error> {
         let error = match Self::open(client, kind, id, revision) {
             Err(error @ (Error::Offline { .. } | Error::Connection { .. })) => error,
@@ -84,31 +84,31 @@ impl Repository {
         Ok(Self { client: client.clone(), cache, kind, id: id.into(), commit, files, offline: true })
     }
 
-    /// The name on the hub.
+    /// The repository name: `name` or `owner/name`.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The files as relative paths, in name order.
+    /// The sorted relative paths of all files.
     pub fn files(&self) -> &[String] {
         &self.files
     }
 
-    /// Whether there is a file of that path.
+    /// Whether the repository has a file at this path.
     pub fn has(&self, path: &str) -> bool {
         self.files.binary_search_by(|known| known.as_str().cmp(path)).is_ok()
     }
 
-    /// The folder of this commit in the cache, with the files that were fetched so far.
+    /// The snapshot folder of this commit, with the files fetched so far.
     pub fn snapshot(&self) -> PathBuf {
         self.cache.snapshot(&self.commit)
     }
 
-    /// The place of a file in the cache, after a download if it is not there yet.
+    /// Returns the path of a file in the cache, downloading it first if needed.
     pub fn fetch(&self, path: &str) -> Result<PathBuf, Error> {
-        let kept = self.snapshot().join(path);
-        if kept.is_file() {
-            return Ok(kept);
+        let cached = self.snapshot().join(path);
+        if cached.is_file() {
+            return Ok(cached);
         }
         if self.offline {
             return Err(offline(&self.client, format!("{}/{path}", self.id)));
@@ -118,7 +118,7 @@ impl Repository {
         let (id, file) = (encode_path(id), encode_path(path));
         let url = format!("{}{}/{id}/resolve/{commit}/{file}", settings.endpoint, kind.prefix());
         download::fetch(&self.client, &self.cache, &url, commit, path)?;
-        Ok(kept)
+        Ok(cached)
     }
 }
 
@@ -127,17 +127,17 @@ fn offline(client: &Client, what: String) -> Error {
 }
 
 fn unreadable(url: &str, message: &str) -> Error {
-    let message = format!("the answer cannot be used: {message}");
+    let message = format!("unexpected response: {message}");
     Error::Status { url: public(url), status: 200, message }
 }
 
 fn commit_of(client: &Client, url: &str) -> Result<String, Error> {
     let (info, _) = client.json(url)?;
     let commit = info.as_dict().and_then(|info| info.get_str("sha")?.as_str().map(str::to_owned));
-    commit.filter(|commit| is_commit(commit)).ok_or_else(|| unreadable(url, "it names no commit"))
+    commit.filter(|commit| is_commit(commit)).ok_or_else(|| unreadable(url, "it has no commit hash"))
 }
 
-/// The files of a commit, over as many pages as there are.
+/// Lists the files of a commit, following pagination.
 fn list(client: &Client, mut url: String) -> Result<Vec<String>, Error> {
     let mut files = Vec::new();
     loop {
@@ -146,8 +146,8 @@ fn list(client: &Client, mut url: String) -> Result<Vec<String>, Error> {
             return Err(unreadable(&url, "expected a list of files"));
         };
         for entry in entries {
-            let text = |key: &str| entry.as_dict().and_then(|entry| entry.get_str(key)?.as_str());
-            if let (Some("file"), Some(path)) = (text("type"), text("path"))
+            let field = |key: &str| entry.as_dict().and_then(|entry| entry.get_str(key)?.as_str());
+            if let (Some("file"), Some(path)) = (field("type"), field("path"))
                 && is_safe(path)
             {
                 files.push(path.to_owned());
@@ -162,10 +162,10 @@ fn list(client: &Client, mut url: String) -> Result<Vec<String>, Error> {
     Ok(files)
 }
 
-/// Parses an answer of the hub.
+/// Parses a JSON response.
 pub(crate) fn parse(url: &str, body: &[u8]) -> Result<Value, Error> {
     std::str::from_utf8(body)
         .ok()
-        .and_then(|text| json::loads(text).ok())
+        .and_then(|body| json::loads(body).ok())
         .ok_or_else(|| unreadable(url, "it is not JSON"))
 }

@@ -1,4 +1,4 @@
-//! How the hub is reached and where its files are kept.
+//! Endpoint, cache and credentials of the hub.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,29 @@ use secrecy::SecretString;
 use crate::client::public;
 use crate::repository::Kind;
 
-/// Where the hub and its cache are, and who asks.
+/// Endpoint, cache, credentials and retry policy of a [`Client`](crate::Client).
 #[derive(Clone)]
 pub struct Settings {
-    /// The address of the hub or of a mirror, without a slash at the end.
+    /// The URL of the hub or a mirror, without a trailing slash.
     pub endpoint: String,
-    /// The folder of the cache, which is shared with Python processes.
+    /// The cache folder, shared with Python's `huggingface_hub`.
     pub cache: PathBuf,
-    /// The token, which is sent to the hub's origin and nowhere else.
+    /// The access token. It is sent to the hub's origin only.
     pub token: Option<SecretString>,
-    /// Whether only the cache is used.
+    /// Use only the cache.
     pub offline: bool,
-    /// Who hears about downloads.
+    /// Receives download progress.
     pub progress: Arc<dyn DownloadProgress>,
-    /// The number of times that a request without an answer is sent.
+    /// How often a failing request is sent in total.
     pub attempts: u32,
-    /// The wait before the second attempt; it doubles from then on.
+    /// The delay before the second attempt. It doubles with each further attempt.
     pub first_wait: Duration,
 }
 
 impl Settings {
-    /// The settings that environment variables and the token file give, as `huggingface_hub` reads them.
+    /// Reads environment variables and the token file, like `huggingface_hub`.
     ///
-    /// `HF_DATASETS_OFFLINE` concerns data sets alone, and `TRANSFORMERS_CACHE` models alone.
+    /// `HF_DATASETS_OFFLINE` applies to data sets only, and `TRANSFORMERS_CACHE` to models only.
     pub fn from_environment(kind: Kind) -> Self {
         Self::from_variables(kind, |name| std::env::var(name).ok())
     }
@@ -61,7 +61,7 @@ impl Settings {
         let cache = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE")).or(own_cache);
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
         let mut settings = Self::isolated(&endpoint, &cache.map_or_else(|| home.join("hub"), &path));
-        // Reference: the opt-out concerns every token that is not given with the call, the variable's too.
+        // Reference: the opt-out covers every token not passed with the call, including `HF_TOKEN`.
         if !is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN") {
             let file = set("HF_TOKEN_PATH").map_or_else(|| home.join("token"), &path);
             let token = set("HF_TOKEN")
@@ -74,7 +74,7 @@ impl Settings {
         settings
     }
 
-    /// The same settings, with who hears about downloads.
+    /// Sets the receiver of download progress, if there is one.
     pub fn reporting_to(mut self, progress: Option<&Arc<dyn DownloadProgress>>) -> Self {
         if let Some(progress) = progress {
             self.progress = Arc::clone(progress);
@@ -82,7 +82,7 @@ impl Settings {
         self
     }
 
-    /// Settings that use nothing of the environment: no token, and a cache as given.
+    /// Settings independent of the environment: no token, online, default retries.
     pub fn isolated(endpoint: &str, cache: &Path) -> Self {
         Self {
             endpoint: endpoint.trim_end_matches('/').into(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn endpoint_and_cache_follow_variables() {
         let settings = read(Kind::Model, &[("HOME", "/h")]);
         assert_eq!(settings.endpoint, "https://huggingface.co");
         assert_eq!(settings.cache, Path::new("/h/.cache/huggingface/hub"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_mode_of_each_kind() {
+    fn offline_variables_apply_per_kind() {
         let offline = |kind, name: &str| read(kind, &[(name, "true")]).offline;
         for kind in [Kind::Dataset, Kind::Model] {
             assert!(offline(kind, "HF_HUB_OFFLINE") && offline(kind, "TRANSFORMERS_OFFLINE"));
@@ -157,7 +157,7 @@ mod tests {
         };
         assert_eq!(token(&[]).as_deref(), Some("stored"));
         assert_eq!(token(&[("HF_TOKEN", " given ")]).as_deref(), Some("given"));
-        assert_eq!(token(&[("HF_TOKEN_PATH", "/nowhere")]), None);
+        assert_eq!(token(&[("HF_TOKEN_PATH", "/missing")]), None);
         let mirror = read(Kind::Model, &[("HF_ENDPOINT", "http://user:pass@mirror"), ("HF_TOKEN", "given")]);
         let shown = format!("{mirror:?}");
         assert!(!shown.contains("pass") && !shown.contains("given"), "{shown}");

@@ -63,7 +63,7 @@ fn models_are_downloaded_once() {
     let error = locate("org/empty", false).unwrap_err();
     assert!(error.to_string().contains("There is no `config.json`"), "{error}");
     let error = locate("org/nothing", false).unwrap_err();
-    assert!(error.to_string().contains("answered 404"), "{error}");
+    assert!(error.to_string().contains("returned status 404"), "{error}");
     // A part that is gone is fetched again.
     let folder = locate("org/llama_bias", true).unwrap();
     fs_err::remove_file(folder.join("model-00002-of-00003.safetensors")).unwrap();

@@ -1,4 +1,4 @@
-//! The client against a stand-in on loopback, and its cache against Python's `huggingface_hub`.
+//! Tests the client against a stand-in hub on loopback, and the cache against Python's `huggingface_hub`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,9 +17,9 @@ use lmeval_testkit::StandInHub;
 
 const ID: &str = "org/name";
 
-/// Content that the hub keeps on another origin.
+/// Large enough for the stand-in hub to redirect to another origin.
 fn large() -> Vec<u8> {
-    (0..2000).flat_map(|number| format!("line {number}\n").into_bytes()).collect()
+    (0..2000).flat_map(|index| format!("line {index}\n").into_bytes()).collect()
 }
 
 fn settings(hub: &StandInHub, cache: &Path) -> Settings {
@@ -33,12 +33,12 @@ fn open(settings: &Settings, kind: Kind) -> Result<Repository, Error> {
     Repository::open(&Arc::new(Client::new(settings)?), kind, ID, "main")
 }
 
-/// The content of a file of the model `org/name`.
+/// Reads a file of the model `org/name`.
 fn read(settings: &Settings, path: &str) -> Result<Vec<u8>, Error> {
     Ok(fs_err::read(open(settings, Kind::Model)?.fetch(path)?).unwrap())
 }
 
-/// Keeps what it hears.
+/// Records all progress events.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 

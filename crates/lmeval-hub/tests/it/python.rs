@@ -1,4 +1,4 @@
-//! The cache is the one of Python's `huggingface_hub`: each reads what the other wrote.
+//! Our client and Python's `huggingface_hub` read each other's cache.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{ID, large, open, settings};
 
 const FILES: [&str; 3] = ["README.md", "data/part.bin", "config.json"];
 
-/// Downloads the files of `org/name`, or reads them from the cache alone, and checks the cache.
+/// Downloads the files of `org/name`, or reads them from the cache only, and validates the cache.
 const SCRIPT: &str = r#"
 import sys
 from huggingface_hub import hf_hub_download, scan_cache_dir, snapshot_download
@@ -49,7 +49,7 @@ fn python(interpreter: &Path, arguments: &[&str]) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Every file below a folder with what it holds, or where it points to.
+/// Every file under a folder with its content, or its target if it is a link.
 fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -70,7 +70,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn each_reads_the_cache_of_the_other() {
+fn python_and_rust_share_the_cache() {
     let Some(interpreter) = test_environment() else { return };
     for (kind, name) in [(Kind::Model, "model"), (Kind::Dataset, "dataset")] {
         let hub = StandInHub::new();
@@ -98,7 +98,7 @@ fn each_reads_the_cache_of_the_other() {
             assert_eq!(fs_err::read(repository.fetch(path).unwrap()).unwrap(), content, "{path}");
         }
 
-        // The list of files, and the marks of versions, are each one's own.
+        // File lists and version markers are specific to each implementation.
         let same = |folder: &Path| {
             let mut tree = tree(folder);
             tree.retain(|path, _| {

@@ -1,11 +1,13 @@
-//! Downloads of files into the cache, resumed where an earlier one stopped.
+//! File downloads into the cache, resumable across connections and processes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use reqwest::Method;
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE};
+use reqwest::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE, TRANSFER_ENCODING,
+};
+use reqwest::{Method, Response, Version};
 use sha2::{Digest, Sha256};
 
 use crate::cache::{RepositoryCache, is_safe, lock, share};
@@ -13,14 +15,14 @@ use crate::client::{Client, public};
 use crate::error::Error;
 use crate::hexadecimal;
 
-/// A file as the hub describes it.
+/// A file's ETag and length, from the hub's response headers.
 #[derive(Default)]
 struct Description {
     etag: String,
     length: Option<u64>,
 }
 
-/// Brings a file of a commit into the cache.
+/// Downloads a file of a commit into the cache, unless it is already there.
 pub(crate) fn fetch(
     client: &Client,
     cache: &RepositoryCache,
@@ -39,7 +41,7 @@ pub(crate) fn fetch(
     Ok(())
 }
 
-/// The file of any address, kept beside the hub's cache under a hash of the address.
+/// Downloads a file from any URL. Files are stored next to the hub's cache, named by a hash of the URL.
 pub fn fetch_address(client: &Client, url: &str) -> Result<PathBuf, Error> {
     let settings = client.settings();
     let name = public(url);
@@ -56,7 +58,7 @@ pub fn fetch_address(client: &Client, url: &str) -> Result<PathBuf, Error> {
     if target.is_file() {
         return Ok(target);
     }
-    // What an earlier run left may be of another version of the file, which nothing here can tell.
+    // A partial file of an earlier run may be of another version, which cannot be detected: discard it.
     match fs_err::remove_file(beside(&target, ".incomplete")) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(&target, error)),
         _ => {}
@@ -75,30 +77,30 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 impl Description {
     fn new(headers: &HeaderMap, url: &str) -> Result<Self, Error> {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let etag = text("x-linked-etag")
-            .or_else(|| text(ETAG.as_str()))
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let etag = header("x-linked-etag")
+            .or_else(|| header(ETAG.as_str()))
             .map(|etag| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned());
         let etag = etag.filter(|etag| is_safe(etag) && !etag.contains('/'));
-        let length = text("x-linked-size").or_else(|| text(CONTENT_LENGTH.as_str()));
+        let length = header("x-linked-size").or_else(|| header(CONTENT_LENGTH.as_str()));
         Ok(Self {
             etag: etag.ok_or_else(|| Error::Status {
                 url: public(url),
                 status: 200,
-                message: "the file has no ETag".into(),
+                message: "the response has no ETag".into(),
             })?,
             length: length.and_then(|length| length.parse().ok()),
         })
     }
 
-    /// Whether the ETag is the SHA-256 of the content, as for all large files.
+    /// The SHA-256 of the content, which is the ETag of all large files.
     fn checksum(&self) -> Option<&str> {
         let is_checksum = self.etag.len() == 64 && self.etag.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_checksum.then_some(&self.etag)
     }
 }
 
-/// One download, over as many connections as it takes.
+/// One download, over as many connections as needed.
 struct Download<'d> {
     client: &'d Client,
     url: &'d str,
@@ -107,11 +109,11 @@ struct Download<'d> {
     content: Content,
 }
 
-/// Whether the content may change between requests.
+/// Whether the content can change between requests.
 enum Content {
-    /// It is pinned by a commit.
+    /// Pinned by a commit.
     Fixed,
-    /// It may change; the strong ETag of what has arrived so far, if there is one.
+    /// Not pinned. Holds the strong ETag of the partial file, if the server sent one.
     Changing(Option<HeaderValue>),
 }
 
@@ -132,7 +134,7 @@ impl Download<'_> {
                 None => match verify(&mut file, self.description).map_err(fail)? {
                     None => break,
                     Some(message) => {
-                        // The content is wrong: start over, once.
+                        // Start over once; fail if the content is wrong again.
                         file.set_len(0).map_err(fail)?;
                         if damaged {
                             drop(file);
@@ -160,7 +162,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Receives what is missing. A text says why the connection ended early.
+    /// Downloads the rest of the file over one connection. Returns the reason if the connection ended early.
     fn receive(&mut self, file: &mut File) -> Result<Option<String>, Error> {
         let fail = |error: io::Error| Error::io(self.name, error);
         let length = self.description.length;
@@ -183,12 +185,16 @@ impl Download<'_> {
         let mut answer = match self.client.send(&Method::GET, self.url, &headers, true) {
             Err(Error::Status { status: 416, .. }) if done > 0 => {
                 restart(file).map_err(fail)?;
-                return Ok(Some("the hub does not know the rest of the file".into()));
+                return Ok(Some("the server rejected the requested range".into()));
             }
             answer => answer?,
         };
         if answer.status() != 206 || range_start(answer.headers()) != Some(done) {
             done = restart(file).map_err(fail)?;
+        }
+        if length.is_none() && self.description.checksum().is_none() && !marks_its_end(&answer) {
+            let message = "the response has no length, so a lost connection would go unnoticed".into();
+            return Err(Error::Status { url: public(self.url), status: answer.status().as_u16(), message });
         }
         if let Content::Changing(etag) = &mut self.content {
             let strong = |etag: &&HeaderValue| !etag.as_bytes().starts_with(b"W/");
@@ -218,25 +224,32 @@ impl Download<'_> {
     }
 }
 
-/// Empties a file; the place to write at is its start.
+/// Whether the end of a body can be told from a lost connection. A body with neither a length nor chunks ends when the
+/// connection does.
+fn marks_its_end(answer: &Response) -> bool {
+    answer.version() >= Version::HTTP_2
+        || [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| answer.headers().contains_key(name))
+}
+
+/// Truncates a file and seeks to its start.
 fn restart(file: &mut File) -> io::Result<u64> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))
 }
 
-/// The first byte that a partial answer holds.
+/// The offset of the first byte of a partial response.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
-    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    text.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
+    let range = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
-/// What differs between a file and its description.
+/// Compares a file with its description. Returns the mismatch, if any.
 fn verify(file: &mut File, description: &Description) -> io::Result<Option<String>> {
     let length = file.seek(SeekFrom::End(0))?;
     if let Some(expected) = description.length
         && expected != length
     {
-        return Ok(Some(format!("it has {length} bytes instead of {expected}")));
+        return Ok(Some(format!("got {length} bytes, expected {expected}")));
     }
     let Some(checksum) = description.checksum() else {
         return Ok(None);
@@ -252,5 +265,5 @@ fn verify(file: &mut File, description: &Description) -> io::Result<Option<Strin
         hash.update(&buffer[..count]);
     }
     let found = hexadecimal(&hash.finalize());
-    Ok((found != checksum.to_ascii_lowercase()).then(|| "its checksum is wrong".into()))
+    Ok((found != checksum.to_ascii_lowercase()).then(|| "the SHA-256 checksum does not match".into()))
 }

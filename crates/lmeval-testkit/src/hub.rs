@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
@@ -16,6 +17,8 @@ pub enum HubFault {
     Status(u16, Vec<(&'static str, &'static str)>),
     /// The connection closes after some bytes of the body.
     Cut(usize),
+    /// The body has no `Content-Length` and ends with the connection, after at most this many bytes.
+    Unframed(usize),
     /// The connection closes without an answer.
     Close,
     /// Another body, with its own length.
@@ -92,6 +95,17 @@ impl StandInHub {
         self.add_to(format!("models/{id}"), revision, files)
     }
 
+    /// Adds all files of a local folder as a model and returns the commit.
+    pub fn add_model_folder(&self, id: &str, revision: &str, folder: &Path) -> String {
+        let entries = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        let mut files: Vec<_> = entries
+            .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
+            .collect();
+        files.sort_unstable();
+        let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+        self.add_model(id, revision, &files)
+    }
+    
     fn add_to(&self, key: String, revision: &str, files: &[(&str, &[u8])]) -> String {
         let mut state = self.state.lock().unwrap();
         let repository = state.repositories.entry(key).or_default();
@@ -205,7 +219,7 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
             None => storage_answer(&state, &path),
         };
         drop(state);
-        let mut cut = None;
+        let (mut cut, mut is_framed) = (None, true);
         match fault {
             Some(HubFault::Close) => return,
             Some(HubFault::Status(status, headers)) => {
@@ -219,6 +233,11 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
                 ranged(&mut answer, &seen);
                 cut = Some(bytes);
             }
+            Some(HubFault::Unframed(bytes)) => {
+                ranged(&mut answer, &seen);
+                cut = Some(bytes);
+                is_framed = false;
+            }
             Some(HubFault::IgnoreRange) => {}
             Some(HubFault::Headers(headers)) => {
                 for (name, value) in headers {
@@ -227,7 +246,7 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
             }
             None => ranged(&mut answer, &seen),
         }
-        if send(connection, &answer, &method, cut).is_err() || cut.is_some() {
+        if send(connection, &answer, &method, cut, is_framed).is_err() || cut.is_some() {
             return;
         }
     }
@@ -256,13 +275,17 @@ fn send(
     answer: &Answer,
     method: &str,
     cut: Option<usize>,
-) -> std::io::Result<()> {
+    is_framed: bool,
+    ) -> std::io::Result<()> {
     let mut head = Vec::new();
     write!(head, "HTTP/1.1 {} X\r\n", answer.status)?;
     for (name, value) in &answer.headers {
         write!(head, "{name}: {value}\r\n")?;
     }
-    write!(head, "Content-Length: {}\r\n\r\n", answer.body.len())?;
+    if is_framed {
+        write!(head, "Content-Length: {}\r\n", answer.body.len())?;
+    }
+    head.extend(b"\r\n");
     connection.write_all(&head)?;
     if method != "HEAD" {
         connection.write_all(&answer.body[..cut.unwrap_or(usize::MAX).min(answer.body.len())])?;

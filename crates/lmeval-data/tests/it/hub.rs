@@ -167,7 +167,7 @@ fn http_errors_have_hints() {
     };
     let missing = status(&settings, "org/other", None);
     assert_eq!((missing.0, missing.1), (404, 2));
-    assert!(missing.2.ends_with("/api/datasets/org/other/revision/main: not there"), "{}", missing.2);
+    assert!(missing.2.ends_with("/api/datasets/org/other/revision/main: not found"), "{}", missing.2);
     assert_eq!(status(&settings, ID, Some("v9")).0, 404);
     hub.fail(
         "revision",

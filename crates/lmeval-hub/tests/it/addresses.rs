@@ -1,4 +1,4 @@
-//! Files of any address.
+//! Downloads from arbitrary URLs.
 
 use lmeval_hub::{Client, Error, fetch_address};
 use lmeval_testkit::{HubFault, StandInHub};
@@ -6,7 +6,7 @@ use lmeval_testkit::{HubFault, StandInHub};
 use crate::{ID, large, settings};
 
 #[test]
-fn a_file_of_an_address_is_fetched_once() {
+fn downloads_a_url_once() {
     let (hub, home) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let commit = hub.add(ID, "main", &[("small.csv", b"a,b\n")]);
     let url = format!("{}/datasets/org/name/resolve/{commit}/small.csv?key=hidden", hub.endpoint());
@@ -23,9 +23,21 @@ fn a_file_of_an_address_is_fetched_once() {
     assert_eq!(hub.requests("").len(), 1);
 }
 
-/// Nothing pins the content of an address: a part of an old version must not be completed with a new one.
 #[test]
-fn versions_are_not_mixed() {
+fn refuses_downloads_of_unknown_length() {
+    let (hub, home) = (StandInHub::new(), tempfile::tempdir().unwrap());
+    hub.add(ID, "main", &[("small.csv", b"a,b\n")]);
+    let url = format!("{}/datasets/org/name/resolve/main/small.csv", hub.endpoint());
+    let client = Client::new(&settings(&hub, &home.path().join("hub"))).unwrap();
+    hub.fail("small.csv", &[HubFault::Unframed(2)]);
+    let error = fetch_address(&client, &url).unwrap_err();
+    assert!(error.to_string().contains("the response has no length"), "{error}");
+    assert_eq!(fs_err::read(fetch_address(&client, &url).unwrap()).unwrap(), b"a,b\n");
+}
+
+/// Nothing pins the content of a URL: a partial old version must not be completed with a newer one.
+#[test]
+fn does_not_mix_versions() {
     let (hub, home) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("big.csv", &large())]);
     let url = format!("{}/datasets/org/name/resolve/main/big.csv", hub.endpoint());
@@ -39,7 +51,7 @@ fn versions_are_not_mixed() {
     hub.fail("GET /storage", &[]);
     assert_eq!(fs_err::read(fetch_address(&client, &url).unwrap()).unwrap(), newer);
 
-    // Within a run, the part is completed only if the server says that the content is the same.
+    // Within a run, the download is resumed only if the server confirms that the content is the same.
     let again = tempfile::tempdir().unwrap();
     settings.cache = again.path().join("hub");
     settings.attempts = 3;

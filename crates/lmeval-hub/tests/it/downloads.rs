@@ -1,4 +1,4 @@
-//! Failures on the way, resumed downloads, locks, offline mode and mirrors.
+//! Retries, resumed downloads, locks, offline mode and mirrors.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn hub() -> StandInHub {
 }
 
 #[test]
-fn a_cut_connection_is_resumed() {
+fn resumes_after_a_lost_connection() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let notes = Arc::new(Notes::default());
     let mut settings = settings(&hub, cache.path());
@@ -32,9 +32,8 @@ fn a_cut_connection_is_resumed() {
     assert_eq!(notes.last().unwrap(), "finish model.safetensors");
 }
 
-/// A run that was ended leaves a part, which the next run takes up.
 #[test]
-fn another_run_s_part_is_resumed() {
+fn resumes_the_download_of_an_earlier_run() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let mut settings = settings(&hub, cache.path());
     settings.attempts = 1;
@@ -47,15 +46,15 @@ fn another_run_s_part_is_resumed() {
 }
 
 #[test]
-fn the_wait_that_the_hub_asks_for_is_kept() {
+fn honours_retry_after() {
     for status in [429, 503] {
         let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
         let notes = Arc::new(Notes::default());
         let mut settings = settings(&hub, cache.path());
         settings.progress = notes.clone();
-        // The client's own waits are 1 and 2 milliseconds.
-        let asked = HubFault::Status(status, vec![("Retry-After", "1")]);
-        hub.fail("GET /storage", &[asked, HubFault::Status(status, vec![("Retry-After", "0")])]);
+        // The client's own delays are 1 and 2 milliseconds.
+        let one_second = HubFault::Status(status, vec![("Retry-After", "1")]);
+        hub.fail("GET /storage", &[one_second, HubFault::Status(status, vec![("Retry-After", "0")])]);
         assert_eq!(read(&settings, "model.safetensors").unwrap(), large());
         let waits: Vec<_> = notes.all().into_iter().filter(|note| note.starts_with("retry")).collect();
         assert!(waits[0].ends_with(" 1s") && waits[1].ends_with(" 0ns"), "{waits:?}");
@@ -66,7 +65,7 @@ fn the_wait_that_the_hub_asks_for_is_kept() {
 }
 
 #[test]
-fn wrong_content_is_never_kept() {
+fn never_stores_wrong_content() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let settings = settings(&hub, cache.path());
     let mut wrong = large();
@@ -86,8 +85,23 @@ fn wrong_content_is_never_kept() {
     assert_eq!(read(&settings, "model.safetensors").unwrap(), large());
 }
 
+/// Without a length and a checksum, a lost connection looks like the end of the file.
 #[test]
-fn offline_mode_uses_the_cache_alone() {
+fn refuses_downloads_of_unknown_length() {
+    let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
+    let settings = settings(&hub, cache.path());
+    // The HEAD request that describes the file, then the download itself.
+    hub.fail("config.json", &[HubFault::Unframed(0), HubFault::Unframed(1)]);
+    let error = read(&settings, "config.json").unwrap_err();
+    assert!(error.to_string().contains("the response has no length"), "{error}");
+    assert_eq!(read(&settings, "config.json").unwrap(), b"{}");
+    // The hub describes large files with their length and checksum.
+    hub.fail("GET /storage", &[HubFault::Unframed(usize::MAX)]);
+    assert_eq!(read(&settings, "model.safetensors").unwrap(), large());
+}
+
+#[test]
+fn offline_mode_uses_only_the_cache() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let mut settings = settings(&hub, cache.path());
     settings.offline = true;
@@ -97,16 +111,16 @@ fn offline_mode_uses_the_cache_alone() {
     assert!(matches!(open(&settings, Kind::Model).unwrap_err(), Error::Offline { .. }));
     settings.offline = false;
     assert_eq!(read(&settings, "config.json").unwrap(), b"{}");
-    let asked = hub.requests("").len();
+    let sent = hub.requests("").len();
     settings.offline = true;
     let repository = cached(&settings).unwrap();
     assert_eq!(fs_err::read(repository.fetch("config.json").unwrap()).unwrap(), b"{}");
-    // Files that were not fetched are known, so that a part does not pass for the whole.
+    // Files that were not fetched are listed too, so that a partial repository does not look complete.
     assert_eq!(repository.files(), ["config.json", "model.safetensors"]);
     let error = repository.fetch("model.safetensors").unwrap_err();
     assert!(matches!(error, Error::Offline { .. }), "{error:?}");
-    assert_eq!(hub.requests("").len(), asked);
-    // The same where the hub cannot be reached.
+    assert_eq!(hub.requests("").len(), sent);
+    // The same applies if the hub is unreachable.
     settings.offline = false;
     settings.endpoint = "http://127.0.0.1:1".into();
     assert!(cached(&settings).unwrap().fetch("config.json").is_ok());
@@ -114,7 +128,7 @@ fn offline_mode_uses_the_cache_alone() {
 }
 
 #[test]
-fn a_mirror_may_have_a_path() {
+fn supports_mirrors_with_a_path() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let mut settings = settings(&hub, cache.path());
     settings.endpoint = format!("{}/mirror/of/hub", hub.endpoint());
@@ -128,7 +142,7 @@ fn a_mirror_may_have_a_path() {
 }
 
 #[test]
-fn the_client_works_inside_a_runtime() {
+fn client_works_inside_a_runtime() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let settings = settings(&hub, cache.path());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -137,7 +151,7 @@ fn the_client_works_inside_a_runtime() {
 
 const CHILD: &str = "LM_EVAL_HUB_TEST_CHILD";
 
-/// What a process of the next test does.
+/// The body of the processes started by the next test.
 #[test]
 fn child_process() {
     let Ok(given) = std::env::var(CHILD) else { return };
@@ -147,7 +161,7 @@ fn child_process() {
 }
 
 #[test]
-fn processes_download_a_file_once() {
+fn concurrent_processes_download_a_file_once() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let start = || {
         Command::new(std::env::current_exe().unwrap())
@@ -164,9 +178,8 @@ fn processes_download_a_file_once() {
     assert_eq!(hub.requests("GET /storage").len(), 1);
 }
 
-/// Whoever waits for another process says so.
 #[test]
-fn waiting_for_a_lock_is_told() {
+fn reports_waiting_for_a_lock() {
     let (hub, cache) = (hub(), tempfile::tempdir().unwrap());
     let notes = Arc::new(Notes::default());
     let mut settings = settings(&hub, cache.path());

@@ -25,7 +25,7 @@ pub fn is_safe(path: &str) -> bool {
 }
 
 /// Whether a string is a valid repository name: `name` or `owner/name`.
-pub fn is_repository(name: &str) -> bool {
+pub(crate) fn is_repository(name: &str) -> bool {
     is_safe(name)
         && name.split('/').count() <= 2
         && !name.contains(['\\', ' '])

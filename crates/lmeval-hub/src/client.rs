@@ -184,8 +184,7 @@ impl Client {
         }
     }
 
-    /// Fetches the headers that describe a file. Follows redirects within the hub; the redirect to another host carries
-    /// the description.
+    /// Fetches the headers that describe a file: follows redirects within the hub, up to the redirect to another host.
     pub(crate) fn describe(&self, url: &str) -> Result<HeaderMap, Error> {
         let mut url = url.to_owned();
         for _ in 0..MAX_REDIRECTS {

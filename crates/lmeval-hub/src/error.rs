@@ -41,7 +41,7 @@ pub enum Error {
     Damaged {
         /// The file or URL that was downloaded.
         file: String,
-        /// The mismatch.
+        /// How the download differs from its description.
         message: String,
     },
     /// A cache file could not be read or written.

@@ -18,13 +18,15 @@ mod cache;
 mod client;
 mod download;
 mod error;
+mod locate;
 mod repository;
 mod settings;
 
-pub use cache::{is_repository, is_safe};
+pub use cache::is_safe;
 pub use client::Client;
 pub use download::fetch_address;
 pub use error::Error;
+pub use locate::{Wanted, locate};
 pub use repository::{Kind, Repository, cached_snapshot};
 pub use settings::Settings;
 

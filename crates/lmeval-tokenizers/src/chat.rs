@@ -1,6 +1,7 @@
-//! The chat template of a tokenizer, from its folder, a file, or a server.
+//! Chat templates from a tokenizer's folder, a file, or a server.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::{
@@ -9,19 +10,21 @@ use lmeval_core::{
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_template::chat::{ChatOptions, ChatTemplate as JinjaTemplate};
 
-/// A template that is rendered here, with the special tokens of its tokenizer.
+use crate::locate::TEMPLATES;
+
+/// A chat template with its tokenizer's special tokens.
 #[derive(Debug)]
 pub struct TokenizerTemplate {
     template: JinjaTemplate,
-    /// Special tokens, and what the user adds.
+    /// Special tokens and user-defined variables.
     variables: Dict,
-    /// Whether text that the answer continues is left open, as tokenizers do it; a bare file is rendered as it is.
+    /// Leave a final assistant message open for continuation, like `transformers`. Not done for a standalone file.
     continues: bool,
 }
 
 impl TokenizerTemplate {
-    /// Reads a Jinja file, or a tokenizer's folder: `chat_template.jinja` there, else `tokenizer_config.json`, of whose
-    /// templates `name` chooses one.
+    /// Reads a Jinja file, or the template `name` of a tokenizer's folder: from its `.jinja` files, else from
+    /// `tokenizer_config.json`.
     pub fn read(path: &Path, name: Option<&str>) -> Result<Self, ModelError> {
         if path.is_file() {
             let source = read(path)?;
@@ -30,16 +33,10 @@ impl TokenizerTemplate {
         let config = path.join("tokenizer_config.json");
         let text = if config.is_file() { Some(read(&config)?) } else { None };
         let variables = text.as_deref().map(special_tokens).unwrap_or_default();
-        let own = path.join("chat_template.jinja");
-        let named = name.map(|name| path.join("additional_chat_templates").join(format!("{name}.jinja")));
-        let chosen = named.filter(|file| file.is_file()).or_else(|| {
-            // A tokenizer with a single template has no use for a name.
-            let has_several = text.as_deref().is_some_and(|text| text.contains("\"chat_template\""));
-            let is_own = own.is_file() && (!has_several || name.is_none_or(|name| name == "default"));
-            is_own.then_some(own)
-        });
-        if let Some(file) = chosen {
-            return Ok(Self { template: compile(&read(&file)?, &file)?, variables, continues: true });
+        // Reference: template files replace all templates of the configuration.
+        let files = template_files(path);
+        if let Some(file) = choose(&files, name, path)? {
+            return Ok(Self { template: compile(&read(file)?, file)?, variables, continues: true });
         }
         let Some(text) = text else {
             let message =
@@ -47,40 +44,74 @@ impl TokenizerTemplate {
             return Err(error(message));
         };
         let template = JinjaTemplate::from_tokenizer_config(&text, name)
-            .map_err(|problem| unusable(&format!("`{}`", config.display()), &problem))?;
+            .map_err(|problem| invalid(&format!("`{}`", config.display()), &problem))?;
         let Some(template) = template else {
             return Err(error(format!("`{}` has no chat template", config.display()))
-                .hint("Models without one are asked without `--apply_chat_template`"));
+                .hint("Run models without a chat template without `--apply_chat_template`"));
         };
         Ok(Self { template, variables, continues: true })
     }
 
-    /// The template of a server, with its special tokens.
+    /// Compiles a template that a server returned.
     pub fn from_server(source: &str, tokens: Dict) -> Result<Self, ModelError> {
         Self::from_source(source, "the server", tokens)
     }
 
-    /// A template that stands in something else, with its special tokens.
-    pub(crate) fn from_source(source: &str, place: &str, tokens: Dict) -> Result<Self, ModelError> {
-        let template = JinjaTemplate::compile(source).map_err(|problem| unusable(place, &problem))?;
+    /// Compiles a template from a string. `origin` names its source in messages.
+    pub(crate) fn from_source(source: &str, origin: &str, tokens: Dict) -> Result<Self, ModelError> {
+        let template = JinjaTemplate::compile(source).map_err(|problem| invalid(origin, &problem))?;
         Ok(Self { template, variables: tokens, continues: true })
     }
 
-    /// Sets what the template may use beside the conversation: special tokens, and what the user adds.
+    /// Sets the variables available besides the conversation.
     pub(crate) fn set_variables(&mut self, variables: Dict) {
         self.variables = variables;
     }
 
-    /// The text of the template.
+    /// The Jinja source.
     pub fn source(&self) -> &str {
         self.template.source()
     }
 
-    /// The template and its text, as a model hands them out.
+    /// Converts to the form that models return.
     pub fn into_model_template(self) -> ModelTemplate {
         let source = Some(self.source().to_owned());
         ModelTemplate { template: Arc::new(self), source }
     }
+}
+
+/// The chat templates that are files of a tokenizer's folder, by name.
+fn template_files(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    let default = folder.join("chat_template.jinja");
+    if default.is_file() {
+        files.insert("default".to_owned(), default);
+    }
+    let entries = fs_err::read_dir(folder.join(TEMPLATES)).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| path.is_file()) {
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jinja")) {
+            files.insert(name.to_owned(), path.clone());
+        }
+    }
+    files
+}
+
+/// Chooses a template by name. A single default template is used whatever the name is.
+fn choose<'a>(
+    files: &'a BTreeMap<String, PathBuf>,
+    name: Option<&str>,
+    folder: &Path,
+) -> Result<Option<&'a PathBuf>, ModelError> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let default = files.get("default");
+    let wanted = name.filter(|_| files.len() > 1 || default.is_none()).unwrap_or("default");
+    files.get(wanted).map(Some).ok_or_else(|| {
+        let known: Vec<&str> = files.keys().map(String::as_str).collect();
+        error(format!("`{}` has no chat template `{wanted}`", folder.display()))
+            .hint(format!("Available templates: `{}`", known.join("`, `")))
+    })
 }
 
 fn error(message: String) -> ModelError {
@@ -88,20 +119,19 @@ fn error(message: String) -> ModelError {
 }
 
 fn read(path: &Path) -> Result<String, ModelError> {
-    fs_err::read_to_string(path)
-        .map_err(|problem| error(format!("The chat template cannot be read: {problem}")))
+    fs_err::read_to_string(path).map_err(|problem| error(format!("Cannot read the chat template: {problem}")))
 }
 
 fn compile(source: &str, path: &Path) -> Result<JinjaTemplate, ModelError> {
-    JinjaTemplate::compile(source).map_err(|problem| unusable(&format!("`{}`", path.display()), &problem))
+    JinjaTemplate::compile(source).map_err(|problem| invalid(&format!("`{}`", path.display()), &problem))
 }
 
-fn unusable(place: &str, problem: &lmeval_template::Error) -> ModelError {
-    let message = format!("The chat template of {place} cannot be used: {}", problem.message());
+fn invalid(origin: &str, problem: &lmeval_template::Error) -> ModelError {
+    let message = format!("The chat template of {origin} is invalid: {}", problem.message());
     problem.hints().iter().fold(error(message), |error, hint| error.hint(hint.clone()))
 }
 
-/// `bos_token` and its like, which templates may print.
+/// The special tokens of a configuration, such as `bos_token`.
 fn special_tokens(config: &str) -> Dict {
     let Ok(Value::Dict(config)) = json::loads(config) else {
         return Dict::new();
@@ -109,8 +139,8 @@ fn special_tokens(config: &str) -> Dict {
     let named = config.iter().filter(|(key, _)| key.as_str().is_some_and(|key| key.ends_with("_token")));
     named
         .filter_map(|(key, value)| {
-            let text = value.as_str().or_else(|| value.as_dict()?.get_str("content")?.as_str())?;
-            Some((key.clone(), Value::from(text)))
+            let token = value.as_str().or_else(|| value.as_dict()?.get_str("content")?.as_str())?;
+            Some((key.clone(), Value::from(token)))
         })
         .collect()
 }
@@ -124,7 +154,7 @@ impl ChatTemplate for TokenizerTemplate {
             self.template.render_chat(&values, options, &self.variables)
         };
         let text = render(&messages).or_else(|error| {
-            // Reference: templates that refuse system messages are tried again without them.
+            // Reference: a template that rejects system messages is rendered again without them.
             let others: Vec<ChatMessage> =
                 messages.iter().filter(|message| message.role != Role::System).cloned().collect();
             if others.len() == messages.len() { Err(error) } else { render(&others) }

@@ -1,41 +1,41 @@
-//! Classes of tokenizers, as `transformers` chooses them by the files of a model.
+//! Tokenizer classes, chosen from a model's files like in `transformers`.
 
 use lmeval_pycompat::Dict;
 
-/// A class that has special tokens and rules of its own, whatever `tokenizer.json` says.
+/// A tokenizer class with its own special tokens and pipeline, which override `tokenizer.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
     name: &'static str,
-    /// Types of models whose tokenizer is of the class where no file names another one.
+    /// The `model_type`s that use this class if no file names one.
     types: &'static [&'static str],
     tokens: &'static [(&'static str, &'static str)],
-    /// Further special tokens.
+    /// Additional special tokens.
     pub(crate) more: &'static [&'static str],
-    /// How texts are cut.
-    pub(crate) rules: Rules,
+    /// Normalisation, splitting and decoding.
+    pub(crate) scheme: Scheme,
 }
 
-/// How a class cuts texts, before and after the vocabulary counts.
+/// How a class splits text into pieces and decodes tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
-    /// Words of bytes, as in GPT-2.
+pub(crate) enum Scheme {
+    /// Byte-level words, as in GPT-2.
     Bytes,
-    /// The same of composed characters, as in GPT-NeoX.
+    /// Byte-level words after NFC normalisation, as in GPT-NeoX.
     ComposedBytes,
-    /// The same with each digit for itself, as in Cohere's models.
+    /// The same with single digits, as in Cohere's models.
     DigitsAndBytes,
-    /// Words and single digits of bytes, as in Qwen.
+    /// Byte-level words of GPT-4's pattern with single digits, as in Qwen.
     WordsAndBytes,
-    /// Pieces with a mark for blanks, as in LLaMA.
+    /// SentencePiece pieces, with `▁` for spaces, as in LLaMA.
     Pieces,
-    /// The same with a token for unknown pieces, as in Code Llama.
+    /// The same with an unknown token, as in Code Llama.
     CodePieces,
-    /// The same without a blank before the text, as in Gemma.
+    /// The same without a leading space, as in Gemma.
     BarePieces,
 }
 
-impl Rules {
-    /// Whether the rules work on bytes that are written as letters.
+impl Scheme {
+    /// Whether tokens are bytes written as letters.
     pub(crate) fn is_byte_level(self) -> bool {
         !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces)
     }
@@ -45,29 +45,29 @@ const END: &str = "<|endoftext|>";
 const GPT2: [(&str, &str); 3] = [("bos_token", END), ("eos_token", END), ("unk_token", END)];
 const LLAMA: [(&str, &str); 3] = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
 
-/// All classes; one that is not here has no tokens and no rules but those of its files.
+/// Classes with defaults of their own. All others use only their files.
 const CLASSES: [Class; 8] = [
     Class {
         name: "GPT2Tokenizer",
         types: &["gpt2", "gpt_neo", "gptj", "codegen", "opt", "phi", "starcoder2"],
         tokens: &GPT2,
         more: &[],
-        rules: Rules::Bytes,
+        scheme: Scheme::Bytes,
     },
-    Class { name: "CodeGenTokenizer", types: &[], tokens: &GPT2, more: &[], rules: Rules::Bytes },
+    Class { name: "CodeGenTokenizer", types: &[], tokens: &GPT2, more: &[], scheme: Scheme::Bytes },
     Class {
         name: "GPTNeoXTokenizer",
         types: &["gpt_neox", "mpt", "olmo", "olmoe"],
         tokens: &[("bos_token", END), ("eos_token", END), ("unk_token", END), ("pad_token", "<|padding|>")],
         more: &[],
-        rules: Rules::ComposedBytes,
+        scheme: Scheme::ComposedBytes,
     },
     Class {
         name: "Qwen2Tokenizer",
         types: &["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"],
         tokens: &[("eos_token", END), ("unk_token", END), ("pad_token", END)],
         more: &[],
-        rules: Rules::WordsAndBytes,
+        scheme: Scheme::WordsAndBytes,
     },
     Class {
         name: "CohereTokenizer",
@@ -82,15 +82,15 @@ const CLASSES: [Class; 8] = [
             ("mask_token", "<MASK_TOKEN>"),
         ],
         more: &[],
-        rules: Rules::DigitsAndBytes,
+        scheme: Scheme::DigitsAndBytes,
     },
-    Class { name: "LlamaTokenizer", types: &[], tokens: &LLAMA, more: &[], rules: Rules::Pieces },
+    Class { name: "LlamaTokenizer", types: &[], tokens: &LLAMA, more: &[], scheme: Scheme::Pieces },
     Class {
         name: "CodeLlamaTokenizer",
         types: &["code_llama"],
         tokens: &LLAMA,
         more: &["▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>", "<FILL_ME>"],
-        rules: Rules::CodePieces,
+        scheme: Scheme::CodePieces,
     },
     Class {
         name: "GemmaTokenizer",
@@ -103,11 +103,11 @@ const CLASSES: [Class; 8] = [
             ("mask_token", "<mask>"),
         ],
         more: &[],
-        rules: Rules::BarePieces,
+        scheme: Scheme::BarePieces,
     },
 ];
 
-/// Types of models whose tokenizer has no class, whatever the files name.
+/// The `model_type`s whose tokenizer has no class, whatever the files name.
 const WITHOUT_CLASS: [&str; 14] = [
     "mistral",
     "mixtral",
@@ -126,34 +126,34 @@ const WITHOUT_CLASS: [&str; 14] = [
 ];
 
 impl Class {
-    /// The class of a tokenizer, by `tokenizer_config.json`, `config.json`, and whether [`names_byte_level`] holds.
+    /// Chooses the class from `tokenizer_config.json`, `config.json` and [`names_byte_level`].
     pub(crate) fn choose(tokenizer: &Dict, model: &Dict, is_byte_level: bool) -> Option<&'static Self> {
-        let text = |dict: &Dict, name: &str| Some(dict.get_str(name)?.as_str()?.to_owned());
-        let model_type = text(model, "model_type").unwrap_or_default();
+        let field = |dict: &Dict, name: &str| Some(dict.get_str(name)?.as_str()?.to_owned());
+        let model_type = field(model, "model_type").unwrap_or_default();
         let of_type = CLASSES.iter().find(|class| class.types.contains(&model_type.as_str()));
-        let named = text(tokenizer, "tokenizer_class").or_else(|| text(model, "tokenizer_class"));
+        let named = field(tokenizer, "tokenizer_class").or_else(|| field(model, "tokenizer_class"));
         let Some(named) = named else { return of_type };
         let named = named.strip_suffix("Fast").unwrap_or(&named);
-        // Many models of other kinds call their tokenizer like that.
+        // Many unrelated models name this class.
         if WITHOUT_CLASS.contains(&model_type.as_str()) || (named == "LlamaTokenizer" && is_byte_level) {
             return None;
         }
-        // Reference: what files name for this type is known to be wrong.
+        // Reference: the class named by files of this type is ignored as wrong.
         if model_type == "qwen2" {
             return of_type;
         }
         CLASSES.iter().find(|class| class.name == named)
     }
 
-    /// What the class calls a token.
+    /// The default of a special token.
     pub(crate) fn token(&self, name: &str) -> Option<&'static str> {
-        self.tokens.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+        self.tokens.iter().find(|(known, _)| *known == name).map(|(_, token)| *token)
     }
 }
 
-/// Whether a `tokenizer.json` counts as one that works on bytes.
+/// Whether a `tokenizer.json` is treated as byte-level.
 ///
-/// Reference: it is searched as a text, so that a token of that name counts too.
+/// Reference: this is a substring search, so a token of that name matches too.
 pub(crate) fn names_byte_level(file: &[u8]) -> bool {
     std::str::from_utf8(file).is_ok_and(|text| text.contains("\"ByteLevel\""))
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn llama_is_not_the_class_of_a_file_of_bytes() {
+    fn byte_level_files_are_not_llama_tokenizers() {
         let named = dict(r#"{"tokenizer_class": "LlamaTokenizerFast"}"#);
         let chosen = |kind: &str, file: &[u8]| {
             let model = dict(&format!(r#"{{"model_type": "{kind}"}}"#));

@@ -1,7 +1,7 @@
-//! Tokenizers of GGUF files, made of what their metadata say.
+//! Tokenizers from the metadata of GGUF files.
 
 mod merges;
-mod rules;
+mod pre_tokenizer;
 
 use std::path::PathBuf;
 
@@ -19,72 +19,72 @@ use tokenizers::normalizers::{NormalizerWrapper, Prepend, Replace, Sequence as N
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, PostProcessorWrapper, Tokenizer};
 
-use self::rules::Rules;
+use self::pre_tokenizer::PreTokenizerSpec;
 use crate::chat::TokenizerTemplate;
 use crate::huggingface::HuggingFaceTokenizer;
 use crate::special::SpecialTokens;
 
-/// What stands for a blank in the tokens of SentencePiece.
-const BLANK: char = '▁';
-/// Tokens of Phi 3 that keep the blanks behind them; its other special ones swallow them.
+/// Represents a space in SentencePiece tokens.
+const SPACE: char = '▁';
+/// Phi 3 tokens that keep following whitespace. Its other special tokens swallow it.
 const PHI3_PLAIN: [&str; 3] = ["<unk>", "<s>", "<|endoftext|>"];
 
-/// What a token of a GGUF file is.
+/// The type of a GGUF token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GgufTokenKind {
-    /// A piece of text.
+    /// An ordinary piece of text.
     Normal,
-    /// The token for what is not known.
+    /// The unknown token.
     Unknown,
-    /// A special token.
+    /// A special token, such as the end of a sequence.
     Control,
-    /// A token that is found in texts before anything else.
+    /// Matched in text before everything else.
     UserDefined,
-    /// A place that no token has.
+    /// An unused id.
     Unused,
-    /// A byte.
+    /// A single byte, for byte fallback.
     Byte,
 }
 
-/// The vocabulary of a GGUF file, and its rules.
+/// A GGUF file's vocabulary and tokenizer settings.
 #[derive(Clone, Debug)]
 pub struct GgufVocabulary {
-    /// The file.
+    /// The GGUF file, for messages.
     pub file: PathBuf,
-    /// The architecture of the model.
+    /// The model architecture (`general.architecture`).
     pub architecture: String,
-    /// The kind of tokenizer: `gpt2` or `llama`.
+    /// The tokenizer type (`tokenizer.ggml.model`): `gpt2` or `llama`.
     pub model: String,
-    /// How texts are cut before they are encoded, by name.
-    pub rules: Option<String>,
-    /// The tokens in the order of their numbers.
+    /// The name of the pre-tokenizer (`tokenizer.ggml.pre`).
+    pub pre_tokenizer: Option<String>,
+    /// The tokens by id.
     pub tokens: Vec<String>,
-    /// What the tokens are.
+    /// The token types by id.
     pub kinds: Vec<GgufTokenKind>,
-    /// How good the tokens are, for the kind `llama`.
+    /// The token scores by id, for `llama`.
     pub scores: Vec<f64>,
-    /// Pairs of tokens in the order in which they are put together, for the kind `gpt2`.
+    /// The merges in order, for `gpt2`.
     pub merges: Vec<String>,
-    /// Special tokens by name, such as `bos_token`.
+    /// The ids of named special tokens, such as `bos_token`.
     pub special: Vec<(&'static str, u32)>,
-    /// Whether texts begin with the token for that.
-    pub begins: Option<bool>,
-    /// Whether texts end with the token for that.
-    pub ends: Option<bool>,
-    /// Whether texts begin with a blank.
-    pub space_first: Option<bool>,
+    /// Whether sequences begin with `bos_token`.
+    pub add_bos: Option<bool>,
+    /// Whether sequences end with `eos_token`.
+    pub add_eos: Option<bool>,
+    /// Whether a space is prepended to the text.
+    pub add_space_prefix: Option<bool>,
     /// Chat templates by name.
     pub templates: Vec<(String, String)>,
 }
 
 impl HuggingFaceTokenizer {
-    /// Makes the tokenizer of a GGUF file.
+    /// Builds a tokenizer from a GGUF file's vocabulary.
     pub fn from_gguf(mut vocabulary: GgufVocabulary) -> Result<Self, ModelError> {
         if vocabulary.model == "llama" {
-            // Of these tokens alone, blanks are stored as they are.
-            let found_first = vocabulary.tokens.iter_mut().zip(&vocabulary.kinds);
-            for (token, _) in found_first.filter(|(_, kind)| **kind == GgufTokenKind::UserDefined) {
-                *token = token.replace(' ', &BLANK.to_string());
+            // User-defined tokens are the only ones stored with plain spaces.
+            let tokens = vocabulary.tokens.iter_mut().zip(&vocabulary.kinds);
+            for (token, _) in tokens.filter(|(_, kind)| **kind == GgufTokenKind::UserDefined) {
+                *token = token.replace(' ', &SPACE.to_string());
             }
         }
         // The library panics on some malformed vocabularies.
@@ -103,9 +103,9 @@ impl HuggingFaceTokenizer {
 
 impl GgufVocabulary {
     fn error(&self, problem: &str) -> ModelError {
-        let message = format!("The tokenizer of `{}` cannot be used: {problem}", self.file.display());
+        let message = format!("Cannot use the tokenizer of `{}`: {problem}", self.file.display());
         ModelError::new(ModelErrorKind::Configuration, message)
-            .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+            .hint("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`")
     }
 
     fn tokenizer(&self) -> Result<Tokenizer, String> {
@@ -114,17 +114,17 @@ impl GgufVocabulary {
             return Err("it has no tokens".into());
         }
         if self.kinds.len() != count {
-            return Err(format!("it has {count} tokens and the types of {}", self.kinds.len()));
+            return Err(format!("it has {count} tokens but {} token types", self.kinds.len()));
         }
         if let Some((name, token)) = self.special.iter().find(|(_, token)| *token as usize >= count) {
-            return Err(format!("its `{name}` is the token {token}, and there are {count}"));
+            return Err(format!("its `{name}` is token {token}, but the vocabulary has {count} tokens"));
         }
         let mut tokenizer = match self.model.as_str() {
             "gpt2" => self.byte_level()?,
             "llama" => self.sentence_piece()?,
             other => {
                 return Err(format!(
-                    "tokenizers of the kind `{other}` are not known here, but `gpt2` and `llama`"
+                    "tokenizer type `{other}` is not supported; supported types are `gpt2` and `llama`"
                 ));
             }
         };
@@ -142,51 +142,51 @@ impl GgufVocabulary {
             };
             added.map_err(|error| error.to_string())?;
         }
-        self.add_frame(&mut tokenizer)?;
+        self.add_post_processor(&mut tokenizer)?;
         Ok(tokenizer)
     }
 
-    /// Whether a special token swallows the blanks behind it, which files do not say.
+    /// Whether a special token swallows following whitespace. GGUF files do not store this.
     fn swallows(&self, token: &str) -> bool {
         self.architecture == "phi3" && self.model == "llama" && !PHI3_PLAIN.contains(&token)
     }
 
-    /// The numbers of the tokens. Of two that are the same the first counts.
-    fn numbers(&self) -> FxHashMap<&str, u32> {
-        let mut numbers = FxHashMap::default();
-        for (number, (token, kind)) in (0_u32..).zip(self.tokens.iter().zip(&self.kinds)) {
+    /// Token ids by content. The first of duplicate tokens wins.
+    fn ids(&self) -> FxHashMap<&str, u32> {
+        let mut ids = FxHashMap::default();
+        for (id, (token, kind)) in (0_u32..).zip(self.tokens.iter().zip(&self.kinds)) {
             if *kind != GgufTokenKind::Unused {
-                numbers.entry(token.as_str()).or_insert(number);
+                ids.entry(token.as_str()).or_insert(id);
             }
         }
-        numbers
+        ids
     }
 
-    /// Bytes that are put together in the order of a list.
+    /// Byte-level BPE with listed merges.
     fn byte_level(&self) -> Result<Tokenizer, String> {
-        let rules = Rules::find(self.rules.as_deref(), &self.architecture)?;
-        let numbers = self.numbers();
-        let merges = merges::listed(&self.merges, &numbers)?;
-        let vocabulary = numbers.into_iter().map(|(token, number)| (token.to_owned(), number)).collect();
+        let spec = PreTokenizerSpec::find(self.pre_tokenizer.as_deref(), &self.architecture)?;
+        let ids = self.ids();
+        let merges = merges::listed(&self.merges, &ids)?;
+        let vocabulary = ids.into_iter().map(|(token, id)| (token.to_owned(), id)).collect();
         let model = BPE::builder().vocab_and_merges::<tokenizers::models::bpe::Vocab>(vocabulary, merges);
-        let model = model.ignore_merges(rules.whole_words).build().map_err(|error| error.to_string())?;
+        let model = model.ignore_merges(spec.ignore_merges).build().map_err(|error| error.to_string())?;
         let mut tokenizer = Tokenizer::new(model);
-        tokenizer.with_pre_tokenizer(Some(rules.pre_tokenizer()?));
+        tokenizer.with_pre_tokenizer(Some(spec.pre_tokenizer()?));
         tokenizer.with_decoder(Some(ByteLevel::new(false, true, true)));
-        tokenizer.with_normalizer(rules.normalizer()).map_err(|error| error.to_string())?;
+        tokenizer.with_normalizer(spec.normalizer()).map_err(|error| error.to_string())?;
         Ok(tokenizer)
     }
 
-    /// Characters that are put together in the order of the tokens' scores; bytes stand for unknown ones.
+    /// SentencePiece BPE: merges ordered by score, with byte fallback.
     fn sentence_piece(&self) -> Result<Tokenizer, String> {
         if self.scores.len() != self.tokens.len() {
             let count = self.scores.len();
-            return Err(format!("it has {} tokens and the scores of {count}", self.tokens.len()));
+            return Err(format!("it has {} tokens but {count} scores", self.tokens.len()));
         }
-        let numbers = self.numbers();
-        let merges = merges::scored(&self.tokens, &self.kinds, &self.scores, &numbers)?;
+        let ids = self.ids();
+        let merges = merges::scored(&self.tokens, &self.kinds, &self.scores, &ids)?;
         let has_bytes = self.kinds.contains(&GgufTokenKind::Byte);
-        let vocabulary = numbers.into_iter().map(|(token, number)| (token.to_owned(), number)).collect();
+        let vocabulary = ids.into_iter().map(|(token, id)| (token.to_owned(), id)).collect();
         let mut model = BPE::builder()
             .vocab_and_merges::<tokenizers::models::bpe::Vocab>(vocabulary, merges)
             .byte_fallback(has_bytes)
@@ -196,14 +196,14 @@ impl GgufVocabulary {
         }
         let mut tokenizer = Tokenizer::new(model.build().map_err(|error| error.to_string())?);
         let failed = |error: tokenizers::Error| error.to_string();
-        let blank = BLANK.to_string();
-        let replace = Replace::new(" ", blank.as_str()).map_err(failed)?;
-        let back = Replace::new(blank.as_str(), " ").map_err(failed)?;
+        let mark = SPACE.to_string();
+        let replace = Replace::new(" ", mark.as_str()).map_err(failed)?;
+        let back = Replace::new(mark.as_str(), " ").map_err(failed)?;
         let mut decoders: Vec<DecoderWrapper> =
             vec![back.into(), ByteFallback::new().into(), Fuse::new().into()];
-        let normalizer: NormalizerWrapper = if self.space_first.unwrap_or(true) {
+        let normalizer: NormalizerWrapper = if self.add_space_prefix.unwrap_or(true) {
             decoders.push(Strip::new(' ', 1, 0).into());
-            Normalizers::new(vec![Prepend::new(blank).into(), replace.into()]).into()
+            Normalizers::new(vec![Prepend::new(mark).into(), replace.into()]).into()
         } else {
             replace.into()
         };
@@ -212,18 +212,18 @@ impl GgufVocabulary {
         Ok(tokenizer)
     }
 
-    /// Puts the tokens that begin and end texts around them, where the file or its kind say so.
-    fn add_frame(&self, tokenizer: &mut Tokenizer) -> Result<(), String> {
-        let by_kind = match self.model.as_str() {
+    /// Adds `bos_token` and `eos_token` to sequences, if the file or its tokenizer type says so.
+    fn add_post_processor(&self, tokenizer: &mut Tokenizer) -> Result<(), String> {
+        let default_bos = match self.model.as_str() {
             "llama" => true,
-            _ => Rules::find(self.rules.as_deref(), &self.architecture)?.begins,
+            _ => PreTokenizerSpec::find(self.pre_tokenizer.as_deref(), &self.architecture)?.add_bos,
         };
         let token = |name: &str| {
-            let (_, number) = self.special.iter().find(|(known, _)| *known == name)?;
-            Some((self.special_token(name)?, *number))
+            let (_, id) = self.special.iter().find(|(known, _)| *known == name)?;
+            Some((self.special_token(name)?, *id))
         };
-        let begin = token("bos_token").filter(|_| self.begins.unwrap_or(by_kind));
-        let end = token("eos_token").filter(|_| self.ends.unwrap_or(false));
+        let begin = token("bos_token").filter(|_| self.add_bos.unwrap_or(default_bos));
+        let end = token("eos_token").filter(|_| self.add_eos.unwrap_or(false));
         if begin.is_none() && end.is_none() {
             return Ok(());
         }
@@ -238,17 +238,18 @@ impl GgufVocabulary {
         let special: serde_json::Map<String, serde_json::Value> = [begin, end]
             .into_iter()
             .flatten()
-            .map(|(text, number)| (text.to_owned(), json!({"id": text, "ids": [number], "tokens": [text]})))
+            .map(|(text, id)| (text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]})))
             .collect();
         let pair = [around("A", 0), around("B", 1)].concat();
-        let frame = json!({
+        let processor = json!({
             "type": "TemplateProcessing",
             "single": around("A", 0),
             "pair": pair,
             "special_tokens": special,
         });
-        let frame: PostProcessorWrapper = serde_json::from_value(frame).map_err(|error| error.to_string())?;
-        tokenizer.with_post_processor(Some(frame));
+        let processor: PostProcessorWrapper =
+            serde_json::from_value(processor).map_err(|error| error.to_string())?;
+        tokenizer.with_post_processor(Some(processor));
         Ok(())
     }
 
@@ -258,7 +259,7 @@ impl GgufVocabulary {
     }
 }
 
-/// The chat template of a GGUF file: the one with the name, else the default one.
+/// Chooses a chat template of a GGUF file by name; without a name, the default.
 pub(crate) fn template(
     file: &std::path::Path,
     templates: &[(String, String)],
@@ -268,7 +269,7 @@ pub(crate) fn template(
     let error = |message: String| ModelError::new(ModelErrorKind::Configuration, message);
     let named = |wanted: &str| templates.iter().find(|(known, _)| known == wanted);
     let chosen = match name {
-        // A tokenizer with a single template has no use for a name.
+        // A single template is used whatever the name is.
         Some(name) if templates.len() > 1 => named(name),
         _ => named("default").or_else(|| templates.first()),
     };
@@ -277,14 +278,14 @@ pub(crate) fn template(
         return Err(match name {
             Some(name) if !names.is_empty() => {
                 error(format!("`{}` has no chat template `{name}`", file.display()))
-                    .hint(format!("There are `{}`", names.join("`, `")))
+                    .hint(format!("Available templates: `{}`", names.join("`, `")))
             }
             _ => error(format!("`{}` has no chat template", file.display()))
-                .hint("Models without one are asked without `--apply_chat_template`"),
+                .hint("Run models without a chat template without `--apply_chat_template`"),
         });
     };
-    let place = format!("`{}`", file.display());
-    Ok(TokenizerTemplate::from_source(source, &place, tokens)?.into_model_template())
+    let origin = format!("`{}`", file.display());
+    Ok(TokenizerTemplate::from_source(source, &origin, tokens)?.into_model_template())
 }
 
 #[cfg(test)]
@@ -293,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// A vocabulary of SentencePiece: special tokens, bytes, blanks, and some letters.
+    /// A SentencePiece vocabulary: special tokens, bytes, spaces and some letters.
     fn vocabulary() -> GgufVocabulary {
         let mut tokens: Vec<(String, GgufTokenKind, f64)> = vec![
             ("<unk>".into(), GgufTokenKind::Unknown, 0.0),
@@ -312,15 +313,15 @@ mod tests {
             file: "model.gguf".into(),
             architecture: "llama".into(),
             model: "llama".into(),
-            rules: Some("default".into()),
+            pre_tokenizer: Some("default".into()),
             tokens: tokens.iter().map(|(token, _, _)| token.clone()).collect(),
             kinds: tokens.iter().map(|(_, kind, _)| *kind).collect(),
             scores: tokens.iter().map(|(_, _, score)| *score).collect(),
             merges: Vec::new(),
             special: vec![("bos_token", 1), ("eos_token", 2), ("unk_token", 0)],
-            begins: None,
-            ends: None,
-            space_first: None,
+            add_bos: None,
+            add_eos: None,
+            add_space_prefix: None,
             templates: vec![("default".into(), "{{ bos_token }}{{ messages[0]['content'] }}".into())],
         }
     }
@@ -328,28 +329,28 @@ mod tests {
     fn encode(vocabulary: GgufVocabulary, text: &str) -> Vec<String> {
         let tokens = vocabulary.tokens.clone();
         let tokenizer = HuggingFaceTokenizer::from_gguf(vocabulary).unwrap();
-        let numbers = tokenizer.encode(text, true).unwrap();
-        numbers.into_iter().map(|number| tokens[number as usize].clone()).collect()
+        let ids = tokenizer.encode(text, true).unwrap();
+        ids.into_iter().map(|id| tokens[id as usize].clone()).collect()
     }
 
     #[test]
-    fn pieces_are_put_together_by_score() {
+    fn merges_pieces_by_score() {
         assert_eq!(encode(vocabulary(), "ab"), ["<s>", "▁ab"]);
         assert_eq!(encode(vocabulary(), "b é"), ["<s>", "▁", "b", "▁", "<0xC3>", "<0xA9>"]);
         assert_eq!(encode(vocabulary(), "a<tag>a"), ["<s>", "▁a", "<tag>", "▁a"]);
-        let bare = || GgufVocabulary { space_first: Some(false), begins: Some(false), ..vocabulary() };
+        let bare = || GgufVocabulary { add_space_prefix: Some(false), add_bos: Some(false), ..vocabulary() };
         assert_eq!(encode(bare(), "ab  ab</s>"), ["ab", "  ", "ab", "</s>"]);
-        assert_eq!(encode(GgufVocabulary { ends: Some(true), ..bare() }, "a"), ["a", "</s>"]);
+        assert_eq!(encode(GgufVocabulary { add_eos: Some(true), ..bare() }, "a"), ["a", "</s>"]);
         let phi = GgufVocabulary { architecture: "phi3".into(), ..bare() };
         let tokenizer = HuggingFaceTokenizer::from_gguf(vocabulary()).unwrap();
-        let numbers = tokenizer.encode("b  é</s>", true).unwrap();
-        assert_eq!(tokenizer.decode_plain(&numbers).unwrap(), "b  é");
+        let ids = tokenizer.encode("b  é</s>", true).unwrap();
+        assert_eq!(tokenizer.decode_plain(&ids).unwrap(), "b  é");
         let tokenizer = HuggingFaceTokenizer::from_gguf(phi).unwrap();
         assert_eq!(tokenizer.encode("</s> \n a", true).unwrap().len(), 2);
     }
 
     #[test]
-    fn places_without_a_token_are_left_out() {
+    fn omits_unused_ids() {
         let tokenizer = HuggingFaceTokenizer::from_gguf(vocabulary()).unwrap();
         assert_eq!(tokenizer.vocabulary_size(), vocabulary().tokens.len() - 1);
         assert_eq!(tokenizer.special_token("eos_token").and_then(|token| token.id), Some(2));
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_chosen_by_name() {
+    fn chooses_templates_by_name() {
         let with = |names: &[&str]| {
             let templates =
                 names.iter().map(|name| ((*name).to_owned(), format!("{name} template"))).collect();
@@ -374,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn vocabularies_that_do_not_fit_are_refused() {
+    fn refuses_inconsistent_vocabularies() {
         let error = |vocabulary| HuggingFaceTokenizer::from_gguf(vocabulary).unwrap_err();
         let found = error(GgufVocabulary { scores: vec![0.0], ..vocabulary() });
-        assert!(found.to_string().contains("the scores of 1"), "{found}");
+        assert!(found.to_string().contains("but 1 scores"), "{found}");
         assert!(found.hints().join(" ").contains("`tokenizer="));
         let found = error(GgufVocabulary { tokens: Vec::new(), ..vocabulary() });
         assert!(found.to_string().contains("it has no tokens"), "{found}");

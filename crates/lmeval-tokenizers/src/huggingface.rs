@@ -1,32 +1,34 @@
-//! Tokenizers of the Hugging Face format.
+//! Tokenizers in the Hugging Face format.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, guarded};
-use lmeval_pycompat::Dict;
+use lmeval_pycompat::{Dict, Value};
 use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::BPE;
 
 use crate::chat::TokenizerTemplate;
 use crate::class::names_byte_level;
-use crate::rules;
-use crate::special::SpecialTokens;
+use crate::pipeline;
+use crate::special::{SpecialTokens, read_object};
 
-/// The file of a whole tokenizer.
+/// The complete tokenizer in one file.
 pub(crate) const FILE: &str = "tokenizer.json";
-/// The files of its vocabulary and of its merges, which suffice for some classes.
+/// The vocabulary and merges, which are sufficient for some classes.
 pub(crate) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
+/// Tokens that older versions of `transformers` saved outside the vocabulary.
+pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// A tokenizer that was read from the files of a folder, or made of a GGUF file.
+/// A tokenizer read from a folder or built from a GGUF file.
 ///
-/// Texts are encoded whole: nothing is cut off or filled up, whatever the files say.
+/// It never truncates or pads, whatever the files say.
 pub struct HuggingFaceTokenizer {
     folder: PathBuf,
     tokenizer: tokenizers::Tokenizer,
     special: SpecialTokens,
-    /// The chat templates by name, where they are not in the folder's files.
+    /// Chat templates by name, if they are not files in the folder.
     templates: Option<Vec<(String, String)>>,
 }
 
@@ -36,23 +38,23 @@ impl fmt::Debug for HuggingFaceTokenizer {
     }
 }
 
-/// A special token: its text, and its number where it has one.
+/// A special token. It has no id if the vocabulary does not contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecialToken<'a> {
-    /// How it is written.
+    /// The content, such as `</s>`.
     pub text: &'a str,
-    /// Its number.
+    /// The token id.
     pub id: Option<u32>,
 }
 
 impl HuggingFaceTokenizer {
-    /// Reads the tokenizer of a folder: its `tokenizer.json`, else `vocab.json` and `merges.txt`.
+    /// Reads a folder's `tokenizer.json`, or else its `vocab.json` and `merges.txt`.
     pub fn from_folder(folder: &Path) -> Result<Self, ModelError> {
-        // The library panics on some malformed files.
+        // The `tokenizers` crate panics on some malformed files.
         guarded(|| Self::read_folder(folder)).unwrap_or_else(|panic| {
             let file = folder.join(FILE);
-            let place = if file.is_file() { file } else { folder.to_owned() };
-            let message = format!("The tokenizer `{}` cannot be used: {panic}", place.display());
+            let path = if file.is_file() { file } else { folder.to_owned() };
+            let message = format!("Cannot load the tokenizer `{}`: {panic}", path.display());
             Err(ModelError::new(ModelErrorKind::Configuration, message)
                 .hint("The file is malformed; download it again"))
         })
@@ -61,9 +63,9 @@ impl HuggingFaceTokenizer {
     fn read_folder(folder: &Path) -> Result<Self, ModelError> {
         let path = folder.join(FILE);
         let has_file = path.is_file();
-        let place = if has_file { path.as_path() } else { folder };
+        let shown = if has_file { path.as_path() } else { folder };
         let broken = |problem: String| {
-            let message = format!("The tokenizer `{}` cannot be used: {problem}", place.display());
+            let message = format!("Cannot load the tokenizer `{}`: {problem}", shown.display());
             ModelError::new(ModelErrorKind::Configuration, message)
         };
         let failed = |error: tokenizers::Error| broken(error.to_string());
@@ -73,22 +75,22 @@ impl HuggingFaceTokenizer {
             (tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?, special)
         } else {
             let special = SpecialTokens::read(folder, false)?;
-            (of_parts(folder, &special)?, special)
+            (read_parts(folder, &special)?, special)
         };
-        let mut tokenizer = rules::apply(read, &special).map_err(failed)?;
+        let mut tokenizer = pipeline::apply(read, &special).map_err(failed)?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(failed)?;
-        // Reference: byte-pair tokenizers keep their blanks, whatever their files say.
+        // Reference: BPE tokenizers ignore `clean_up_tokenization_spaces`.
         special.clean_up &= !matches!(tokenizer.get_model(), ModelWrapper::BPE(_));
         let known: HashSet<String> =
             tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
         let unknown = special.added.iter().filter(|token| !known.contains(&token.content));
         tokenizer.add_tokens(unknown.cloned()).map_err(failed)?;
-        rules::add_frame(&mut tokenizer, &special, has_file).map_err(failed)?;
+        pipeline::add_post_processor(&mut tokenizer, &special, has_file).map_err(failed)?;
         Ok(Self { folder: folder.to_owned(), tokenizer, special, templates: None })
     }
 
-    /// A tokenizer that was made of a single file.
+    /// A tokenizer built from a single file.
     pub(crate) fn from_parts(
         file: PathBuf,
         tokenizer: tokenizers::Tokenizer,
@@ -98,61 +100,55 @@ impl HuggingFaceTokenizer {
         Self { folder: file, tokenizer, special, templates: Some(templates) }
     }
 
-    /// The tokens of a text; `special` asks for those that the tokenizer puts around one.
+    /// Encodes a string. `special` adds the special tokens of the tokenizer's post-processor.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, ModelError> {
-        let encoded = self.guarded("text", "tokens", || self.tokenizer.encode_fast(text, special))?;
+        let encoded = self.guarded("encode", || self.tokenizer.encode_fast(text, special))?;
         let encoding = encoded.map_err(|error| {
-            ModelError::new(
-                ModelErrorKind::Request,
-                format!("The text cannot be turned into tokens: {error}"),
-            )
+            ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
         })?;
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of tokens, special ones included.
+    /// Decodes tokens, including special ones.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
-        self.text_of(tokens, false)
+        self.decode_with(tokens, false)
     }
 
-    /// The text of tokens without the special ones.
+    /// Decodes tokens, skipping special ones.
     pub fn decode_plain(&self, tokens: &[u32]) -> Result<String, ModelError> {
-        self.text_of(tokens, true)
+        self.decode_with(tokens, true)
     }
 
-    fn text_of(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
-        let decoded = self.guarded("tokens", "text", || self.tokenizer.decode(tokens, skip_special))?;
+    fn decode_with(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
+        let decoded = self.guarded("decode", || self.tokenizer.decode(tokens, skip_special))?;
         let text = decoded.map_err(|error| {
-            ModelError::new(
-                ModelErrorKind::Request,
-                format!("The tokens cannot be turned into text: {error}"),
-            )
+            ModelError::new(ModelErrorKind::Request, format!("Cannot decode the tokens: {error}"))
         })?;
         Ok(if self.special.clean_up { clean_up(text) } else { text })
     }
 
-    /// Runs a part of the library, which panics where a malformed file has got past its reader.
-    fn guarded<T>(&self, from: &str, to: &str, work: impl FnOnce() -> T) -> Result<T, ModelError> {
+    /// Catches panics of the `tokenizers` crate, which accepts some malformed files and panics later.
+    fn guarded<T>(&self, operation: &str, work: impl FnOnce() -> T) -> Result<T, ModelError> {
         guarded(work).map_err(|panic| {
-            let place = self.folder.display();
-            let message = format!("The tokenizer `{place}` cannot turn {from} into {to}: {panic}");
+            let folder = self.folder.display();
+            let message = format!("The tokenizer `{folder}` failed to {operation}: {panic}");
             ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("The tokenizer's file is malformed; download it again")
+                .hint("The tokenizer file is malformed; download it again")
         })
     }
 
-    /// A special token by its name, such as `eos_token`.
+    /// A special token by name, such as `eos_token`.
     pub fn special_token(&self, name: &str) -> Option<SpecialToken<'_>> {
         let text = self.special.text(name)?;
         Some(SpecialToken { text, id: self.tokenizer.token_to_id(text) })
     }
 
-    /// The number of tokens, without those that were added to it.
+    /// The vocabulary size without added tokens.
     pub fn vocabulary_size(&self) -> usize {
         self.tokenizer.get_vocab_size(false)
     }
 
-    /// The token that texts are filled up with, where the tokenizer itself has none.
+    /// The padding token and its id, with the reference's fallbacks for tokenizers without one.
     pub fn padding(&self) -> (String, u32) {
         for name in ["pad_token", "unk_token", "eos_token"] {
             if let Some(SpecialToken { text, id: Some(id) }) = self.special_token(name) {
@@ -162,12 +158,12 @@ impl HuggingFaceTokenizer {
         ("<|pad|>".into(), self.tokenizer.get_vocab_size(true) as u32)
     }
 
-    /// The chat template: the one with the name, else the default one.
+    /// The chat template `name`; without a name, the default.
     pub fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         self.chat_template_with(name, &Dict::new())
     }
 
-    /// The same with further variables for the template, which win over special tokens of their names.
+    /// Like [`chat_template`](Self::chat_template), with additional variables that override special tokens.
     pub fn chat_template_with(
         &self,
         name: Option<&str>,
@@ -183,39 +179,49 @@ impl HuggingFaceTokenizer {
         Ok(template.into_model_template())
     }
 
-    /// The folder or the file that the tokenizer was read from.
+    /// The folder or file the tokenizer was read from.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// The vocabulary and the merges of a folder without `tokenizer.json`.
-fn of_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
+/// Reads `vocab.json` and `merges.txt` of a folder without `tokenizer.json`.
+fn read_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
     let shown = folder.display();
     let problem = |message: String| {
         ModelError::new(ModelErrorKind::Configuration, message)
-            .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+            .hint("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`")
             .hint("Or run the model in Python: `--model lm_eval:hf`")
     };
     let paths = PARTS.map(|name| folder.join(name));
-    if let Some(place) = paths.iter().position(|path| !path.is_file()) {
-        let message = format!("`{shown}` has neither the tokenizer `{FILE}` nor `{}`", PARTS[place]);
+    if let Some(index) = paths.iter().position(|path| !path.is_file()) {
+        let message = format!("`{shown}` has neither the tokenizer `{FILE}` nor `{}`", PARTS[index]);
         return Err(problem(message));
     }
-    if !special.class.is_some_and(|class| class.rules.is_byte_level()) {
+    if !special.class.is_some_and(|class| class.scheme.is_byte_level()) {
         return Err(problem(format!(
-            "`{shown}` has no `{FILE}`, and its class of tokenizer is none that `{}` and `{}` suffice for",
+            "`{shown}` has no `{FILE}`, and its tokenizer class cannot be built from `{}` and `{}` alone",
             PARTS[0], PARTS[1]
         )));
     }
     let [vocabulary, merges] = paths.map(|path| path.to_string_lossy().into_owned());
     let model = BPE::from_file(&vocabulary, &merges).build();
-    let model =
-        model.map_err(|error| problem(format!("The tokenizer in `{shown}` cannot be used: {error}")))?;
-    Ok(tokenizers::Tokenizer::new(model))
+    let model = model.map_err(|error| problem(format!("Cannot load the tokenizer in `{shown}`: {error}")))?;
+    let tokenizer = tokenizers::Tokenizer::new(model);
+    let is_known = |token: &str| {
+        tokenizer.token_to_id(token).is_some() || special.added.iter().any(|known| known.content == token)
+    };
+    let added = if special.are_declared { Dict::new() } else { read_object(&folder.join(ADDED_TOKENS))? };
+    if let Some(token) = added.keys().filter_map(Value::as_str).find(|token| !is_known(token)) {
+        return Err(problem(format!(
+            "`{shown}` has no `{FILE}`, and the token `{token}` of `{ADDED_TOKENS}` is not in `{}`",
+            PARTS[0]
+        )));
+    }
+    Ok(tokenizer)
 }
 
-/// Removes blanks before punctuation and English contractions.
+/// Removes spaces before punctuation and English contractions.
 fn clean_up(text: String) -> String {
     const PAIRS: [(&str, &str); 10] = [
         (" .", "."),

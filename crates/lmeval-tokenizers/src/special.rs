@@ -1,4 +1,4 @@
-//! The special tokens of a Hugging Face tokenizer, as its files name them.
+//! Special tokens of a Hugging Face tokenizer, from its configuration files.
 
 use std::path::Path;
 
@@ -7,35 +7,35 @@ use lmeval_pycompat::{Dict, Value, json};
 use tokenizers::AddedToken;
 
 use crate::class::Class;
-use crate::rules::Settings;
+use crate::pipeline::Settings;
 
-/// The special tokens with a name of their own.
+/// The named special tokens.
 const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// What the files beside `tokenizer.json` say.
+/// Special tokens and settings from the files next to `tokenizer.json`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpecialTokens {
-    /// The texts by name: `bos_token` and its like.
+    /// Token contents by name, such as `bos_token`.
     pub(crate) named: Dict,
-    /// The tokens that have to be known to the tokenizer, in order.
+    /// Tokens to add to the tokenizer, in order.
     pub(crate) added: Vec<AddedToken>,
-    /// Whether the configuration lists the added tokens, so that those of `tokenizer.json` do not count for a class.
+    /// Whether the configuration lists the added tokens. A class then ignores those of `tokenizer.json`.
     pub(crate) are_declared: bool,
-    /// The class of the tokenizer, if it has one.
+    /// The tokenizer class, if it has defaults of its own.
     pub(crate) class: Option<&'static Class>,
-    /// What its rules heed.
+    /// Settings of the class's pipeline.
     pub(crate) settings: Settings,
-    /// Whether blanks before punctuation are removed from decoded text.
+    /// Remove spaces before punctuation when decoding.
     pub(crate) clean_up: bool,
 }
 
 impl SpecialTokens {
-    /// Reads `tokenizer_config.json`, `special_tokens_map.json` and `config.json` of a folder, as far as they are there.
+    /// Reads `tokenizer_config.json`, `special_tokens_map.json` and `config.json` of a folder, all of them optional.
     pub(crate) fn read(folder: &Path, is_byte_level: bool) -> Result<Self, ModelError> {
-        let config = object(&folder.join("tokenizer_config.json"))?;
-        let map = object(&folder.join("special_tokens_map.json"))?;
-        let model = object(&folder.join("config.json"))?;
+        let config = read_object(&folder.join("tokenizer_config.json"))?;
+        let map = read_object(&folder.join("special_tokens_map.json"))?;
+        let model = read_object(&folder.join("config.json"))?;
         let decoder = config.get_str("added_tokens_decoder").and_then(Value::as_dict);
         let class = Class::choose(&config, &model, is_byte_level);
         let flag = |name: &str| config.get_str(name).filter(|value| !value.is_none()).map(Value::is_truthy);
@@ -58,9 +58,9 @@ impl SpecialTokens {
         }
         declared.sort_by_key(|(id, _)| *id);
         found.added.extend(declared.into_iter().map(|(_, token)| token));
-        // Reference: the map is a file of older tokenizers, and counts for them alone.
-        let places = if decoder.is_some() { vec![&config] } else { vec![&map, &config] };
-        let value = |name: &str| places.iter().find_map(|place| place.get_str(name));
+        // Reference: the map is read only for older tokenizers.
+        let sources = if decoder.is_some() { vec![&config] } else { vec![&map, &config] };
+        let value = |name: &str| sources.iter().find_map(|source| source.get_str(name));
         for name in NAMES {
             let default = || Some(Value::str(class?.token(name)?));
             let Some(token) =
@@ -71,7 +71,7 @@ impl SpecialTokens {
             found.named.insert(name, token.content.as_str());
             found.require(token);
         }
-        // Names of the model alone, such as that of a token for images.
+        // Model-specific names, such as `image_token`.
         let extra = config.get_str("extra_special_tokens");
         let own = config.iter().filter(|(name, _)| name.as_str().is_some_and(is_own_name));
         let own = own.chain(extra.and_then(Value::as_dict).into_iter().flat_map(Dict::iter));
@@ -96,17 +96,17 @@ impl SpecialTokens {
         }
     }
 
-    /// The text of a special token.
+    /// The content of a named special token.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.named.get_str(name).and_then(Value::as_str)
     }
 }
 
-/// The object of a JSON file; empty where there is no file. One that cannot be used is no absent one: without its
-/// special tokens a tokenizer gives other tokens.
-fn object(path: &Path) -> Result<Dict, ModelError> {
+/// Reads a JSON object; empty if the file does not exist. A malformed file is an error: without its special tokens, the
+/// tokenizer would produce other tokens.
+pub(crate) fn read_object(path: &Path) -> Result<Dict, ModelError> {
     let broken = |problem: String| {
-        let message = format!("`{}` cannot be used: {problem}", path.display());
+        let message = format!("Cannot load `{}`: {problem}", path.display());
         ModelError::new(ModelErrorKind::Configuration, message)
             .hint("Download the file again if it is damaged")
     };
@@ -124,15 +124,15 @@ fn is_own_name(name: &str) -> bool {
     name.ends_with("_token") && !NAMES.contains(&name)
 }
 
-/// A token: its text, or an object with the rules of how it is found in a text.
+/// Parses a token: a string, or an object that also says how to match it.
 fn added(token: &Value, special: bool) -> Option<AddedToken> {
     if let Some(text) = token.as_str() {
         return Some(AddedToken::from(text, special));
     }
-    let rules = token.as_dict()?;
-    let flag = |name: &str| rules.get_str(name).is_some_and(Value::is_truthy);
+    let fields = token.as_dict()?;
+    let flag = |name: &str| fields.get_str(name).is_some_and(Value::is_truthy);
     let special = special || flag("special");
-    let token = AddedToken::from(rules.get_str("content")?.as_str()?, special);
+    let token = AddedToken::from(fields.get_str("content")?.as_str()?, special);
     let token = token.single_word(flag("single_word")).lstrip(flag("lstrip")).rstrip(flag("rstrip"));
-    Some(if rules.contains_str("normalized") { token.normalized(flag("normalized")) } else { token })
+    Some(if fields.contains_str("normalized") { token.normalized(flag("normalized")) } else { token })
 }

@@ -6,12 +6,12 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use tiktoken_rs::tokenizer::{Tokenizer as Encoding, get_tokenizer};
 use tiktoken_rs::{CoreBPE, bpe_for_tokenizer};
 
-/// The token that ends a text, in every encoding.
+/// The end-of-text token of every encoding.
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// The tokenizer of one of OpenAI's models.
+/// The tokenizer of an OpenAI model.
 ///
-/// Special tokens in a text are encoded as the plain text that they are.
+/// Special tokens in the input are encoded as ordinary text.
 #[derive(Clone)]
 pub struct TiktokenTokenizer {
     encoding: Encoding,
@@ -26,27 +26,29 @@ impl fmt::Debug for TiktokenTokenizer {
 }
 
 impl TiktokenTokenizer {
-    /// The tokenizer of a model.
+    /// Loads the tokenizer of a model, such as `gpt-4o`.
     pub fn for_model(model: &str) -> Result<Self, ModelError> {
         let encoding = get_tokenizer(model).ok_or_else(|| {
-            let message = format!("OpenAI has no tokenizer for a model `{model}`");
+            let message = format!("No OpenAI tokenizer is known for the model `{model}`");
             ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("Models such as `babbage-002`, `davinci-002` and `gpt-4o` have one")
-                .hint("For other models use `tokenizer_backend=huggingface` and `tokenizer=<name or folder>`")
+                .hint("Known models include `babbage-002`, `davinci-002` and `gpt-4o`")
+                .hint(
+                    "For other models, set `tokenizer_backend=huggingface` and `tokenizer=<name or folder>`",
+                )
         })?;
         let broken = |error: String| {
-            let message = format!("The tokenizer of `{model}` cannot be used: {error}");
+            let message = format!("Cannot load the tokenizer of `{model}`: {error}");
             ModelError::new(ModelErrorKind::Configuration, message)
         };
         let vocabulary = bpe_for_tokenizer(encoding).map_err(|error| broken(error.to_string()))?;
         let end_of_text = vocabulary.encode_with_special_tokens(END_OF_TEXT);
         let &[end_of_text] = end_of_text.as_slice() else {
-            return Err(broken("it has no token for the end of a text".into()));
+            return Err(broken("it has no end-of-text token".into()));
         };
         Ok(Self { encoding, vocabulary, end_of_text })
     }
 
-    /// The name of the encoding.
+    /// The name of the encoding, such as `cl100k_base`.
     pub fn name(&self) -> &'static str {
         match self.encoding {
             Encoding::O200kHarmony => "o200k_harmony",
@@ -59,23 +61,20 @@ impl TiktokenTokenizer {
         }
     }
 
-    /// The tokens of a text.
+    /// Encodes a string.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         self.vocabulary.encode_ordinary(text)
     }
 
-    /// The text of tokens; bytes that are no text become replacement characters.
+    /// Decodes tokens. Invalid UTF-8 becomes replacement characters.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
         let bytes = self.vocabulary.decode_bytes(tokens).map_err(|error| {
-            ModelError::new(
-                ModelErrorKind::Request,
-                format!("The tokens cannot be turned into text: {error}"),
-            )
+            ModelError::new(ModelErrorKind::Request, format!("Cannot decode the tokens: {error}"))
         })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The token that ends a text, and how it is written.
+    /// The id and content of the end-of-text token.
     pub fn end_of_text(&self) -> (u32, &'static str) {
         (self.end_of_text, END_OF_TEXT)
     }
@@ -88,18 +87,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_and_encodings() {
+    fn finds_the_encoding_of_a_model() {
         let name = |model: &str| TiktokenTokenizer::for_model(model).map(|tokenizer| tokenizer.name());
         assert_eq!(name("babbage-002").unwrap(), "cl100k_base");
         assert_eq!(name("davinci-002").unwrap(), "cl100k_base");
         assert_eq!(name("gpt-4o").unwrap(), "o200k_base");
         let error = name("my-model").unwrap_err();
-        assert_eq!(error.to_string(), "OpenAI has no tokenizer for a model `my-model`");
+        assert_eq!(error.to_string(), "No OpenAI tokenizer is known for the model `my-model`");
         assert!(!error.hints().is_empty());
     }
 
     #[test]
-    fn special_tokens_in_texts_are_text() {
+    fn encodes_special_tokens_as_ordinary_text() {
         let tokenizer = TiktokenTokenizer::for_model("davinci-002").unwrap();
         assert_eq!(tokenizer.encode("hello world"), [15339, 1917]);
         assert_eq!(tokenizer.end_of_text(), (100257, "<|endoftext|>"));

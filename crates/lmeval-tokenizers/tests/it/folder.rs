@@ -1,14 +1,14 @@
-//! Tokenizers of folders.
+//! Tokenizers in local folders.
 
 use std::path::Path;
 
-use lmeval_core::{ChatMessage, Context, ModelErrorKind, Role};
+use lmeval_core::{ChatMessage, Context, Diagnose as _, ModelErrorKind, Role};
 use lmeval_tokenizers::{HuggingFaceTokenizer, TokenizerTemplate};
 
 use crate::TOKENIZER;
 
 #[test]
-fn a_folder() {
+fn reads_a_folder() {
     let tokenizer = HuggingFaceTokenizer::from_folder(TOKENIZER.as_ref()).unwrap();
     let plain = tokenizer.encode("Hello world", false).unwrap();
     let special = tokenizer.encode("Hello world", true).unwrap();
@@ -28,26 +28,26 @@ fn a_folder() {
 }
 
 #[test]
-fn folders_without_a_tokenizer() {
+fn refuses_folders_without_a_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
     assert!(error.to_string().contains("tokenizer.json"), "{error}");
     fs_err::write(folder.path().join("tokenizer.json"), "{}").unwrap();
     let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
-    assert!(error.to_string().contains("cannot be used"), "{error}");
+    assert!(error.to_string().contains("Cannot load the tokenizer"), "{error}");
     let error = TokenizerTemplate::read(folder.path(), None).unwrap_err();
     assert!(error.to_string().contains("neither `chat_template.jinja` nor"), "{error}");
 }
 
-/// Tokens that only the other files name, and names that only the kind of tokenizer gives.
+/// Some tokens are only in the other files, and some are defaults of the class.
 #[test]
-fn special_tokens_from_every_file() {
+fn reads_special_tokens_from_every_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
     fs_err::copy(Path::new(TOKENIZER).join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
     let read = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
     assert_eq!(read().special_token("eos_token"), None);
-    // The type of a model may stand for a class of tokenizers with tokens of its own.
+    // The model type implies a tokenizer class, which may have default tokens.
     file("config.json", r#"{"model_type": "llama"}"#);
     assert_eq!(read().special_token("bos_token"), None);
     file("config.json", r#"{"model_type": "gpt2"}"#);
@@ -68,9 +68,54 @@ fn special_tokens_from_every_file() {
     assert_eq!(tokenizer.encode("<new>", false).unwrap().len(), 1);
 }
 
-/// Files beside the tokenizer that cannot be used are no absent ones: without them there would be other tokens.
+/// Reference: `.jinja` files replace the templates of the configuration.
 #[test]
-fn unreadable_files_are_named() {
+fn template_files_override_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
+    let source = |name: Option<&str>| {
+        TokenizerTemplate::read(folder.path(), name).map(|template| template.source().to_owned())
+    };
+    file(
+        "tokenizer_config.json",
+        r#"{"chat_template": [{"name": "default", "template": "d"}, {"name": "tools", "template": "t"}]}"#,
+    );
+    assert_eq!(source(None).unwrap(), "d");
+    assert_eq!(source(Some("tools")).unwrap(), "t");
+    file("chat_template.jinja", "file");
+    assert_eq!(source(None).unwrap(), "file");
+    assert_eq!(source(Some("tools")).unwrap(), "file");
+    fs_err::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    file("additional_chat_templates/tools.jinja", "tools file");
+    assert_eq!(source(None).unwrap(), "file");
+    assert_eq!(source(Some("tools")).unwrap(), "tools file");
+    let error = source(Some("other")).unwrap_err();
+    assert!(error.hints().join(" ").contains("`default`, `tools`"), "{error:?}");
+    fs_err::remove_file(folder.path().join("chat_template.jinja")).unwrap();
+    assert_eq!(source(Some("tools")).unwrap(), "tools file");
+    assert!(source(None).unwrap_err().to_string().contains("no chat template `default`"));
+}
+
+/// Without these tokens, a prompt would be tokenized differently than by the reference.
+#[test]
+fn refuses_added_tokens_outside_the_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
+    file("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}"#);
+    file("merges.txt", "#version: 0.2\na b\n");
+    file("config.json", r#"{"model_type": "gpt2"}"#);
+    file("added_tokens.json", r#"{"<|endoftext|>": 3}"#);
+    HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+    file("added_tokens.json", r#"{"<new>": 4}"#);
+    let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
+    assert!(error.to_string().contains("the token `<new>` of `added_tokens.json`"), "{error}");
+    file("special_tokens_map.json", r#"{"pad_token": "<new>"}"#);
+    HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+}
+
+/// A malformed configuration must not be treated as absent: the tokens would differ.
+#[test]
+fn refuses_malformed_configuration_files() {
     let folder = tempfile::tempdir().unwrap();
     fs_err::copy(Path::new(TOKENIZER).join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
     for name in ["tokenizer_config.json", "special_tokens_map.json", "config.json"] {

@@ -1,4 +1,4 @@
-//! Tokenizers of the hub and of its cache.
+//! Tokenizers from the hub and its cache.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use lmeval_core::{Diagnose as _, ModelErrorKind};
 use lmeval_hub::Settings;
 use lmeval_testkit::{HubFault, StandInHub};
-use lmeval_tokenizers::{HuggingFaceTokenizer, locate};
+use lmeval_tokenizers::{HuggingFaceTokenizer, TokenizerTemplate, locate};
 
 use crate::TOKENIZER;
 
@@ -17,37 +17,31 @@ fn settings(endpoint: &str, cache: &Path, offline: bool) -> Settings {
     settings
 }
 
-/// A hub with the tokenizer of the fixtures.
+/// A hub that serves the fixture tokenizer.
 fn hub() -> (StandInHub, String) {
-    let files: Vec<_> = fs_err::read_dir(TOKENIZER)
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
-        .collect();
-    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     let hub = StandInHub::new();
-    let commit = hub.add_model("org/name", "main", &files);
+    let commit = hub.add_model_folder("org/name", "main", TOKENIZER.as_ref());
     (hub, commit)
 }
 
 #[test]
-fn the_hub_and_its_cache() {
+fn downloads_a_tokenizer_once() {
     let (hub, commit) = hub();
     let cache = tempfile::tempdir().unwrap();
     let (online, offline) =
         (settings(&hub.endpoint(), cache.path(), false), settings(&hub.endpoint(), cache.path(), true));
     let error = locate(&offline, "org/name", "main").unwrap_err();
-    let expected = format!("The tokenizer of `org/name` is not in the cache `{}`", cache.path().display());
+    let expected = format!("The tokenizer `org/name` is not in the cache `{}`", cache.path().display());
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert!(hub.requests("").is_empty());
     let folder = locate(&online, "org/name", "main").unwrap();
     assert_eq!(folder, cache.path().join("models--org--name/snapshots").join(&commit));
     HuggingFaceTokenizer::from_folder(&folder).unwrap().chat_template(None).unwrap();
-    let asked = hub.requests("").len();
+    let sent = hub.requests("").len();
     assert_eq!(locate(&offline, "org/name", "main").unwrap(), folder);
     assert_eq!(locate(&offline, "org/name", &commit).unwrap(), folder);
     assert_eq!(locate(&online, "org/name", "main").unwrap(), folder);
-    assert_eq!(hub.requests("").len(), asked);
+    assert_eq!(hub.requests("").len(), sent);
     for name in ["org/other", "../name", "a/b/c", ""] {
         let error = locate(&online, name, "main").unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Configuration, "{name}");
@@ -56,10 +50,9 @@ fn the_hub_and_its_cache() {
     let error =
         locate(&settings("http://127.0.0.1:9", cache.path(), false), "org/third", "main").unwrap_err();
     assert!(
-        error.to_string().starts_with("There is no local copy of the tokenizer of `org/third`"),
+        error.to_string().starts_with("The tokenizer `org/third` is not cached and cannot be downloaded"),
         "{error}"
     );
-    assert!(error.to_string().contains("cannot be downloaded"), "{error}");
     let looked = format!("in the cache `{}`", cache.path().display());
     assert!(
         error.hints().iter().any(|hint| hint.contains(&looked) && hint.contains("/org/third`")),
@@ -67,9 +60,9 @@ fn the_hub_and_its_cache() {
     );
 }
 
-/// As published OPT has it: a vocabulary, merges, and no `tokenizer.json`.
+/// Like the published OPT models, which have no `tokenizer.json`.
 #[test]
-fn a_vocabulary_and_merges_on_the_hub() {
+fn downloads_a_vocabulary_and_merges() {
     let hub = StandInHub::new();
     let vocabulary: (&str, &[u8]) =
         ("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "</s>": 3, "Ġ": 4}"#.as_bytes());
@@ -90,9 +83,23 @@ fn a_vocabulary_and_merges_on_the_hub() {
     assert!(error.to_string().contains("nor both of `vocab.json` and `merges.txt`"), "{error}");
 }
 
-/// A tokenizer without its configuration has other special tokens, so an interrupted download must not pass for one.
 #[test]
-fn an_interrupted_download_is_not_a_tokenizer() {
+fn downloads_named_chat_templates() {
+    let hub = StandInHub::new();
+    let files: [(&str, &[u8]); 3] = [
+        ("tokenizer.json", b"{}"),
+        ("chat_template.jinja", b"default"),
+        ("additional_chat_templates/tools.jinja", b"tools"),
+    ];
+    hub.add_model("org/name", "main", &files);
+    let cache = tempfile::tempdir().unwrap();
+    let folder = locate(&settings(&hub.endpoint(), cache.path(), false), "org/name", "main").unwrap();
+    assert_eq!(TokenizerTemplate::read(&folder, Some("tools")).unwrap().source(), "tools");
+}
+
+/// Without its configuration, a tokenizer has other special tokens.
+#[test]
+fn interrupted_download_is_not_complete() {
     let (hub, commit) = hub();
     let cache = tempfile::tempdir().unwrap();
     let online = settings(&hub.endpoint(), cache.path(), false);

@@ -1,4 +1,4 @@
-//! Tests of tokenizers through their public interface.
+//! Tests of the public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

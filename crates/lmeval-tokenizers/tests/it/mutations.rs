@@ -1,4 +1,4 @@
-//! Damaged tokenizers: an error or tokens, and never a panic.
+//! Damaged tokenizers give an error or tokens, never a panic.
 
 use std::path::Path;
 

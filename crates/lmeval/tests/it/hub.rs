@@ -88,14 +88,8 @@ fn downloads_a_hub_model_once() {
     context.write("rows.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     context.write("local.yaml", TASK);
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lmeval-candle/tests/fixtures/llama");
-    let files: Vec<_> = fs_err::read_dir(fixture)
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
-        .collect();
-    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     let hub = StandInHub::new();
-    hub.add_model("org/llama", "main", &files);
+    hub.add_model_folder("org/llama", "main", &fixture);
     let run = |offline: &str| {
         let words = ["run", "--model", "hf", "--model_args", "pretrained=org/llama,device=cpu", "--tasks"];
         let command = context.command(&[&words[..], &["local.yaml", "--library", "none"]].concat());

@@ -1,11 +1,11 @@
-//! The vocabulary that a GGUF file has with it.
+//! The tokenizer vocabulary in a GGUF file.
 
 use lmeval_tokenizers::{GgufTokenKind, GgufVocabulary};
 
 use super::{Entry, Gguf};
 use crate::error::{Error, Result};
 
-/// What special tokens are called, here and in the file.
+/// Special tokens and their metadata keys.
 const SPECIAL: [(&str, &[&str]); 7] = [
     ("bos_token", &["bos_token_id"]),
     ("eos_token", &["eos_token_id"]),
@@ -17,13 +17,13 @@ const SPECIAL: [(&str, &[&str]); 7] = [
 ];
 
 impl Gguf {
-    /// The vocabulary and the rules of the model's tokenizer.
+    /// Reads the vocabulary and settings of the tokenizer.
     pub fn vocabulary(&self) -> Result<GgufVocabulary> {
         let Some(model) = self.text("model")?.filter(|model| *model != "none") else {
             return Err(self.wrong("it has no tokenizer (`tokenizer.ggml.model`)"));
         };
         let tokens = match self.tokenizer("tokens") {
-            Some(Entry::Texts(tokens)) => tokens.clone(),
+            Some(Entry::Strings(tokens)) => tokens.clone(),
             _ => return Err(self.wrong("it has no list `tokenizer.ggml.tokens`")),
         };
         let rows =
@@ -31,9 +31,10 @@ impl Gguf {
         if let Some(rows) = rows
             && tokens.len() > rows
         {
-            return Err(
-                self.wrong(&format!("its tokenizer has {} tokens, and its model knows {rows}", tokens.len()))
-            );
+            return Err(self.wrong(&format!(
+                "its tokenizer has {} tokens, but the model's vocabulary has {rows}",
+                tokens.len()
+            )));
         }
         let kinds = match self.tokenizer("token_type") {
             None => vec![GgufTokenKind::Normal; tokens.len()],
@@ -47,14 +48,14 @@ impl Gguf {
         };
         let merges = match self.tokenizer("merges") {
             None => Vec::new(),
-            Some(Entry::Texts(merges)) => merges.clone(),
-            Some(_) => return Err(self.wrong("`tokenizer.ggml.merges` must be a list of texts")),
+            Some(Entry::Strings(merges)) => merges.clone(),
+            Some(_) => return Err(self.wrong("`tokenizer.ggml.merges` must be a list of strings")),
         };
         let mut special = Vec::new();
         for (name, keys) in SPECIAL {
             for key in keys {
                 let token = self.token(key)?;
-                // Some converters write a number that no token has where there is none.
+                // Some converters write an id outside the vocabulary if there is none.
                 let token = token.filter(|token| name != "eos_token" || (*token as usize) < tokens.len());
                 special.extend(token.map(|token| (name, token)));
             }
@@ -63,15 +64,15 @@ impl Gguf {
             file: self.path.clone(),
             architecture: self.architecture.clone(),
             model: model.to_owned(),
-            rules: self.text("pre")?.map(str::to_owned),
+            pre_tokenizer: self.text("pre")?.map(str::to_owned),
             tokens,
             kinds,
             scores,
             merges,
             special,
-            begins: self.flag("add_bos_token")?,
-            ends: self.flag("add_eos_token")?,
-            space_first: self.flag("add_space_prefix")?,
+            add_bos: self.flag("add_bos_token")?,
+            add_eos: self.flag("add_eos_token")?,
+            add_space_prefix: self.flag("add_space_prefix")?,
             templates: self.templates(),
         })
     }
@@ -83,8 +84,8 @@ impl Gguf {
     fn text(&self, key: &str) -> Result<Option<&str>> {
         match self.tokenizer(key) {
             None => Ok(None),
-            Some(Entry::Text(text)) => Ok(Some(text)),
-            Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a text"))),
+            Some(Entry::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a string"))),
         }
     }
 
@@ -99,20 +100,23 @@ impl Gguf {
     fn token(&self, key: &str) -> Result<Option<u32>> {
         match self.tokenizer(key) {
             None => Ok(None),
-            // There is none; some write it without a sign.
+            // -1 means none; some converters write it unsigned.
             Some(Entry::Whole(-1 | 0xffff_ffff)) => Ok(None),
             Some(Entry::Whole(token)) => match u32::try_from(*token) {
                 Ok(token) => Ok(Some(token)),
-                Err(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` is {token}, which is no token"))),
+                Err(_) => {
+                    Err(self.wrong(&format!("`tokenizer.ggml.{key}` is {token}, which is not a token id")))
+                }
             },
             Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a number"))),
         }
     }
 
-    /// The chat templates, by name.
+    /// Chat templates by name.
     fn templates(&self) -> Vec<(String, String)> {
         let named = self.header.entries.iter().filter_map(|(key, entry)| {
-            let (name, Entry::Text(template)) = (key.strip_prefix("tokenizer.chat_template")?, entry) else {
+            let (name, Entry::String(template)) = (key.strip_prefix("tokenizer.chat_template")?, entry)
+            else {
                 return None;
             };
             let name = if name.is_empty() { "default" } else { name.strip_prefix('.')? };
@@ -125,8 +129,8 @@ impl Gguf {
 
     fn wrong(&self, problem: &str) -> Error {
         Error::Unsupported {
-            message: format!("The tokenizer of `{}` cannot be used: {problem}", self.path.display()),
-            hint: Some("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`".into()),
+            message: format!("Cannot use the tokenizer of `{}`: {problem}", self.path.display()),
+            hint: Some("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`".into()),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Tokenizers by the rules of their class.
+//! The tokenization pipeline of a class: normaliser, pre-tokenizer, decoder and post-processor.
 //!
-//! Reference: a class takes the vocabulary, the merges and the tokens around a text from the files, nothing else.
+//! Reference: a class takes only the vocabulary, the merges and the post-processor from the files.
 
 use serde_json::json;
 use tokenizers::decoders::DecoderWrapper;
@@ -18,18 +18,18 @@ use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, Tokenizer};
 
-use crate::class::Rules;
+use crate::class::Scheme;
 use crate::special::SpecialTokens;
 
-/// What stands for a blank in pieces.
-const BLANK: char = '▁';
-/// English endings, words, single digits, other signs and white space.
+/// Represents a space in SentencePiece tokens.
+const SPACE: char = '▁';
+/// English contractions, words, single digits, punctuation and whitespace.
 const WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
 
-/// Settings of `tokenizer_config.json` that rules heed.
+/// Settings of `tokenizer_config.json` that affect the pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) add_prefix_space: Option<bool>,
@@ -39,8 +39,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Where LLaMA's rules put a blank.
-    fn blank(self) -> PrependScheme {
+    /// Where LLaMA's scheme prepends a space.
+    fn prepend_scheme(self) -> PrependScheme {
         match (self.add_prefix_space, self.legacy) {
             (Some(false), _) => PrependScheme::Never,
             (_, Some(true)) => PrependScheme::Always,
@@ -49,25 +49,25 @@ impl Settings {
     }
 }
 
-/// The tokenizer with the vocabulary of another one and the rules of its class, if that has some. One whose vocabulary is
-/// of another kind stays as it is.
+/// Rebuilds a BPE tokenizer with the pipeline of its class. Other tokenizers, and those without a class, are unchanged.
 pub(crate) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Result<Tokenizer> {
     let Some(class) = special.class else { return Ok(file) };
     let ModelWrapper::BPE(model) = file.get_model() else { return Ok(file) };
     let mut model = model.clone();
-    let (rules, settings) = (class.rules, special.settings);
+    let (scheme, settings) = (class.scheme, special.settings);
     let unknown = || special.text("unk_token").map(str::to_owned);
     model.dropout = None;
     model.continuing_subword_prefix = None;
     model.end_of_word_suffix = None;
     model.ignore_merges = false;
-    model.unk_token = if matches!(rules, Rules::CodePieces | Rules::BarePieces) { unknown() } else { None };
-    model.fuse_unk = !rules.is_byte_level();
-    model.byte_fallback = !rules.is_byte_level();
+    model.unk_token =
+        if matches!(scheme, Scheme::CodePieces | Scheme::BarePieces) { unknown() } else { None };
+    model.fuse_unk = !scheme.is_byte_level();
+    model.byte_fallback = !scheme.is_byte_level();
     let mut tokenizer = Tokenizer::new(model);
-    tokenizer.with_normalizer(normalizer(rules)?)?;
-    tokenizer.with_pre_tokenizer(Some(pre_tokenizer(rules, settings)?));
-    tokenizer.with_decoder(Some(decoder(rules, settings)?));
+    tokenizer.with_normalizer(normalizer(scheme)?)?;
+    tokenizer.with_pre_tokenizer(Some(pre_tokenizer(scheme, settings)?));
+    tokenizer.with_decoder(Some(decoder(scheme, settings)?));
     tokenizer.with_post_processor(file.get_post_processor().cloned());
     if !special.are_declared {
         let mut tokens: Vec<(u32, AddedToken)> = file.get_added_tokens_decoder().into_iter().collect();
@@ -77,70 +77,70 @@ pub(crate) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Res
     Ok(tokenizer)
 }
 
-fn normalizer(rules: Rules) -> tokenizers::Result<Option<NormalizerWrapper>> {
-    Ok(match rules {
-        Rules::Bytes | Rules::Pieces | Rules::CodePieces => None,
-        Rules::ComposedBytes | Rules::DigitsAndBytes | Rules::WordsAndBytes => Some(NFC.into()),
-        Rules::BarePieces => Some(Replace::new(" ", BLANK.to_string())?.into()),
+fn normalizer(scheme: Scheme) -> tokenizers::Result<Option<NormalizerWrapper>> {
+    Ok(match scheme {
+        Scheme::Bytes | Scheme::Pieces | Scheme::CodePieces => None,
+        Scheme::ComposedBytes | Scheme::DigitsAndBytes | Scheme::WordsAndBytes => Some(NFC.into()),
+        Scheme::BarePieces => Some(Replace::new(" ", SPACE.to_string())?.into()),
     })
 }
 
-fn pre_tokenizer(rules: Rules, settings: Settings) -> tokenizers::Result<PreTokenizerWrapper> {
-    let bytes = |cuts| ByteLevel::new(settings.add_prefix_space == Some(true), true, cuts);
-    Ok(match rules {
-        Rules::Bytes | Rules::ComposedBytes => bytes(true).into(),
-        Rules::DigitsAndBytes => {
+fn pre_tokenizer(scheme: Scheme, settings: Settings) -> tokenizers::Result<PreTokenizerWrapper> {
+    let bytes = |use_regex| ByteLevel::new(settings.add_prefix_space == Some(true), true, use_regex);
+    Ok(match scheme {
+        Scheme::Bytes | Scheme::ComposedBytes => bytes(true).into(),
+        Scheme::DigitsAndBytes => {
             PreTokenizers::new(vec![Digits::new(true).into(), bytes(true).into()]).into()
         }
-        Rules::WordsAndBytes => {
+        Scheme::WordsAndBytes => {
             let words =
                 Split::new(SplitPattern::Regex(WORDS.into()), SplitDelimiterBehavior::Isolated, false)?;
             PreTokenizers::new(vec![words.into(), bytes(false).into()]).into()
         }
-        Rules::Pieces => Metaspace::new(BLANK, settings.blank(), false).into(),
-        Rules::CodePieces => {
+        Scheme::Pieces => Metaspace::new(SPACE, settings.prepend_scheme(), false).into(),
+        Scheme::CodePieces => {
             let is_bare = settings.add_prefix_space == Some(false);
-            let scheme = if is_bare { PrependScheme::Never } else { PrependScheme::First };
-            Metaspace::new(BLANK, scheme, false).into()
+            let prepend = if is_bare { PrependScheme::Never } else { PrependScheme::First };
+            Metaspace::new(SPACE, prepend, false).into()
         }
-        Rules::BarePieces => {
-            let blank = SplitPattern::String(" ".into());
-            Split::new(blank, SplitDelimiterBehavior::MergedWithPrevious, false)?.into()
+        Scheme::BarePieces => {
+            let space = SplitPattern::String(" ".into());
+            Split::new(space, SplitDelimiterBehavior::MergedWithPrevious, false)?.into()
         }
     })
 }
 
-fn decoder(rules: Rules, settings: Settings) -> tokenizers::Result<DecoderWrapper> {
-    if rules.is_byte_level() {
+fn decoder(scheme: Scheme, settings: Settings) -> tokenizers::Result<DecoderWrapper> {
+    if scheme.is_byte_level() {
         return Ok(ByteLevel::new(true, true, true).into());
     }
-    let back = Replace::new(BLANK.to_string(), " ")?;
+    let back = Replace::new(SPACE.to_string(), " ")?;
     let mut decoders: Vec<DecoderWrapper> = vec![back.into(), ByteFallback::new().into(), Fuse::new().into()];
-    let is_first_removed = match rules {
-        Rules::Pieces => settings.add_prefix_space != Some(false),
-        rules => rules == Rules::CodePieces,
+    let strips_first = match scheme {
+        Scheme::Pieces => settings.add_prefix_space != Some(false),
+        scheme => scheme == Scheme::CodePieces,
     };
-    if is_first_removed {
+    if strips_first {
         decoders.push(Strip::new(' ', 1, 0).into());
     }
     Ok(Decoders::new(decoders).into())
 }
 
-/// Puts tokens around texts where the class does so itself, or where no `tokenizer.json` says it.
-pub(crate) fn add_frame(
+/// Adds `bos_token` and `eos_token` to sequences, if the class does so itself or there is no `tokenizer.json`.
+pub(crate) fn add_post_processor(
     tokenizer: &mut Tokenizer,
     special: &SpecialTokens,
     has_file: bool,
 ) -> tokenizers::Result<()> {
     let Some(class) = special.class else { return Ok(()) };
-    let is_own = matches!(class.rules, Rules::ComposedBytes | Rules::CodePieces);
+    let is_own = matches!(class.scheme, Scheme::ComposedBytes | Scheme::CodePieces);
     if (has_file && !is_own) || !matches!(tokenizer.get_model(), ModelWrapper::BPE(_)) {
         return Ok(());
     }
-    // Reference: what the configuration says of them does not count beside a `tokenizer.json`.
-    let said = |flag: Option<bool>| flag.filter(|_| !has_file);
-    let begins = said(special.settings.add_bos_token).unwrap_or(class.rules == Rules::CodePieces);
-    let ends = said(special.settings.add_eos_token).unwrap_or(false);
+    // Reference: with a `tokenizer.json`, these flags of the configuration are ignored.
+    let configured = |flag: Option<bool>| flag.filter(|_| !has_file);
+    let begins = configured(special.settings.add_bos_token).unwrap_or(class.scheme == Scheme::CodePieces);
+    let ends = configured(special.settings.add_eos_token).unwrap_or(false);
     let token = |name: &str| {
         let text = special.text(name)?;
         Some((text, tokenizer.token_to_id(text)?))
@@ -161,12 +161,12 @@ pub(crate) fn add_frame(
         .map(|(text, id)| (text.to_owned(), json!({"id": text, "ids": [id], "tokens": [text]})))
         .collect();
     let pair = [around("A", 0), around("B", 1)].concat();
-    let frame: PostProcessorWrapper = serde_json::from_value(json!({
+    let processor: PostProcessorWrapper = serde_json::from_value(json!({
         "type": "TemplateProcessing",
         "single": around("A", 0),
         "pair": pair,
         "special_tokens": known,
     }))?;
-    tokenizer.with_post_processor(Some(frame));
+    tokenizer.with_post_processor(Some(processor));
     Ok(())
 }

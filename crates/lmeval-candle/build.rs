@@ -1,4 +1,4 @@
-//! Compiles the kernels for GPUs, where the feature `cuda` asks for them.
+//! Compiles the CUDA kernels if the feature `cuda` is on.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 fn compile() -> Result<(), String> {
     let target = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join("kernels.ptx");
     let nvcc = nvcc();
-    // The oldest generation that has the instructions; drivers translate for newer ones.
+    // The oldest supported generation; drivers translate PTX for newer ones.
     let generation = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "80".to_owned());
     let mut command = Command::new(&nvcc);
     command.args(["-ptx", "-O3", "-std=c++17", SOURCE, "-o"]).arg(target);

@@ -1,13 +1,13 @@
-//! The arguments of the model `hf`.
+//! Model arguments of `hf`.
 
 use candle_core::DType;
 use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, nearest};
 use lmeval_pycompat::{Dict, Value, repr};
 
-use crate::place::{Place, places};
+use crate::device::{DeviceSpec, devices};
 
-/// Arguments that change nothing about answers here.
-const WITHOUT_EFFECT: [&str; 12] = [
+/// Arguments that are accepted and do not affect answers.
+const IGNORED: [&str; 12] = [
     "attn_implementation",
     "low_cpu_mem_usage",
     "use_safetensors",
@@ -22,8 +22,8 @@ const WITHOUT_EFFECT: [&str; 12] = [
     "model",
 ];
 
-/// Arguments that ask for what is not here, where they ask for something.
-const ELSEWHERE: [&str; 14] = [
+/// Arguments that are refused if they have a truthy value.
+const UNSUPPORTED: [&str; 14] = [
     "peft",
     "delta",
     "autogptq",
@@ -40,7 +40,7 @@ const ELSEWHERE: [&str; 14] = [
     "subfolder",
 ];
 
-/// Arguments that are read.
+/// Supported arguments.
 const KNOWN: [&str; 18] = [
     "pretrained",
     "revision",
@@ -62,38 +62,38 @@ const KNOWN: [&str; 18] = [
     "seed",
 ];
 
-/// The type that numbers are computed in.
+/// The requested data type of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precision {
     /// As the weights are stored.
     Auto,
-    /// This one.
+    /// As given by `dtype`.
     Given(DType),
 }
 
-/// The arguments, checked.
+/// Validated model arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
     pub(crate) pretrained: String,
     pub(crate) revision: String,
     pub(crate) tokenizer: Option<String>,
     pub(crate) precision: Precision,
-    /// Where it computes: one worker process for each, or this process where there is one place only.
-    pub(crate) places: Vec<Place>,
+    /// The devices to compute on: one worker process each, or this process if there is only one.
+    pub(crate) devices: Vec<DeviceSpec>,
     pub(crate) batch_size: Option<usize>,
     pub(crate) max_length: Option<usize>,
     pub(crate) max_gen_toks: Option<usize>,
     pub(crate) add_bos_token: Option<bool>,
     pub(crate) prefix_token_id: Option<u32>,
     pub(crate) gguf_file: Option<String>,
-    /// Where thinking ends: a text, or the number of a token.
+    /// The end of the thinking part of an answer.
     pub(crate) think_end: Option<ThinkEnd>,
-    /// What chat templates get beside the conversation.
+    /// Additional variables for chat templates.
     pub(crate) template_variables: Dict,
     pub(crate) seed: u64,
 }
 
-/// What ends the part of an answer that is not looked at.
+/// Marks the end of the thinking part of an answer: a string or a token id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ThinkEnd {
     Text(String),
@@ -101,24 +101,25 @@ pub(crate) enum ThinkEnd {
 }
 
 impl Arguments {
-    /// Whether processors compute.
+    /// Whether the model runs on the CPU.
     pub(crate) fn is_cpu(&self) -> bool {
-        self.places.contains(&Place::Cpu)
+        self.devices.contains(&DeviceSpec::Cpu)
     }
 
     /// Reads and checks the arguments.
     pub(crate) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
         check_names(settings)?;
         if settings.flag("trust_remote_code", false)? {
-            return Err(configuration("Code that comes with a model is never run here")
-                .hint("Leave `trust_remote_code` out: models of known classes do not need it")
-                .hint("`--model lm_eval:hf` runs models with code of their own through Python"));
+            return Err(configuration("Code that comes with a model is never run")
+                .hint("Remove `trust_remote_code`: supported architectures do not need it")
+                .hint("`--model lm_eval:hf` runs models with custom code through Python"));
         }
         match settings.text("backend").as_deref() {
             None | Some("default" | "causal") => {}
             Some(other) => {
-                return Err(configuration(format!("The back end `{other}` is not known here"))
-                    .hint("Models that continue texts are `causal`; `--model lm_eval:hf` runs others through Python"));
+                return Err(configuration(format!("The backend `{other}` is not supported")).hint(
+                    "Only `causal` models are supported; `--model lm_eval:hf` runs others through Python",
+                ));
             }
         }
         Ok(Self {
@@ -126,16 +127,16 @@ impl Arguments {
             revision: settings.text("revision").unwrap_or_else(|| "main".into()),
             tokenizer: settings.text("tokenizer"),
             precision: precision(settings.text("dtype").as_deref())?,
-            places: places(settings)?,
+            devices: devices(settings)?,
             batch_size: batch_size(settings)?,
-            // Reference: 0 counts as not given.
-            max_length: natural(settings, "max_length")?.filter(|length| *length > 0),
-            max_gen_toks: natural(settings, "max_gen_toks")?,
+            // Reference: 0 means unset.
+            max_length: non_negative(settings, "max_length")?.filter(|length| *length > 0),
+            max_gen_toks: non_negative(settings, "max_gen_toks")?,
             add_bos_token: match settings.get("add_bos_token") {
                 None => None,
                 Some(_) => Some(settings.flag("add_bos_token", false)?),
             },
-            prefix_token_id: natural(settings, "prefix_token_id")?.map(|token| token as u32),
+            prefix_token_id: non_negative(settings, "prefix_token_id")?.map(|token| token as u32),
             gguf_file: settings.text("gguf_file"),
             think_end: settings.text("think_end_token").map(|text| match text.parse() {
                 Ok(token) => ThinkEnd::Token(token),
@@ -147,27 +148,27 @@ impl Arguments {
     }
 }
 
-/// The error of an argument.
+/// A configuration error.
 pub(crate) fn configuration(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Configuration, message)
 }
 
 fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
     for name in settings.args.keys().filter_map(Value::as_str) {
-        if KNOWN.contains(&name) || WITHOUT_EFFECT.contains(&name) {
+        if KNOWN.contains(&name) || IGNORED.contains(&name) {
             continue;
         }
-        if ELSEWHERE.contains(&name) {
+        if UNSUPPORTED.contains(&name) {
             if !settings.get(name).is_some_and(Value::is_truthy) {
                 continue;
             }
-            return Err(configuration(format!("The argument `{name}` of the model `hf` is not known here"))
-                .hint("`--model lm_eval:hf` runs the model through Python, with all of its arguments"));
+            return Err(configuration(format!("The model `hf` does not support the argument `{name}`"))
+                .hint("`--model lm_eval:hf` runs the model through Python, with all arguments"));
         }
         let error = configuration(format!("The model `hf` has no argument `{name}`"));
         let near = nearest(name, KNOWN.iter().copied());
         return Err(if near.is_empty() {
-            error.hint(format!("It has `{}`", KNOWN.join("`, `")))
+            error.hint(format!("Known arguments: `{}`", KNOWN.join("`, `")))
         } else {
             error.hint(format!("Did you mean `{}`?", near.join("` or `")))
         });
@@ -175,33 +176,34 @@ fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
     Ok(())
 }
 
-pub(crate) fn natural(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelError> {
+/// Reads a non-negative integer.
+pub(crate) fn non_negative(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelError> {
     let Some(number) = settings.integer(name)? else { return Ok(None) };
     match u32::try_from(number) {
         Ok(number) => Ok(Some(number as usize)),
         Err(_) => Err(configuration(format!(
-            "The model argument `{name}` must be a number that is not negative, not `{number}`"
+            "The model argument `{name}` must be a non-negative integer, not `{number}`"
         ))),
     }
 }
 
-/// How many texts go through the model at once, where the arguments say so.
+/// The maximum number of sequences per batch, if set.
 fn batch_size(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
     let given = settings.get("batch_size").cloned().or_else(|| settings.batch_size.clone());
     let Some(value) = given.filter(|value| !value.is_none()) else { return Ok(None) };
-    let text = repr::str(&value);
-    if text == "auto" || text.starts_with("auto:") {
+    let shown = repr::str(&value);
+    if shown == "auto" || shown.starts_with("auto:") {
         return Ok(None);
     }
-    match text.parse::<usize>() {
-        // Reference: 1 is what stands for no choice at all; here it is nothing to gain from.
+    match shown.parse::<usize>() {
+        // 1 is the reference's default, and never faster here.
         Ok(0 | 1) => Ok(None),
         Ok(number) => Ok(Some(number)),
-        Err(_) => Err(configuration(format!("The batch size must be a number or `auto`, not `{text}`"))),
+        Err(_) => Err(configuration(format!("The batch size must be an integer or `auto`, not `{shown}`"))),
     }
 }
 
-/// What chat templates get: `chat_template_args`, and `enable_thinking` where it is given.
+/// `chat_template_args`, and `enable_thinking` if given.
 fn template_variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
     let mut variables = match settings.get("chat_template_args") {
         None => Dict::new(),
@@ -212,13 +214,15 @@ fn template_variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
                 repr::repr(other)
             ))
             .hint(
-                "Give it as in `--model_args '{\"pretrained\": …, \"chat_template_args\": {\"name\": 1}}'`",
+                "For example: `--model_args '{\"pretrained\": …, \"chat_template_args\": {\"name\": 1}}'`",
             ));
         }
     };
     for name in ["messages", "add_generation_prompt", "continue_final_message"] {
         if variables.get_str(name).is_some() {
-            return Err(configuration(format!("The run itself sets `{name}`, not `chat_template_args`")));
+            return Err(configuration(format!(
+                "`chat_template_args` cannot contain `{name}`, which the run sets itself"
+            )));
         }
     }
     if let Some(value) = settings.get("enable_thinking") {
@@ -234,7 +238,7 @@ fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
         Some("bfloat16" | "bf16" | "torch.bfloat16") => Precision::Given(DType::BF16),
         Some("float16" | "half" | "fp16" | "torch.float16") => Precision::Given(DType::F16),
         Some(other) => {
-            return Err(configuration(format!("Models cannot be computed in `{other}`"))
+            return Err(configuration(format!("The data type `{other}` is not supported"))
                 .hint("`dtype` is `auto`, `float32`, `bfloat16` or `float16`"));
         }
     })
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read() {
+    fn reads_arguments() {
         let arguments = read(&[
             ("dtype", Value::str("bfloat16")),
             ("device", Value::str("cpu")),
@@ -279,12 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_say_what_to_do() {
+    fn refuses_invalid_arguments_with_a_hint() {
         let error = |name: &str, value: Value| {
             let error = read(&[(name, value)]).unwrap_err();
             format!("{error} | {}", error.hints().join(" | "))
         };
-        assert!(error("trust_remote_code", Value::Bool(true)).contains("never run here"));
+        assert!(error("trust_remote_code", Value::Bool(true)).contains("never run"));
         assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
         assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
         assert!(error("chat_template_args", Value::str("a")).contains("must be a dictionary"));
@@ -293,7 +297,7 @@ mod tests {
         assert!(error("max_lenght", Value::Int(3)).contains("Did you mean `max_length`"));
         assert!(error("dtype", Value::str("int4")).contains("`dtype` is `auto`"));
         assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));
-        assert!(error("max_length", Value::Int(-1)).contains("not negative"));
+        assert!(error("max_length", Value::Int(-1)).contains("non-negative"));
         assert!(error("batch_size", Value::str("many")).contains("`auto`"));
         assert!(error("backend", Value::str("seq2seq")).contains("causal"));
         if cfg!(not(feature = "cuda")) {

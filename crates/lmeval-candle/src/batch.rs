@@ -1,4 +1,4 @@
-//! What a forward pass works on.
+//! The input of a forward pass.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,58 +8,57 @@ use candle_core::{Device, Tensor};
 use crate::error::{Error, Result};
 use crate::layers::Padded;
 
-/// Neighbouring rows of the key/value cache.
+/// A range of rows of the key/value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The first row.
+    /// The index of the first row.
     pub start: usize,
-    /// How many rows.
+    /// The number of rows.
     pub len: usize,
 }
 
 impl Span {
-    /// The rows.
+    /// The row indices.
     pub fn rows(self) -> std::ops::Range<usize> {
         self.start..self.start + self.len
     }
 }
 
-/// Tokens that stand one after the other, and what they see.
+/// Consecutive tokens of one sequence, and the keys they attend to.
 ///
-/// Token `i` of a segment stands at position `offset + i` of its text and sees the keys `0..=offset + i`. The keys are
-/// the rows of `spans`, one span after the other, of which the last `len` rows are the segment's own. Segments share
-/// spans: that is how a prefix is computed once and read by many.
+/// Token `i` of a segment is at position `offset + i` of its sequence and attends to the keys `0..=offset + i`. The keys
+/// are the rows of `spans`, concatenated; the last `len` of them belong to the segment itself. Segments share spans, so
+/// that a common prefix is computed once.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// The first of its rows in the batch.
+    /// The index of its first row in the batch.
     pub first: usize,
-    /// How many tokens.
+    /// The number of tokens.
     pub len: usize,
-    /// How many keys stand before its first token.
+    /// The number of keys before its first token.
     pub offset: usize,
-    /// The rows of the cache that hold its `offset + len` keys and values.
+    /// The cache rows of its `offset + len` keys and values.
     pub spans: Vec<Span>,
-    /// The length of the text that it belongs to, as far as it matters: some rotary embeddings depend on it.
+    /// The length of its sequence if rotary embeddings depend on it, else 0.
     pub length: usize,
 }
 
-/// Tokens that go through the model at once: rows of one matrix, without padding.
+/// The tokens of one forward pass, as rows of one matrix without padding.
 #[derive(Debug)]
 pub struct Batch {
     tokens: Tensor,
     positions: Vec<u32>,
-    /// For each row of the batch the row of the cache that takes its key and value.
+    /// For each row of the batch, the cache row for its key and value.
     destinations: Vec<usize>,
     segments: Vec<Segment>,
-    /// Set where the work is to end before it is done.
-    ending: Option<Arc<AtomicBool>>,
+    cancelled: Option<Arc<AtomicBool>>,
     padded: OnceLock<Padded>,
     #[cfg(feature = "cuda")]
     ragged: OnceLock<crate::cuda::Ragged>,
 }
 
 impl Batch {
-    /// A batch of segments, whose tokens stand in `tokens` one segment after the other.
+    /// Creates a batch from segments and their concatenated tokens.
     pub fn new(tokens: &[u32], segments: Vec<Segment>, device: &Device) -> Result<Self> {
         let mut positions = Vec::with_capacity(tokens.len());
         let mut destinations = Vec::with_capacity(tokens.len());
@@ -75,43 +74,43 @@ impl Batch {
             positions,
             destinations,
             segments,
-            ending: None,
+            cancelled: None,
             padded: OnceLock::new(),
             #[cfg(feature = "cuda")]
             ragged: OnceLock::new(),
         })
     }
 
-    /// The same batch, whose way through the model ends early when the flag is set.
-    pub(crate) fn until(mut self, ending: &Arc<AtomicBool>) -> Self {
-        self.ending = Some(Arc::clone(ending));
+    /// Cancels the forward pass when the flag is set.
+    pub(crate) fn cancelled_by(mut self, flag: &Arc<AtomicBool>) -> Self {
+        self.cancelled = Some(Arc::clone(flag));
         self
     }
 
-    /// Fails where the work is to end: models ask before each layer.
+    /// Fails if the pass is cancelled. Models call this before each layer.
     pub fn check(&self) -> Result<()> {
-        match &self.ending {
-            Some(ending) if ending.load(Ordering::Relaxed) => Err(Error::Ended),
+        match &self.cancelled {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Cancelled),
             _ => Ok(()),
         }
     }
 
-    /// The tokens: one number per row.
+    /// The token ids, one per row.
     pub fn tokens(&self) -> &Tensor {
         &self.tokens
     }
 
-    /// The position of each row in its text.
+    /// The position of each row in its sequence.
     pub fn positions(&self) -> &[u32] {
         &self.positions
     }
 
-    /// The rows of the cache that take the batch's keys and values.
+    /// The cache rows for the batch's keys and values.
     pub fn destinations(&self) -> &[usize] {
         &self.destinations
     }
 
-    /// The segments.
+    /// The segments in the order of their rows.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -121,12 +120,12 @@ impl Batch {
         self.positions.len()
     }
 
-    /// The device.
+    /// The device of the batch.
     pub fn device(&self) -> &Device {
         self.tokens.device()
     }
 
-    /// The segments as the kernel of attention reads them.
+    /// The segments in the form of the CUDA attention kernel.
     #[cfg(feature = "cuda")]
     pub(crate) fn ragged(&self) -> Result<&crate::cuda::Ragged> {
         if let Some(ragged) = self.ragged.get() {
@@ -136,7 +135,7 @@ impl Batch {
         Ok(self.ragged.get_or_init(|| ragged))
     }
 
-    /// The segments as rectangles, for devices that want them.
+    /// The segments padded to rectangles, for devices without a ragged attention kernel.
     pub(crate) fn padded(&self) -> Result<&Padded> {
         if let Some(padded) = self.padded.get() {
             return Ok(padded);

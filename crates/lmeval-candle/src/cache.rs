@@ -1,4 +1,4 @@
-//! Keys and values of tokens that were computed.
+//! The key/value cache.
 
 use candle_core::{DType, Device, Tensor};
 
@@ -6,10 +6,10 @@ use crate::arch::Shape;
 use crate::batch::{Batch, Span};
 use crate::error::{Error, Result};
 
-/// Runs of neighbouring rows up to which each run is copied on its own.
+/// Up to this many runs of consecutive rows, each run is copied separately.
 const FEW_RUNS: usize = 4;
 
-/// Keys and values of one layer: matrices with a row per token, `[rows, heads, width]`.
+/// Keys and values of one layer, `[rows, heads, width]` with a row per token.
 #[derive(Debug)]
 pub struct LayerCache {
     keys: Tensor,
@@ -17,17 +17,17 @@ pub struct LayerCache {
 }
 
 impl LayerCache {
-    /// The keys of all rows.
+    /// The keys, used and free rows alike.
     pub fn keys(&self) -> &Tensor {
         &self.keys
     }
 
-    /// The values of all rows.
+    /// The values, used and free rows alike.
     pub fn values(&self) -> &Tensor {
         &self.values
     }
 
-    /// Stores keys and values of a batch, `[rows, heads, width]`, where the batch says.
+    /// Stores keys and values of a batch, `[rows, heads, width]`, in the batch's destination rows.
     pub fn write(&self, batch: &Batch, keys: &Tensor, values: &Tensor) -> Result<()> {
         let runs = runs(batch.destinations());
         let (keys, values) = (keys.contiguous()?, values.contiguous()?);
@@ -54,7 +54,7 @@ impl LayerCache {
     }
 }
 
-/// Destinations as runs: the first row in the batch, and the rows of the cache.
+/// Groups destinations into runs: the first row in the batch, and the span in the cache.
 fn runs(destinations: &[usize]) -> Vec<(usize, Span)> {
     let mut runs: Vec<(usize, Span)> = Vec::new();
     for (row, &destination) in destinations.iter().enumerate() {
@@ -66,19 +66,19 @@ fn runs(destinations: &[usize]) -> Vec<(usize, Span)> {
     runs
 }
 
-/// The key/value cache: a fixed number of rows per layer, which are given out and taken back.
+/// The key/value cache: an allocator of a fixed number of rows per layer.
 ///
-/// A row is of no text: whichever segments name it in their spans read it.
+/// A row belongs to no particular sequence: every segment with the row in its spans reads it.
 #[derive(Debug)]
 pub struct Cache {
     layers: Vec<LayerCache>,
     capacity: usize,
-    /// Rows that nobody holds, by their start, never touching each other.
+    /// Free spans, sorted and never adjacent.
     free: Vec<Span>,
 }
 
 impl Cache {
-    /// A cache of `capacity` rows.
+    /// Allocates a cache of `capacity` rows.
     pub fn new(shape: &Shape, capacity: usize, dtype: DType, device: &Device) -> Result<Self> {
         let size = (capacity, shape.kv_heads, shape.head_width);
         let layers = (0..shape.layers).map(|_| {
@@ -89,22 +89,24 @@ impl Cache {
         Ok(Self { layers: layers.collect::<Result<_>>()?, capacity, free })
     }
 
-    /// The part of a layer.
+    /// The keys and values of a layer.
     pub fn layer(&self, index: usize) -> Result<&LayerCache> {
-        self.layers.get(index).ok_or_else(|| Error::unsupported(format!("There is no layer {index}")))
+        self.layers
+            .get(index)
+            .ok_or_else(|| Error::unsupported(format!("The key/value cache has no layer {index}")))
     }
 
-    /// The number of rows.
+    /// The total number of rows.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The number of rows that nobody holds.
+    /// The number of free rows.
     pub fn available(&self) -> usize {
         self.free.iter().map(|span| span.len).sum()
     }
 
-    /// Takes rows, in as few spans as there are; `None` where there are not enough.
+    /// Allocates rows in as few spans as possible; `None` if there are not enough.
     pub fn take(&mut self, rows: usize) -> Option<Vec<Span>> {
         if rows > self.available() {
             return None;
@@ -112,7 +114,7 @@ impl Cache {
         let mut wanted = rows;
         let mut taken = Vec::new();
         while wanted > 0 {
-            // The smallest span that is large enough, else the largest.
+            // Best fit, or else the largest span.
             let size = |index: &usize| self.free[*index].len;
             let fitting = (0..self.free.len()).filter(|index| size(index) >= wanted).min_by_key(size);
             let index = fitting.or_else(|| (0..self.free.len()).max_by_key(size))?;
@@ -129,7 +131,7 @@ impl Cache {
         Some(taken)
     }
 
-    /// Gives rows back.
+    /// Frees rows.
     pub fn give_back(&mut self, spans: impl IntoIterator<Item = Span>) {
         self.free.extend(spans.into_iter().filter(|span| span.len > 0));
         self.free.sort_unstable_by_key(|span| span.start);
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_given_out_and_taken_back() {
+    fn allocates_and_frees_rows() {
         let mut cache = cache(10);
         let [a, b, c] = [4, 3, 3].map(|rows| cache.take(rows).unwrap());
         assert_eq!(a, [Span { start: 0, len: 4 }]);
@@ -162,7 +164,7 @@ mod tests {
         cache.give_back(a);
         cache.give_back(c);
         assert_eq!(cache.available(), 7);
-        // No span holds six rows, so two are given.
+        // No free span has six rows.
         let split = cache.take(6).unwrap();
         assert_eq!(split, [Span { start: 0, len: 4 }, Span { start: 7, len: 2 }]);
         cache.give_back(split);
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_are_copied_in_runs() {
+    fn groups_destinations_into_runs() {
         let span = |start, len| Span { start, len };
         assert_eq!(runs(&[3, 4, 5, 9, 1, 2]), [(0, span(3, 3)), (3, span(9, 1)), (4, span(1, 2))]);
     }

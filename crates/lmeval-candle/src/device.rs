@@ -1,119 +1,118 @@
-//! Where a model computes.
+//! Devices to compute on.
 
 use std::fmt;
 
 use candle_core::Device;
 use lmeval_core::{ModelError, ModelSettings};
 
-use crate::arguments::{configuration, natural};
+use crate::arguments::{configuration, non_negative};
 
-/// The most workers of a run: more are a mistake.
-const WORKERS: usize = 256;
+/// The maximum of `data_parallel`.
+const MAX_WORKERS: usize = 256;
 
-/// A device by its name; nothing is done there before it is opened.
+/// A device that is not open yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The processor.
+pub(crate) enum DeviceSpec {
     #[default]
     Cpu,
-    /// One of NVIDIA's GPUs, by its number.
+    /// An NVIDIA GPU by index.
     Gpu(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("cpu"),
-            Self::Gpu(number) => write!(f, "cuda:{number}"),
+            Self::Gpu(index) => write!(f, "cuda:{index}"),
         }
     }
 }
 
-impl Place {
-    /// The device.
+impl DeviceSpec {
+    /// Opens the device.
     pub(crate) fn open(self) -> Result<Device, ModelError> {
         match self {
             Self::Cpu => Ok(Device::Cpu),
-            Self::Gpu(number) => {
+            Self::Gpu(index) => {
                 check_libraries()?;
-                Device::new_cuda(number)
-                    .map_err(|error| configuration(format!("The device `{self}` cannot be used: {error}")))
+                Device::new_cuda(index)
+                    .map_err(|error| configuration(format!("Cannot open the device `{self}`: {error}")))
             }
         }
     }
 }
 
-/// The places that a model computes at: as many as `data_parallel` says.
+/// The devices of a model, one per worker of `data_parallel`.
 ///
-/// A device that is named with its number has all of them; else each GPU has one.
-pub(crate) fn places(settings: &ModelSettings) -> Result<Vec<Place>, ModelError> {
-    let count = match natural(settings, "data_parallel")? {
+/// All workers share a device that is given with its index. Otherwise each worker gets its own GPU.
+pub(crate) fn devices(settings: &ModelSettings) -> Result<Vec<DeviceSpec>, ModelError> {
+    let count = match non_negative(settings, "data_parallel")? {
         None => 1,
-        Some(count) if (1..=WORKERS).contains(&count) => count,
+        Some(count) if (1..=MAX_WORKERS).contains(&count) => count,
         Some(count) => {
             return Err(configuration(format!(
-                "The model argument `data_parallel` must be a number from 1 to {WORKERS}, not `{count}`"
+                "The model argument `data_parallel` must be from 1 to {MAX_WORKERS}, not `{count}`"
             )));
         }
     };
     let name = settings.text("device").or_else(|| settings.device.clone());
     match name.as_deref() {
-        None if gpus() == 0 => Ok(vec![Place::Cpu; count]),
+        None if gpus() == 0 => Ok(vec![DeviceSpec::Cpu; count]),
         None | Some("cuda") => each_gpu(count),
-        Some("cpu") => Ok(vec![Place::Cpu; count]),
-        Some(other) => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
-            Some(number) => {
+        Some("cpu") => Ok(vec![DeviceSpec::Cpu; count]),
+        Some(other) => match other.strip_prefix("cuda:").and_then(|index| index.parse().ok()) {
+            Some(index) => {
                 check_built()?;
-                Ok(vec![Place::Gpu(number); count])
+                Ok(vec![DeviceSpec::Gpu(index); count])
             }
-            None => Err(configuration(format!("There is no device `{other}` here"))
-                .hint("`--device` is `cpu`, `cuda` or `cuda:<number>`")),
+            None => Err(configuration(format!("The device `{other}` is not supported"))
+                .hint("`--device` is `cpu`, `cuda` or `cuda:<index>`")),
         },
     }
 }
 
-fn each_gpu(count: usize) -> Result<Vec<Place>, ModelError> {
+fn each_gpu(count: usize) -> Result<Vec<DeviceSpec>, ModelError> {
     check_built()?;
     check_libraries()?;
     let gpus = gpus();
     if gpus == 0 {
-        return Err(configuration("There is no GPU here that CUDA can use")
-            .hint("`nvidia-smi` shows what the driver sees; `CUDA_VISIBLE_DEVICES` may hide it"));
+        return Err(configuration("CUDA found no GPU")
+            .hint("`nvidia-smi` lists the GPUs the driver sees; `CUDA_VISIBLE_DEVICES` may hide them"));
     }
     if count > gpus {
         return Err(configuration(format!(
-            "`data_parallel={count}` wants as many GPUs, and there are {gpus} here"
+            "`data_parallel={count}` needs {count} GPUs, but this machine has {gpus}"
         ))
-        .hint("With `device=cuda:<number>` in `--model_args` one GPU has all of them"));
+        .hint("To run all workers on one GPU, set `device=cuda:<index>` in `--model_args`"));
     }
-    Ok((0..count).map(Place::Gpu).collect())
+    Ok((0..count).map(DeviceSpec::Gpu).collect())
 }
 
 fn check_built() -> Result<(), ModelError> {
     if cfg!(feature = "cuda") {
         return Ok(());
     }
-    Err(configuration("This binary is built without CUDA")
-        .hint("Build one with `scripts/build-cuda`, or leave `--device` out to use the CPU"))
+    Err(configuration("This binary was built without CUDA")
+        .hint("Build one with `scripts/build-cuda`, or omit `--device` to use the CPU"))
 }
 
-/// An error that names the first CUDA library that this machine lacks. Calling into a missing one would panic.
+/// Fails if a CUDA library is not installed. Calling into a missing library would panic.
 fn check_libraries() -> Result<(), ModelError> {
     match missing_library() {
         None => Ok(()),
         Some(name @ "libcuda") => Err(configuration(format!("The NVIDIA driver is not installed: no {name}.so.1"))
             .hint("Install the driver (`nvidia-smi` then lists the GPUs), or use `--device cpu`")),
         Some(name) => Err(configuration(format!("The CUDA library {name}.so is not installed"))
-            .hint("Install the CUDA 13 libraries, and name their folder in LD_LIBRARY_PATH if it is not /usr/local/cuda/lib64")),
+            .hint("Install the CUDA 13 libraries, and add their folder to LD_LIBRARY_PATH if it is not /usr/local/cuda/lib64")),
     }
 }
 
-/// The first CUDA library that cannot be loaded. A binary that is linked with them does not start without them.
+/// The first CUDA library that cannot be loaded. A binary linked against them does not start without them.
 #[cfg(all(feature = "cuda", feature = "dynamic-loading"))]
-#[expect(unsafe_code, reason = "libraries are loaded")]
+#[expect(unsafe_code, reason = "checks for dynamic libraries by loading them")]
 fn missing_library() -> Option<&'static str> {
     use candle_core::cuda::cudarc::{cublas, curand, driver};
-    // SAFETY: loading runs the initialisers of NVIDIA's own libraries, as linking with them would.
+    // SAFETY: loading runs the initialisers of NVIDIA's libraries, like linking against them would.
     let found = unsafe {
         [
             ("libcuda", driver::sys::is_culib_present()),
@@ -129,7 +128,7 @@ fn missing_library() -> Option<&'static str> {
     None
 }
 
-/// How many GPUs there are: none without a driver.
+/// The number of GPUs; 0 without a driver.
 #[cfg(feature = "cuda")]
 fn gpus() -> usize {
     use candle_core::cuda::cudarc::driver::CudaContext;
@@ -150,27 +149,28 @@ mod tests {
 
     use super::*;
 
-    fn of(pairs: &[(&str, Value)]) -> Result<Vec<Place>, ModelError> {
+    fn read(pairs: &[(&str, Value)]) -> Result<Vec<DeviceSpec>, ModelError> {
         let args: Dict = pairs.iter().map(|(name, value)| (Value::str(*name), value.clone())).collect();
-        places(&ModelSettings::from_args(args))
+        devices(&ModelSettings::from_args(args))
     }
 
     #[test]
-    fn a_named_device_has_all_workers() {
+    fn workers_share_a_named_device() {
         let cpu = Value::str("cpu");
-        assert_eq!(of(&[("device", cpu.clone())]).unwrap(), [Place::Cpu]);
-        assert_eq!(of(&[("device", cpu), ("data_parallel", Value::Int(2))]).unwrap(), [Place::Cpu; 2]);
+        assert_eq!(read(&[("device", cpu.clone())]).unwrap(), [DeviceSpec::Cpu]);
+        assert_eq!(read(&[("device", cpu), ("data_parallel", Value::Int(2))]).unwrap(), [DeviceSpec::Cpu; 2]);
     }
 
     #[test]
-    fn wrong_places_are_told() {
+    fn refuses_invalid_devices() {
         for count in [0, 1000, -3] {
-            let error = of(&[("data_parallel", Value::Int(count))]).unwrap_err();
+            let error = read(&[("data_parallel", Value::Int(count))]).unwrap_err();
             assert!(error.to_string().contains(&format!("`{count}`")), "{error}");
         }
-        assert!(of(&[("device", Value::str("tpu"))]).unwrap_err().to_string().contains("`tpu`"));
+        assert!(read(&[("device", Value::str("tpu"))]).unwrap_err().to_string().contains("`tpu`"));
         if cfg!(not(feature = "cuda")) {
-            let error = of(&[("device", Value::str("cuda")), ("data_parallel", Value::Int(2))]).unwrap_err();
+            let error =
+                read(&[("device", Value::str("cuda")), ("data_parallel", Value::Int(2))]).unwrap_err();
             assert!(error.to_string().contains("without CUDA"), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! Texts as tokens, with the rules of the model `hf`.
+//! Tokenization of prompts and continuations, following the reference's `hf` model.
 
 use std::path::Path;
 
@@ -8,19 +8,20 @@ use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::engine::ScoreRequest;
 
-/// A tokenizer with the rules of a model.
+/// A tokenizer with the special-token settings of a model.
 #[derive(Debug)]
-pub(crate) struct Codec {
+pub(crate) struct PromptEncoder {
     tokenizer: HuggingFaceTokenizer,
-    /// Whether special tokens are put around texts; as the tokenizer does it by itself without.
+    /// `add_bos_token`; without it, the tokenizer decides.
     add_bos: Option<bool>,
+    /// The token scored first if there is no context.
     prefix: Option<u32>,
-    /// The text of the prefix token: a text that begins with it gets no other one.
+    /// The prefix token decoded. A prompt that begins with it gets no second one.
     prefix_text: Option<String>,
 }
 
-impl Codec {
-    /// The model's own tokenizer, else that of a folder.
+impl PromptEncoder {
+    /// Uses `own`, or else reads the tokenizer of a folder.
     pub(crate) fn new(
         folder: &Path,
         own: Option<HuggingFaceTokenizer>,
@@ -38,37 +39,37 @@ impl Codec {
         Ok(Self { tokenizer, add_bos, prefix, prefix_text })
     }
 
-    /// The tokenizer itself.
+    /// The underlying tokenizer.
     pub(crate) fn tokenizer(&self) -> &HuggingFaceTokenizer {
         &self.tokenizer
     }
 
-    /// The token that stands before a text without context.
+    /// The token before a sequence without context.
     pub(crate) fn prefix(&self) -> Result<u32, ModelError> {
         self.prefix.ok_or_else(|| {
             ModelError::new(
                 ModelErrorKind::Configuration,
-                "The tokenizer has no token that begins or ends a text",
+                "The tokenizer has neither a `bos_token` nor an `eos_token`",
             )
-            .hint("Choose the token before texts without context with `prefix_token_id=<number>`")
+            .hint("Set the token for requests without context with `prefix_token_id=<id>`")
         })
     }
 
-    /// The token that ends a text, and its text.
-    pub(crate) fn end(&self) -> Option<(u32, &str)> {
+    /// The `eos_token`: its id and content.
+    pub(crate) fn eos(&self) -> Option<(u32, &str)> {
         let token = self.tokenizer.special_token("eos_token")?;
         Some((token.id?, token.text))
     }
 
-    /// The tokens of a text, with special ones as the model has them.
+    /// Encodes a string for scoring, with special tokens.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         let begins = self.prefix_text.as_deref().is_some_and(|prefix| text.starts_with(prefix));
         self.encode_with(text, !begins && self.add_bos.unwrap_or(true))
     }
 
-    /// The tokens of a text that is continued.
+    /// Encodes a prompt for generation, with special tokens.
     pub(crate) fn encode_prompt(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        // Reference: here it is the token that begins texts, whatever the prefix is.
+        // Reference: for generation this is `bos_token`, whatever the prefix token is.
         let begin = self.tokenizer.special_token("bos_token").map(|token| token.text);
         let begins = begin.is_some_and(|begin| text.starts_with(begin));
         self.encode_with(text, !begins && self.add_bos.unwrap_or(true))
@@ -78,27 +79,27 @@ impl Codec {
         if !special || self.add_bos != Some(true) {
             return self.tokenizer.encode(text, special);
         }
-        // Reference: a tokenizer that is told to begin texts with a token does that and nothing else.
+        // Reference: with `add_bos_token=True`, the tokenizer adds `bos_token` and no other special token.
         let mut tokens = self.tokenizer.encode(text, false)?;
         let begin = self.tokenizer.special_token("bos_token").and_then(|token| token.id);
         tokens.splice(..0, begin);
         Ok(tokens)
     }
 
-    /// A context and its continuation, of which the last `max_length + 1` tokens stay.
+    /// Encodes a context and its continuation, truncated on the left to `max_length + 1` tokens.
     pub(crate) fn pair(
         &self,
         context: &str,
         continuation: &str,
         max_length: usize,
     ) -> Result<ScoreRequest, ModelError> {
-        let (context, continuation) = self.cut(context, continuation)?;
+        let (context, continuation) = self.split(context, continuation)?;
         if continuation.is_empty() {
-            return Err(request("There is nothing to score: the continuation has no tokens"));
+            return Err(request("Nothing to score: the continuation has no tokens"));
         }
         if continuation.len() > max_length {
             return Err(request(format!(
-                "The continuation has {} tokens, and the model takes {max_length} at most",
+                "The continuation has {} tokens, but the model's maximum length is {max_length}",
                 continuation.len()
             )));
         }
@@ -110,17 +111,17 @@ impl Codec {
         Ok(ScoreRequest { tokens, scored })
     }
 
-    fn cut(&self, context: &str, continuation: &str) -> Result<(Vec<u32>, Vec<u32>), ModelError> {
+    fn split(&self, context: &str, continuation: &str) -> Result<(Vec<u32>, Vec<u32>), ModelError> {
         if !context.is_empty() {
-            let kept = strings::rstrip(context);
+            let stripped = strings::rstrip(context);
             let whole = self.encode(&format!("{context}{continuation}"))?;
-            let known = self.encode(kept)?;
+            let known = self.encode(stripped)?;
             if !known.is_empty() {
-                // Reference: the context's own tokens count, also where its end merges with what follows.
+                // Reference: the split is after the context's own tokens, even if its end merges with the continuation.
                 let rest = whole.get(known.len()..).unwrap_or_default().to_vec();
                 return Ok((known, rest));
             }
-            // A context of blanks alone: nothing stands before the text.
+            // A context of whitespace is treated as empty.
             return Ok((vec![self.prefix()?], whole));
         }
         let mut tokens = self.tokenizer.encode(continuation, false)?;
@@ -133,7 +134,7 @@ impl Codec {
     }
 }
 
-/// The error of a request.
+/// An error of a single request.
 pub(crate) fn request(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Request, message)
 }

@@ -1,99 +1,98 @@
-//! What can be wrong with a model's files or its computation.
+//! Errors of loading and running a model.
 
 use std::path::PathBuf;
 
 use lmeval_core::{ModelError, ModelErrorKind};
 
-/// Results of this crate.
+/// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model cannot be loaded, or fails while it computes.
+/// Why a model failed to load or to compute.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A field of `config.json` is missing.
     #[error("The model's configuration has no field `{0}`")]
     MissingField(String),
-    /// A field of `config.json` has a value that cannot be used.
+    /// A field of `config.json` has an unsupported value.
     #[error("The field `{field}` of the model's configuration must be {expected}, not `{found}`")]
     WrongField {
-        /// The name of the field.
+        /// The path of the field.
         field: String,
-        /// What it must be.
+        /// A description of supported values.
         expected: String,
-        /// What it is.
+        /// The value found.
         found: String,
     },
-    /// Something that a model asks for is not known here.
+    /// The model needs something that is not supported.
     #[error("{message}")]
     Unsupported {
-        /// What is not known.
+        /// The unsupported feature.
         message: String,
-        /// What to try.
+        /// A suggestion for the user.
         hint: Option<String>,
     },
-    /// A weight is missing.
+    /// A weight is missing from the checkpoint.
     #[error("The weights have no tensor `{0}`")]
     MissingWeight(String),
-    /// A weight does not fit to the configuration.
-    #[error("The weight `{name}` has the shape {found:?} where the configuration asks for {expected:?}")]
+    /// A weight does not match the configuration.
+    #[error("The weight `{name}` has shape {found:?}, but the configuration requires {expected:?}")]
     WrongShape {
-        /// The name of the weight.
+        /// The full name of the weight.
         name: String,
-        /// The shape that it has.
+        /// The stored shape.
         found: Vec<usize>,
-        /// The shape that it should have.
+        /// The shape from the configuration.
         expected: Vec<usize>,
     },
-    /// A file cannot be used.
-    #[error("The file `{path}` cannot be used: {problem}")]
+    /// A file is malformed or cannot be read.
+    #[error("Cannot load `{path}`: {problem}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with the file.
         problem: String,
     },
-    /// A text is too large for the memory of the device, also alone.
-    #[error("There is too little memory for this text: {0}")]
+    /// A single request does not fit into the device's memory.
+    #[error("Not enough memory for this request: {0}")]
     TooLarge(String),
-    /// What the model computes is no number, or has no limits.
-    #[error("The model computes logits that are not finite")]
+    /// The model produced NaN or infinity.
+    #[error("The model produced logits that are NaN or infinite")]
     NotFinite,
-    /// The run ends before the computation does.
-    #[error("The run was ended")]
-    Ended,
+    /// The run was stopped during the computation.
+    #[error("The run was stopped")]
+    Cancelled,
     /// The computation failed.
     #[error("The computation failed: {0}")]
     Compute(#[from] candle_core::Error),
 }
 
 impl Error {
-    /// The error of a file.
-    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over where they come up")]
+    /// An error of a file.
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass errors by value in `map_err`")]
     pub fn file(path: impl Into<PathBuf>, problem: impl ToString) -> Self {
         Self::File { path: path.into(), problem: without_backtrace(&problem.to_string()).to_owned() }
     }
 
-    /// The error of something that is not known here.
+    /// An error that something is not supported.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::Unsupported { message: message.into(), hint: None }
     }
 
-    /// The error of a text that there was too little memory for.
+    /// Converts an out-of-memory error to one of a single request.
     pub(crate) fn too_large(&self) -> Self {
         Self::TooLarge(without_backtrace(&self.to_string()).to_owned())
     }
 
-    /// Whether the device had too little memory.
+    /// Whether the device ran out of memory.
     pub fn is_out_of_memory(&self) -> bool {
         let Self::Compute(error) = self else { return false };
-        let text = error.to_string().to_lowercase();
-        text.contains("out of memory") || text.contains("out_of_memory") || text.contains("alloc_failed")
+        let message = error.to_string().to_lowercase();
+        ["out of memory", "out_of_memory", "alloc_failed"].iter().any(|known| message.contains(known))
     }
 }
 
-/// The message without the backtrace that the library adds to it where `RUST_BACKTRACE` is set: it explains nothing to
-/// users.
+/// Removes the backtrace that candle adds to messages if `RUST_BACKTRACE` is set.
 fn without_backtrace(text: &str) -> &str {
     let is_frame = |line: &str| {
         let digits = line.trim_start().split(':').next().unwrap_or_default();
@@ -112,26 +111,25 @@ fn without_backtrace(text: &str) -> &str {
 impl From<Error> for ModelError {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::Ended => ModelErrorKind::Unreachable,
+            Error::Cancelled => ModelErrorKind::Unreachable,
             Error::TooLarge(_) => ModelErrorKind::Request,
-            // A device that failed once is not asked again and again.
+            // Do not retry on a device that failed.
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
             _ => ModelErrorKind::Configuration,
         };
-        let made = Self::new(kind, without_backtrace(&error.to_string()));
+        let converted = Self::new(kind, without_backtrace(&error.to_string()));
         match error {
-            Error::Unsupported { hint: Some(hint), .. } => made.hint(hint),
-            Error::MissingWeight(_) | Error::WrongShape { .. } => {
-                made.hint("The weights belong to another configuration, or a file of the model is missing")
+            Error::Unsupported { hint: Some(hint), .. } => converted.hint(hint),
+            Error::MissingWeight(_) | Error::WrongShape { .. } => converted
+                .hint("The weights do not belong to this configuration, or a file of the model is missing"),
+            Error::TooLarge(_) => {
+                converted.hint("Use a smaller `max_length`, a 16-bit `dtype`, or a device with more memory")
             }
-            Error::TooLarge(_) => made.hint(
-                "A smaller `max_length`, numbers of 16 bits (`dtype`) or a larger device leave more room",
-            ),
-            Error::NotFinite => made
-                .hint("Numbers that grow too large for 16 bits fit into `dtype=bfloat16` or `dtype=float32`")
-                .hint("Where that does not help, weights of the model are damaged"),
-            Error::File { .. } => made.hint("Download the file again if it is damaged"),
-            _ => made,
+            Error::NotFinite => converted
+                .hint("If float16 overflows, use `dtype=bfloat16` or `dtype=float32`")
+                .hint("If that does not help, the weights are damaged"),
+            Error::File { .. } => converted.hint("Download the file again if it is damaged"),
+            _ => converted,
         }
     }
 }
@@ -141,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backtraces_are_left_out() {
+    fn removes_backtraces() {
         let text = "CUDA_ERROR_ILLEGAL_ADDRESS\n   0: <unknown>\n   1: <unknown>\n  12: <unknown>\n";
         assert_eq!(without_backtrace(text), "CUDA_ERROR_ILLEGAL_ADDRESS");
         assert_eq!(without_backtrace("  3: <unknown>\n"), "");

@@ -1,4 +1,4 @@
-//! What tells the files of a model from other ones of the same names.
+//! Fingerprints that distinguish a model's files from others of the same name.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -9,9 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 
-/// Small files of a model whose contents change answers.
+/// Small model files that affect answers.
 const SMALL: [&str; 2] = ["config.json", "generation_config.json"];
-/// Files of a tokenizer whose contents change answers; its class is chosen by the configuration of a model.
+/// Tokenizer files that affect answers. `config.json` determines the tokenizer class.
 const TOKENIZER: [&str; 6] = [
     "tokenizer.json",
     "vocab.json",
@@ -20,14 +20,14 @@ const TOKENIZER: [&str; 6] = [
     "special_tokens_map.json",
     "config.json",
 ];
-/// How much is read from the beginning of a file with weights, where its header stands.
+/// Bytes hashed from the start of a weight file, which contains the header.
 const HEAD: u64 = 1 << 20;
-/// How many blocks are read from the rest of it, and how large they are.
+/// Number and size of the blocks hashed from the rest of it.
 const BLOCKS: u64 = 64;
 const BLOCK: u64 = 4096;
 
-/// Of the contents of a model's configuration and of its tokenizer's files.
-pub(crate) fn of_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
+/// Hashes the model's configuration and tokenizer files.
+pub(crate) fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let own = SMALL.iter().map(|name| folder.join(name));
     for path in own.chain(TOKENIZER.iter().map(|name| tokenizer.join(name))) {
@@ -40,25 +40,25 @@ pub(crate) fn of_small_files(folder: &Path, tokenizer: &Path) -> Result<String> 
         hash.update((content.len() as u64).to_le_bytes());
         hash.update(&content);
     }
-    Ok(shown(hash))
+    Ok(hex(hash))
 }
 
-/// Of files with weights: names, sizes, times, beginnings and some blocks. Reading all of them would take as long as
-/// loading the model.
-pub(crate) fn of_weights(files: &[PathBuf]) -> Result<String> {
+/// Hashes name, size, modification time, header and some blocks of each weight file. Hashing all of it would take as long
+/// as loading the model.
+pub(crate) fn hash_weights(files: &[PathBuf]) -> Result<String> {
     let mut hash = Sha256::new();
     for path in files {
         add_weights(&mut hash, path).map_err(|error| Error::file(path, error))?;
     }
-    Ok(shown(hash))
+    Ok(hex(hash))
 }
 
 fn add_weights(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
     let mut file = fs_err::File::open(path)?;
-    let facts = file.metadata()?;
-    let time = facts.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let metadata = file.metadata()?;
+    let time = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    hash.update(format!("{name} {} {time};", facts.len()));
+    hash.update(format!("{name} {} {time};", metadata.len()));
     let mut add = |start: u64, length: u64| {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start))?;
@@ -67,14 +67,14 @@ fn add_weights(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
         std::io::Result::Ok(())
     };
     add(0, HEAD)?;
-    let rest = facts.len().saturating_sub(HEAD + BLOCK);
+    let rest = metadata.len().saturating_sub(HEAD + BLOCK);
     if rest > 0 {
         (0..=BLOCKS).try_for_each(|block| add(HEAD + rest / BLOCKS * block, BLOCK))?;
     }
     Ok(())
 }
 
-fn shown(hash: Sha256) -> String {
+fn hex(hash: Sha256) -> String {
     hash.finalize().iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contents_count() {
+    fn small_files_change_the_fingerprint() {
         let folder = tempfile::tempdir().unwrap();
-        let small = || of_small_files(folder.path(), folder.path()).unwrap();
+        let small = || hash_small_files(folder.path(), folder.path()).unwrap();
         let mut seen = vec![small()];
         for (name, content) in [
             ("config.json", "a"),
@@ -104,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_beside_another_tokenizer_counts() {
+    fn files_of_a_separate_tokenizer_change_the_fingerprint() {
         let (model, tokenizer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let small = || of_small_files(model.path(), tokenizer.path()).unwrap();
+        let small = || hash_small_files(model.path(), tokenizer.path()).unwrap();
         let mut seen = vec![small()];
         for name in ["config.json", "vocab.json", "merges.txt"] {
             fs_err::write(tokenizer.path().join(name), "a").unwrap();
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_the_same_size_and_time_are_told_apart() {
+    fn weights_of_the_same_size_and_time_differ() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         let time = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
         let of = |content: &[u8]| {
             fs_err::write(&path, content).unwrap();
             fs_err::File::options().write(true).open(&path).unwrap().file().set_modified(time).unwrap();
-            of_weights(std::slice::from_ref(&path)).unwrap()
+            hash_weights(std::slice::from_ref(&path)).unwrap()
         };
         let mut content = vec![1; 4 << 20];
         let first = of(&content);

@@ -1,4 +1,4 @@
-//! Generation settings of requests and models, and what ends a text.
+//! Generation settings of requests and models, and stop conditions.
 
 mod fields;
 mod names;
@@ -6,5 +6,5 @@ mod settings;
 mod stop;
 
 pub(crate) use fields::Defaults;
-pub(crate) use settings::{GenerationSettings, Surroundings};
+pub(crate) use settings::{GenerationSettings, ModelDefaults};
 pub(crate) use stop::{StopCheck, answer_text};

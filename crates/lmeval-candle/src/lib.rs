@@ -1,13 +1,14 @@
-//! Models in this process: architectures, shared-prefix scoring and generation.
+//! In-process models on candle: architectures, shared-prefix scoring and generation.
 
 pub mod arch;
 mod arguments;
 mod batch;
 mod cache;
-mod codec;
 mod config;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod device;
+mod encoder;
 mod engine;
 mod error;
 mod fingerprint;
@@ -17,7 +18,6 @@ pub mod layers;
 mod load;
 mod memory;
 mod model;
-mod place;
 mod registry;
 mod weights;
 

@@ -1,4 +1,4 @@
-//! Loading a model: from a folder, the hub, or a GGUF file.
+//! Loading a model from a folder, the hub, or a GGUF file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,33 +15,34 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
 use crate::hub::locate_model;
-use crate::weights::{Gguf, Source, Weights, files_of_folder, of_folder};
+use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder};
 
-/// Tensors of checkpoints that are no parameters.
+/// Suffixes of checkpoint tensors that are not parameters.
 const BUFFERS: [&str; 5] =
     ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
 
-/// A model whose files are open, and whose weights are not loaded yet.
+/// A model whose files are open, but whose weights are not loaded yet.
 pub(crate) struct Opened {
     pub(crate) config: Config,
     source: Arc<dyn Source>,
     entry: &'static Entry,
-    /// What numbers are computed in.
+    /// The data type of the computation.
     pub(crate) dtype: DType,
-    /// What weights are rounded to before that.
+    /// The data type that weights are rounded to first.
     rounded: Option<DType>,
+    /// The number of parameters.
     pub(crate) parameters: u64,
-    /// How many tokens models of the class take where the configuration does not say so.
+    /// The class's default maximum length, for configurations without one.
     pub(crate) positions: Option<usize>,
-    /// Where the files are.
+    /// The folder of the model's files.
     pub(crate) folder: PathBuf,
-    /// The file with the weights, where they are GGUF.
+    /// The GGUF file, if the weights are in one.
     pub(crate) file: Option<PathBuf>,
-    /// The tokenizer of a GGUF file, where no other one is named or beside it.
+    /// The tokenizer of the GGUF file, unless another one is given or in the same folder.
     pub(crate) tokenizer: Option<HuggingFaceTokenizer>,
-    /// The commit on the hub, where the files are from there.
+    /// The hub commit, if the files come from the hub's cache.
     pub(crate) commit: Option<String>,
-    /// What tells these weights from others.
+    /// Identifies the weights.
     pub(crate) fingerprint: String,
 }
 
@@ -73,13 +74,13 @@ impl Opened {
             }
             None => {
                 let config = Config::read(&folder.join("config.json"))?;
-                // The class comes first: an unknown one needs no weights.
+                // Refuse unsupported classes before opening the weights.
                 arch::find(&config)?;
-                (config, of_folder(&folder)?)
+                (config, open_folder(&folder)?)
             }
         };
         let entry = arch::find(&config)?;
-        let dtype = computed(arguments, source.stored());
+        let dtype = compute_dtype(arguments, source.stored());
         let rounded = match arguments.precision {
             Precision::Given(given) if given != dtype => Some(given),
             _ => None,
@@ -91,7 +92,7 @@ impl Opened {
         };
         let fingerprint = match &commit {
             Some(commit) => commit.clone(),
-            None => fingerprint::of_weights(&files)?,
+            None => fingerprint::hash_weights(&files)?,
         };
         let parameters = parameters(&config, source.as_ref())?;
         let positions = entry.positions;
@@ -123,7 +124,7 @@ impl Opened {
     }
 }
 
-/// How many numbers a model has learnt.
+/// Counts the model's parameters.
 fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
     let tied = config.flag_or("tie_word_embeddings", false)?;
     let is_parameter = |name: &String| {
@@ -132,13 +133,13 @@ fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
     };
     let names = source.names().into_iter().filter(is_parameter);
     let sizes = names.filter_map(|name| source.shape(&name)).map(|shape| {
-        // A file may name sizes whose product is no number of this machine, as long as one is zero.
+        // The product of a malformed shape may overflow if one size is zero.
         shape.into_iter().fold(1_u64, |all, size| all.saturating_mul(size as u64))
     });
     Ok(sizes.fold(0, u64::saturating_add))
 }
 
-/// The folder of a model, and its file where the weights are GGUF.
+/// Finds the model's folder, and its GGUF file if it is one.
 fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<PathBuf>), ModelError> {
     let name = Path::new(&arguments.pretrained);
     if name.extension().is_some_and(|extension| extension == "gguf") && name.is_file() {
@@ -148,8 +149,8 @@ fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<Path
     if let Some(file) = &arguments.gguf_file {
         let path = name.join(file);
         if !path.is_file() {
-            return Err(configuration(format!("There is no file `{}`", path.display())).hint(
-                "`gguf_file` names a file in the folder `pretrained`, which is no name on the hub then",
+            return Err(configuration(format!("The file `{}` does not exist", path.display())).hint(
+                "`gguf_file` is a file in the local folder `pretrained`; hub names are not supported with it",
             ));
         }
         return Ok((name.to_owned(), Some(path)));
@@ -157,8 +158,8 @@ fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<Path
     Ok((locate_model(hub, &arguments.pretrained, &arguments.revision)?, None))
 }
 
-/// What numbers are computed in: on a processor always 32 bits, of which 16 are rounded to where the arguments say so.
-fn computed(arguments: &Arguments, stored: DType) -> DType {
+/// The data type of the computation. It is always float32 on the CPU; `dtype` then only rounds the weights.
+fn compute_dtype(arguments: &Arguments, stored: DType) -> DType {
     if arguments.is_cpu() {
         return DType::F32;
     }
@@ -169,7 +170,7 @@ fn computed(arguments: &Arguments, stored: DType) -> DType {
     }
 }
 
-/// The commit that a folder of the hub's cache holds.
+/// The commit of a snapshot folder in the hub's cache.
 fn commit(folder: &Path) -> Option<String> {
     let is_snapshot = folder.parent()?.file_name()? == "snapshots";
     let name = folder.file_name()?.to_str()?;

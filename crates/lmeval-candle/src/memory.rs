@@ -1,32 +1,34 @@
-//! How much memory there is.
+//! Available memory.
 
 use candle_core::Device;
 
-/// Bytes that nobody uses on a device, where it can be told.
-pub(crate) fn free(device: &Device) -> Option<usize> {
+/// Available bytes on a device, if known.
+pub(crate) fn available(device: &Device) -> Option<usize> {
     match device {
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free),
         Device::Cpu => {
-            let machine = fs_err::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
-            let group = of_group(|name| fs_err::read_to_string(format!("/sys/fs/cgroup/{name}")).ok());
+            let machine =
+                fs_err::read_to_string("/proc/meminfo").ok().and_then(|meminfo| mem_available(&meminfo));
+            let group =
+                cgroup_available(|name| fs_err::read_to_string(format!("/sys/fs/cgroup/{name}")).ok());
             machine.into_iter().chain(group).min()
         }
         _ => None,
     }
 }
 
-/// What the system says is available, in bytes.
-fn available(text: &str) -> Option<usize> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Parses `MemAvailable` of `/proc/meminfo`, in bytes.
+fn mem_available(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// What the limit of a container leaves, in bytes.
-fn of_group(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
+/// The bytes below the memory limit of the container.
+fn cgroup_available(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     let number = |name| read(name)?.trim().parse::<usize>().ok();
     let used = number("memory.current")?;
-    // Files that were read count as used, and give way.
+    // The page cache is counted as used, but the kernel reclaims it.
     let files = read("memory.stat").unwrap_or_default();
     let files = files.lines().filter_map(|line| line.split_once(' '));
     let files = files.filter(|(name, _)| ["inactive_file", "active_file"].contains(name));
@@ -39,12 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_memory_is_read() {
+    fn reads_available_memory() {
         let text = "MemTotal:       24604772 kB\nMemFree:         1 kB\nMemAvailable:   23000000 kB\n";
-        assert_eq!(available(text), Some(23_000_000 * 1024));
-        assert_eq!(available("MemFree: 3 kB"), None);
+        assert_eq!(mem_available(text), Some(23_000_000 * 1024));
+        assert_eq!(mem_available("MemFree: 3 kB"), None);
         let group = |max: &'static str| {
-            of_group(move |name| {
+            cgroup_available(move |name| {
                 let text = match name {
                     "memory.max" => max,
                     "memory.current" => "100\n",
@@ -56,6 +58,6 @@ mod tests {
         assert_eq!(group("1000\n"), Some(940));
         assert_eq!(group("50\n"), Some(0));
         assert_eq!(group("max\n"), None);
-        assert_eq!(of_group(|_| None), None);
+        assert_eq!(cgroup_available(|_| None), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Models of this crate by name.
+//! Registration of this crate's models.
 
 use lmeval_core::registry::ModelEntry;
 
 use crate::model;
 
-/// The back ends of this crate, for a registry.
+/// The models of this crate, for the registry.
 pub fn models() -> Vec<ModelEntry> {
     vec![
         ModelEntry::named(&["hf", "hf-auto", "huggingface"], model::create)
-            .summary("A model of a folder or the hub, computed in this process"),
+            .summary("An in-process model from a folder or the hub"),
     ]
 }

@@ -1,4 +1,4 @@
-//! The weights of a model, by name.
+//! Model weights by name.
 
 mod folder;
 mod gguf;
@@ -11,88 +11,88 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
-pub(crate) use self::folder::{files_of_folder, of_folder};
+pub(crate) use self::folder::{files_of_folder, open_folder};
 pub use self::gguf::Gguf;
 pub use self::safetensors::Safetensors;
 pub use self::torch::TorchFiles;
 use crate::error::{Error, Result};
 use crate::layers::{Linear, Norm};
 
-/// Where weights come from.
+/// A checkpoint.
 pub trait Source: Send + Sync {
-    /// The shape of a tensor, where there is one of that name.
+    /// The shape of a tensor, if it exists.
     fn shape(&self, name: &str) -> Option<Vec<usize>>;
 
-    /// A tensor, as it is stored, on a device.
+    /// Loads a tensor onto a device, in its stored data type.
     fn load(&self, name: &str, device: &Device) -> Result<Tensor>;
 
     /// The names of all tensors.
     fn names(&self) -> Vec<String>;
 
-    /// The type that most of the numbers are stored in.
+    /// The data type of most weights.
     fn stored(&self) -> DType;
 
-    /// Refuses, after a model was built, weights that it did not load, where a source has no others.
+    /// Called after a model is built. Refuses weights it did not load, for formats without extra tensors.
     fn check_loaded(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Weights by name, below a place such as `model.layers.3`.
+/// Weights below a prefix such as `model.layers.3`.
 #[derive(Clone)]
 pub struct Weights {
     source: Arc<dyn Source>,
     device: Device,
     dtype: DType,
-    /// What numbers are rounded to first, where they are computed in more bits.
+    /// The data type to round to before converting to `dtype`.
     rounded: Option<DType>,
-    place: String,
+    prefix: String,
 }
 
 impl fmt::Debug for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Weights")
-            .field("place", &self.place)
+            .field("prefix", &self.prefix)
             .field("dtype", &self.dtype)
             .finish_non_exhaustive()
     }
 }
 
 impl Weights {
-    /// All weights of a source, as numbers of one type on one device.
+    /// All weights of a checkpoint, converted to a data type on a device.
     pub fn new(source: Arc<dyn Source>, dtype: DType, device: &Device) -> Self {
-        Self { source, device: device.clone(), dtype, rounded: None, place: String::new() }
+        Self { source, device: device.clone(), dtype, rounded: None, prefix: String::new() }
     }
 
-    /// The same weights, rounded to numbers of a type before they are used.
+    /// Rounds weights to a data type first.
     pub fn rounded_to(mut self, dtype: DType) -> Self {
         self.rounded = Some(dtype);
         self
     }
 
-    /// The weights below a name: `at("model.layers").at(3)`.
+    /// Descends into a name: `at("model.layers").at(3)`.
     pub fn at(&self, name: impl fmt::Display) -> Self {
-        Self { place: self.full(name), ..self.clone() }
+        Self { prefix: self.full(name), ..self.clone() }
     }
 
-    /// Whether there is a tensor of that name.
+    /// Whether a tensor exists.
     pub fn has(&self, name: &str) -> bool {
         self.source.shape(&self.full(name)).is_some()
     }
 
-    /// Where the model stands among the weights: below the first of the places that has the tensor `name`.
+    /// Descends into the first of several prefixes under which the tensor `name` exists.
     ///
-    /// Checkpoints of the same model are saved with and without the name of the whole, such as `transformer.`.
-    pub fn find(&self, places: &[&str], name: &str) -> Result<Self> {
-        let below = |place: &&str| if place.is_empty() { self.clone() } else { self.at(place) };
-        let found = places.iter().map(below).find(|weights| weights.has(name));
+    /// Checkpoints of the same model are saved with and without a prefix such as `transformer.`.
+    pub fn find(&self, prefixes: &[&str], name: &str) -> Result<Self> {
+        let below = |prefix: &&str| if prefix.is_empty() { self.clone() } else { self.at(prefix) };
+        let found = prefixes.iter().map(below).find(|weights| weights.has(name));
         found.ok_or_else(|| {
-            let place = places.first().map_or_else(|| self.clone(), below);
-            Error::MissingWeight(place.full(name))
+            let expected = prefixes.first().map_or_else(|| self.clone(), below);
+            Error::MissingWeight(expected.full(name))
         })
     }
 
-    /// A tensor of a known shape.
+    /// Loads a tensor and checks its shape.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let full = self.full(name);
         let found = self.source.shape(&full).ok_or_else(|| Error::MissingWeight(full.clone()))?;
@@ -101,9 +101,9 @@ impl Weights {
         }
         let tensor = self.source.load(&full, &self.device)?;
         if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16) {
-            // Such numbers mean something together with others alone, their scales.
+            // Integer weights are quantised and need their scales.
             let message =
-                format!("The weight `{full}` is stored as {:?}, which is not known here", tensor.dtype());
+                format!("The weight `{full}` has data type {:?}, which is not supported", tensor.dtype());
             let hint = Some("`--model lm_eval:hf` runs the model through Python".into());
             return Err(Error::Unsupported { message, hint });
         }
@@ -114,7 +114,7 @@ impl Weights {
         Ok(tensor.to_dtype(self.dtype)?)
     }
 
-    /// A linear layer `name.weight` of the shape `[output, input]`, with `name.bias` where `bias` says so.
+    /// Loads a linear layer: `name.weight` of shape `[output, input]`, and `name.bias` if `bias` is set.
     pub fn linear(&self, name: &str, input: usize, output: usize, bias: bool) -> Result<Linear> {
         let below = self.at(name);
         let weight = below.tensor("weight", &[output, input])?;
@@ -122,20 +122,20 @@ impl Weights {
         Ok(Linear::new(weight, bias)?)
     }
 
-    /// A linear layer that has a bias where there is one among the weights.
+    /// Loads a linear layer, with a bias if the checkpoint has one.
     pub fn linear_as_stored(&self, name: &str, input: usize, output: usize) -> Result<Linear> {
         self.linear(name, input, output, self.at(name).has("bias"))
     }
 
-    /// A root-mean-square norm `name.weight`; `offset` is added to its weights.
+    /// Loads an RMS norm `name.weight` and adds `offset` to its weights.
     pub fn rms_norm(&self, name: &str, width: usize, epsilon: f64, offset: f64) -> Result<Norm> {
         let weight = self.at(name).tensor("weight", &[width])?;
-        // A sum in 16 bits would lose most of what is stored.
+        // The sum would lose most digits in 16 bits.
         let weight = if offset == 0.0 { weight } else { (weight.to_dtype(DType::F32)? + offset)? };
         Ok(Norm::Rms { weight, epsilon: epsilon as f32 })
     }
 
-    /// A layer norm `name.weight` and `name.bias`; without a bias among the weights it is zero.
+    /// Loads a layer norm `name.weight` and `name.bias`. A missing bias is zero.
     pub fn layer_norm(&self, name: &str, width: usize, epsilon: f64) -> Result<Norm> {
         let below = self.at(name);
         let weight = below.tensor("weight", &[width])?;
@@ -143,7 +143,7 @@ impl Weights {
         Ok(Norm::Layer { weight, bias, epsilon: epsilon as f32 })
     }
 
-    /// The output head `name.weight`, or the embedding's matrix where the two are tied.
+    /// Loads the output head `name.weight`, or reuses the embedding if the two are tied.
     pub fn head(&self, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
         if tied {
             return Ok(Linear::new(embedding.clone(), None)?);
@@ -152,17 +152,17 @@ impl Weights {
         self.linear_as_stored(name, width, vocabulary)
     }
 
-    /// The device.
+    /// The device that weights are loaded onto.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The type of the numbers.
+    /// The data type that weights are converted to.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     fn full(&self, name: impl fmt::Display) -> String {
-        if self.place.is_empty() { name.to_string() } else { format!("{}.{name}", self.place) }
+        if self.prefix.is_empty() { name.to_string() } else { format!("{}.{name}", self.prefix) }
     }
 }

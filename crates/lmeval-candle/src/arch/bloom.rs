@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::Activation;
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "apply_residual_connection_post_layernorm", false)?;
     let hidden = parts::hidden(config)?;
@@ -41,7 +41,7 @@ fn block(weights: &Weights, heads: Heads, epsilon: f64) -> Result<Block> {
     let hidden = heads.count * heads.width;
     let projections = weights.at("self_attention");
     let (weight, bias) = parts::fused(&projections, "query_key_value", hidden, 3 * hidden, true)?;
-    // Query, key and value of a head stand together.
+    // Query, key and value are interleaved per head.
     let three = parts::split_three(&weight, bias.as_ref(), heads.count, [heads.width; 3])?;
     let output = projections.linear("dense", hidden, hidden, true)?;
     let mut attention = parts::plain_attention(three, output, heads);

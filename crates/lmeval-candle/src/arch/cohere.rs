@@ -1,4 +1,4 @@
-//! Command R (Cohere) of both generations.
+//! Both generations of Cohere's Command R.
 
 use super::Architecture;
 use super::decoder::{FeedForward, Flow};
@@ -8,13 +8,13 @@ use crate::error::Result;
 use crate::layers::{Activation, Norm, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes the first generation.
+/// Builds the first generation.
 pub(super) fn build_1(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let heads = Heads::read(config, config.size("hidden_size")?)?;
     build(config, weights, heads, 500_000.0, |_| Ok((true, None)))
 }
 
-/// Makes the second generation: layers have a window and rotate, or see everything and do not.
+/// Builds the second generation: sliding-window layers rotate, full-attention layers do not.
 pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let count = config.size("num_attention_heads")?;
@@ -29,14 +29,14 @@ pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
             return Err(parts::wrong(
                 config,
                 "sliding_window",
-                "a number, as there are layers with a window",
+                "a number, because some layers have a sliding window",
             ));
         }
         Ok((slides, window.filter(|_| slides)))
     })
 }
 
-/// `kind` says of each layer whether it rotates, and its window.
+/// `kind` returns whether a layer rotates, and its window.
 fn build(
     config: &Config,
     weights: &Weights,

@@ -1,4 +1,4 @@
-//! The frame that architectures fill: an embedding, blocks of attention and feed-forward layers, a norm and a head.
+//! The decoder that all architectures configure: embedding, blocks of attention and feed-forward layers, norm and head.
 
 use candle_core::Tensor;
 use candle_nn::{Embedding, Module};
@@ -9,88 +9,87 @@ use crate::cache::{Cache, LayerCache};
 use crate::error::Result;
 use crate::layers::{Angles, Experts, Linear, Mlp, Norm, Rotary, SelfAttention};
 
-/// A model of blocks that all have attention and a feed-forward layer.
+/// A decoder-only transformer.
 #[derive(Debug)]
 pub(super) struct Decoder {
     pub(super) shape: Shape,
     pub(super) input: Input,
     pub(super) blocks: Vec<Block>,
     pub(super) output: Output,
-    /// Rotations of queries and keys: one for all blocks, or one for each kind of block.
+    /// Rotary embeddings: one for all blocks, or one per kind of block.
     pub(super) rotaries: Vec<Rotary>,
 }
 
-/// From tokens to rows.
+/// Embeds tokens as rows.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) embedding: Embedding,
-    /// What embeddings are multiplied with.
+    /// Scales the embeddings.
     pub(super) scale: Option<f64>,
-    /// A norm of the embeddings.
+    /// Normalises the embeddings.
     pub(super) norm: Option<Norm>,
-    /// A matrix from the embeddings' width to that of the rows.
+    /// Projects embeddings to the width of rows.
     pub(super) projection: Option<Linear>,
-    /// A table of positions that is added, and how many of its rows stand before the first position.
+    /// A learned position embedding, and the index of its row for the first position.
     pub(super) positions: Option<(Embedding, u32)>,
 }
 
-/// From rows to logits.
+/// Computes logits from rows.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) norm: Option<Norm>,
-    /// A matrix from the rows' width to that of the head.
+    /// Projects rows to the width of the head.
     pub(super) projection: Option<Linear>,
     pub(super) head: Linear,
-    /// What logits are multiplied with.
+    /// Scales the logits.
     pub(super) scale: Option<f64>,
     /// Logits `x` become `cap · tanh(x / cap)`.
     pub(super) cap: Option<f64>,
 }
 
-/// Attention and a feed-forward layer.
+/// A transformer block.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) flow: Flow,
     pub(super) attention: SelfAttention,
     pub(super) feed_forward: FeedForward,
-    /// Which of the model's rotations counts; none where positions are not rotated.
+    /// The index of the block's rotary embedding; `None` without rotation.
     pub(super) rotary: Option<usize>,
 }
 
-/// How the parts of a block are connected.
+/// How attention and feed-forward layer of a block are connected.
 #[derive(Debug)]
 pub(super) enum Flow {
-    /// Both parts add to the rows, one after the other, with norms before and behind each.
+    /// One after the other, with norms before and after each.
     Sequential { attention: Norms, feed_forward: Norms },
-    /// Both parts read the same rows and add to them. Without an own norm the feed-forward layer reads what attention
-    /// reads.
+    /// Both read the same rows. Without its own norm, the feed-forward layer reads the input of attention.
     Parallel { attention: Norm, feed_forward: Option<Norm> },
-    /// As sequential, but with a norm of the sum behind each part.
+    /// Like sequential, with a norm after each residual sum.
     NormedSum { attention: Norm, feed_forward: Norm },
 }
 
-/// The norms around a part of a block.
+/// The norms around a layer.
 #[derive(Debug, Default)]
 pub(super) struct Norms {
     pub(super) before: Option<Norm>,
     pub(super) behind: Option<Norm>,
-    /// What is multiplied with what the part makes.
+    /// Scales the output of the layer.
     pub(super) scale: Option<f64>,
 }
 
 impl Norms {
-    /// A norm before the part.
+    /// A norm before the layer.
     pub(super) fn before(norm: Norm) -> Self {
         Self { before: Some(norm), ..Self::default() }
     }
 
-    /// A norm behind the part.
+    /// A norm after the layer.
     pub(super) fn behind(norm: Norm) -> Self {
         Self { behind: Some(norm), ..Self::default() }
     }
 }
 
-/// A feed-forward layer.
+/// A dense feed-forward layer, or a mixture of experts.
 #[derive(Debug)]
 pub(super) enum FeedForward {
     Dense(Mlp),
@@ -107,7 +106,7 @@ impl FeedForward {
 }
 
 impl Input {
-    /// Embeddings of tokens and nothing else.
+    /// Token embeddings only.
     pub(super) fn new(embedding: &Tensor) -> Result<Self> {
         let width = embedding.dim(1)?;
         Ok(Self {
@@ -119,7 +118,7 @@ impl Input {
         })
     }
 
-    /// Adds a table of positions, of whose rows `first` stand before the first position.
+    /// Adds a position embedding whose row for the first position is `first`.
     pub(super) fn with_positions(mut self, table: Tensor, first: u32) -> Result<Self> {
         let width = table.dim(1)?;
         self.positions = Some((Embedding::new(table, width), first));
@@ -138,16 +137,16 @@ impl Input {
             rows = projection.forward(&rows)?;
         }
         if let Some((table, first)) = &self.positions {
-            let places: Vec<u32> = batch.positions().iter().map(|position| position + first).collect();
-            let places = Tensor::new(places, batch.device())?;
-            rows = (rows + table.forward(&places)?)?;
+            let indices: Vec<u32> = batch.positions().iter().map(|position| position + first).collect();
+            let indices = Tensor::new(indices, batch.device())?;
+            rows = (rows + table.forward(&indices)?)?;
         }
         Ok(rows)
     }
 }
 
 impl Output {
-    /// A norm and a head.
+    /// A final norm and a head.
     pub(super) fn new(norm: Norm, head: Linear) -> Self {
         Self { norm: Some(norm), projection: None, head, scale: None, cap: None }
     }

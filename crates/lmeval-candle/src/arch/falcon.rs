@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// How queries, keys and values stand in the fused projection, and which norms there are.
+/// The layout of the fused projection, and the norms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// All heads share one key and one value, which stand behind all queries.
+    /// One key and one value shared by all heads, after all queries.
     MultiQuery,
-    /// Query, key and value of a head stand together.
+    /// Query, key and value interleaved per head.
     MultiHead,
-    /// Behind the queries of a group stand the key and the value that they share.
+    /// Groups of queries, each followed by the key and value they share.
     NewDecoder,
 }
 
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let alibi = config.flag_or("alibi", false)?;
     let kind = Kind::read(config)?;

@@ -1,4 +1,4 @@
-//! Gemma 1, 2 and 3 (of the third, the part that reads text).
+//! Gemma 1, 2 and 3 (only the language model of Gemma 3).
 
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
@@ -8,40 +8,40 @@ use crate::error::{Error, Result};
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// The weights of norms are stored as what they differ from one by.
+/// Norm weights are stored minus 1.
 const NORM_OFFSET: f64 = 1.0;
-/// The rotations of layers that see everything and of those that slide, among those of the model.
+/// Indices of the rotary embeddings of full-attention and of sliding-window layers.
 const FULL: usize = 0;
 const SLIDING: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Generation {
     First,
-    /// With norms behind each part, capped scores, and windows in every other layer.
+    /// Norms after each layer, capped scores, and a sliding window in every other layer.
     Second,
-    /// With norms of queries and keys in place of caps, and another rotation in layers with a window.
+    /// Query and key norms instead of caps, and a separate rotary embedding in sliding-window layers.
     Third,
 }
 
-/// Makes Gemma 1.
+/// Builds Gemma 1.
 pub(super) fn build_1(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::First)
 }
 
-/// Makes Gemma 2.
+/// Builds Gemma 2.
 pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Second)
 }
 
-/// Makes Gemma 3.
+/// Builds Gemma 3.
 pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Third)
 }
 
-/// Makes the language model of a Gemma 3 that also sees images.
+/// Builds the language model of a multimodal Gemma 3.
 pub(super) fn build_3_of_images(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let text = config.object("text_config")?.ok_or_else(|| Error::MissingField("text_config".into()))?;
-    // Reference: the field counts outside of the object with all others.
+    // Reference: this field is read from the top level, unlike all others.
     let tied = config.flag_or("tie_word_embeddings", true)?;
     build_tied(&text, weights, Generation::Third, tied)
 }
@@ -65,14 +65,14 @@ fn build_tied(
         head_width: heads.width,
         hidden,
         vocabulary: match generation {
-            // Reference: published configurations of the third generation leave out what is as in the class.
+            // Reference: published Gemma 3 configurations omit fields with the class's defaults.
             Generation::Third => config.size_or("vocab_size", 262_208)?,
             _ => config.size("vocab_size")?,
         },
         positions: None,
     };
-    let places = ["model", "language_model.model", "model.language_model", ""];
-    let model = weights.find(&places, "embed_tokens.weight")?;
+    let prefixes = ["model", "language_model.model", "model.language_model", ""];
+    let model = weights.find(&prefixes, "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks =
         (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
@@ -170,7 +170,7 @@ fn block(
     })
 }
 
-/// Whether a layer has a window.
+/// Whether a layer has a sliding window.
 fn slides(config: &Config, generation: Generation, layer: usize) -> Result<bool> {
     let pattern = match generation {
         Generation::First => return Ok(false),
@@ -184,14 +184,14 @@ fn activation(config: &Config, generation: Generation) -> Result<Activation> {
     if generation > Generation::First {
         return Activation::read(config, "hidden_activation", "gelu_pytorch_tanh");
     }
-    match config.text("hidden_act")? {
-        // Reference: the first configurations say `gelu` where the approximation is meant.
+    match config.string("hidden_act")? {
+        // Reference: early configurations say `gelu` but mean the tanh approximation.
         Some("gelu") => Ok(Activation::GeluTanh),
         _ => Activation::read(config, "hidden_act", "gelu_pytorch_tanh"),
     }
 }
 
-/// A cap, which `null` switches off and whose default counts where the field is missing.
+/// A cap: `null` switches it off, and a missing field means the default.
 fn cap(config: &Config, field: &str, default: Option<f64>) -> Result<Option<f64>> {
     let default = default.filter(|_| !config.is_null(field));
     Ok(config.optional_number(field)?.or(default))

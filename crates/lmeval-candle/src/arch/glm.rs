@@ -1,4 +1,4 @@
-//! GLM 4, of both classes.
+//! GLM 4: the classes `Glm` and `Glm4`.
 
 use super::Architecture;
 use super::decoder::{FeedForward, Flow, Norms};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Mlp, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes models of the class `Glm`.
+/// Builds models of the class `Glm`.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build_with(config, weights, |weights, norm| {
         Ok(Flow::Sequential {
@@ -18,7 +18,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     })
 }
 
-/// Makes models of the class `Glm4`, which have norms behind both parts as well.
+/// Builds models of the class `Glm4`, which also have norms after both layers.
 pub(super) fn build_4(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build_with(config, weights, |weights, norm| {
         let around = |before: &str, behind: &str| {

@@ -1,4 +1,4 @@
-//! GPT-2, and StarCoder 1 (GPT-BigCode), whose heads may share one key and one value.
+//! GPT-2 and StarCoder 1 (GPT-BigCode), which supports multi-query attention.
 
 use candle_core::Tensor;
 
@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::layers::{Activation, Linear, Mlp};
 use crate::weights::Weights;
 
-/// Makes GPT-2.
+/// Builds GPT-2.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build_with(config, weights, false, block)
 }
 
-/// Makes GPT-BigCode.
+/// Builds GPT-BigCode.
 pub(super) fn build_bigcode(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build_with(config, weights, config.flag_or("multi_query", true)?, bigcode_block)
 }
 
-/// Makes the block of a layer.
+/// Builds a block.
 type BuildBlock = fn(&Config, &Weights, Heads, usize) -> Result<Block>;
 
 fn build_with(
@@ -97,7 +97,7 @@ fn bigcode_block(config: &Config, weights: &Weights, heads: Heads, _: usize) -> 
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
     let projections = weights.at("attn");
     let (weight, bias) = parts::fused(&projections, "c_attn", hidden, (count + 2 * kv) * width, true)?;
-    // One key and one value stand behind all queries; else query, key and value of a head stand together.
+    // One key and one value after all queries, or query, key and value interleaved per head.
     let (groups, sizes) =
         if config.flag_or("multi_query", true)? { (1, [hidden, width, width]) } else { (count, [width; 3]) };
     let three = parts::split_three(&weight, bias.as_ref(), groups, sizes)?;
@@ -119,7 +119,7 @@ fn bigcode_block(config: &Config, weights: &Weights, heads: Heads, _: usize) -> 
     })
 }
 
-/// A layer whose weight is stored as `[input, output]`.
+/// A linear layer stored as `[input, output]`.
 fn linear(weights: &Weights, name: &str, input: usize, output: usize) -> Result<Linear> {
     let below = weights.at(name);
     Ok(Linear::from_transposed(
@@ -128,7 +128,7 @@ fn linear(weights: &Weights, name: &str, input: usize, output: usize) -> Result<
     ))
 }
 
-/// A weight that is stored as `[input, output]`, the other way round, and its bias.
+/// The transpose of a weight stored as `[input, output]`, and its bias.
 fn transposed(weights: &Weights, name: &str, input: usize, output: usize) -> Result<(Tensor, Tensor)> {
     let below = weights.at(name);
     let weight = below.tensor("weight", &[input, output])?.t()?.contiguous()?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layers::Activation;
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::equal(config.first_size(&["num_heads", "num_attention_heads"])?, hidden)?;
@@ -40,8 +40,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     }))
 }
 
-/// The window of each layer: `attention_layers` has their kinds, or `attention_types` has lists of kinds and how often
-/// each list comes.
+/// The window of each layer: from `attention_layers`, or from `attention_types`, which has lists of kinds and repeat counts.
 fn windows(config: &Config, layers: usize) -> Result<Vec<Option<usize>>> {
     let window = config.size_or("window_size", 256)?;
     if window == 0 {
@@ -62,7 +61,7 @@ fn windows(config: &Config, layers: usize) -> Result<Vec<Option<usize>>> {
     windows.collect()
 }
 
-/// The kinds of layers that `attention_types` lists; none where it is no such list.
+/// Expands `attention_types` to a kind per layer; `None` if it is malformed.
 fn kinds(config: &Config, layers: usize) -> Option<Vec<Value>> {
     let Some(types) = config.get("attention_types") else {
         return Some((0..24).map(|layer| Value::str(["global", "local"][layer % 2])).collect());

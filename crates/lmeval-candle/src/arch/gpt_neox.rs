@@ -1,4 +1,4 @@
-//! GPT-NeoX, and Pythia.
+//! GPT-NeoX and Pythia.
 
 use super::Architecture;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::equal(config.size("num_attention_heads")?, hidden)?;
@@ -16,7 +16,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["gpt_neox", ""], "embed_in.weight")?;
     let embedding = model.tensor("embed_in.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads));
-    // Reference: outside of the rotary parameters these two count by their old names only.
+    // Reference: at the top level, these two fields have only their old names.
     let parameters = RotaryParameters::read_object(
         config,
         RotaryParameters::object(config)?.as_ref(),
@@ -43,7 +43,7 @@ fn block(config: &Config, weights: &Weights, heads: Heads) -> Result<Block> {
     let bias = config.flag_or("attention_bias", true)?;
     let projections = weights.at("attention");
     let (weight, fused_bias) = parts::fused(&projections, "query_key_value", hidden, 3 * hidden, bias)?;
-    // Query, key and value of a head stand together.
+    // Query, key and value are interleaved per head.
     let three = parts::split_three(&weight, fused_bias.as_ref(), heads.count, [heads.width; 3])?;
     let activation = Activation::read(config, "hidden_act", "gelu")?;
     let first = weights.layer_norm("input_layernorm", hidden, epsilon)?;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.first_size(&["n_embd", "hidden_size"])?;
     let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
@@ -18,7 +18,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         head_width: heads.width,
         hidden,
         vocabulary: config.size("vocab_size")?,
-        // Its sines and cosines are a table.
+        // The reference precomputes a table of sines and cosines.
         positions: Some(config.first_size(&["n_positions", "max_position_embeddings"])?),
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;

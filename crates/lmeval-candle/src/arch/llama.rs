@@ -1,5 +1,5 @@
-//! LLaMA, and models of its shape: SmolLM, Vicuna, Yi; with small differences Arcee, ERNIE, Granite, Helium, Seed-OSS
-//! and SmolLM 3.
+//! LLaMA and models of the same structure (SmolLM, Vicuna, Yi); with small differences, Arcee, ERNIE, Granite, Helium,
+//! Seed-OSS and SmolLM 3.
 
 use super::Architecture;
 use super::decoder::{Decoder, FeedForward, Flow};
@@ -9,17 +9,17 @@ use crate::error::Result;
 use crate::layers::{Activation, Mlp, RotaryStyle};
 use crate::weights::Weights;
 
-/// What the blocks differ in.
+/// The differences between blocks.
 struct Options {
-    /// Biases of queries, keys and values, of the output of attention, and of the feed-forward layer.
+    /// Biases of the query, key and value projections, of the output projection, and of the feed-forward layer.
     biases: [bool; 3],
-    /// The function of the feed-forward layer where the configuration does not name one, and whether it is a gate.
+    /// The default activation function, and whether the feed-forward layer is gated.
     activation: &'static str,
     is_gated: bool,
 }
 
 impl Options {
-    /// As LLaMA has them.
+    /// The variant of LLaMA itself.
     fn read(config: &Config) -> Result<Self> {
         let bias = config.flag_or("attention_bias", false)?;
         let biases = [bias, bias, config.flag_or("mlp_bias", false)?];
@@ -27,20 +27,20 @@ impl Options {
     }
 }
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let frame = Frame::new(config, Heads::read(config, config.size("hidden_size")?)?, 1e-6, 10_000.0)?;
     Ok(Box::new(decoder(config, weights, frame, &Options::read(config)?)?))
 }
 
-/// Makes Arcee: the feed-forward layer has no gate.
+/// Builds Arcee: the feed-forward layer is not gated.
 pub(super) fn build_arcee(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let frame = Frame::new(config, Heads::read(config, config.size("hidden_size")?)?, 1e-5, 10_000.0)?;
     let options = Options { activation: "relu2", is_gated: false, ..Options::read(config)? };
     Ok(Box::new(decoder(config, weights, frame, &options)?))
 }
 
-/// Heads that are 128 numbers wide where the configuration does not say so, and not `null` either.
+/// Heads of width 128, unless the configuration has `head_dim` or sets it to `null`.
 fn wide_heads(config: &Config) -> Result<Heads> {
     if config.has("head_dim") || config.is_null("head_dim") {
         return Heads::read(config, config.size("hidden_size")?);
@@ -49,7 +49,7 @@ fn wide_heads(config: &Config) -> Result<Heads> {
     Heads { count, kv: config.size_or("num_key_value_heads", count)?, width: 128 }.checked()
 }
 
-/// Makes ERNIE 4.5: neighbours are rotated, and one switch is for all biases.
+/// Builds ERNIE 4.5: rotates adjacent pairs, and has one switch for all biases.
 pub(super) fn build_ernie(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let frame = Frame::new(config, wide_heads(config)?, 1e-5, 500_000.0)?;
     let frame = Frame { style: RotaryStyle::Neighbours, tied: true, ..frame };
@@ -57,7 +57,7 @@ pub(super) fn build_ernie(config: &Config, weights: &Weights) -> Result<Box<dyn 
     Ok(Box::new(decoder(config, weights, frame, &options)?))
 }
 
-/// Makes Helium: neighbours are rotated.
+/// Builds Helium: rotates adjacent pairs.
 pub(super) fn build_helium(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let frame = Frame::new(config, wide_heads(config)?, 1e-8, 100_000.0)?;
     let frame = Frame { style: RotaryStyle::Neighbours, ..frame };
@@ -66,7 +66,7 @@ pub(super) fn build_helium(config: &Config, weights: &Weights) -> Result<Box<dyn
     Ok(Box::new(decoder(config, weights, frame, &options)?))
 }
 
-/// Makes Seed-OSS: biases are chosen on their own.
+/// Builds Seed-OSS: has separate switches for biases.
 pub(super) fn build_seed(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let heads = wide_heads(config)?;
     let biases = [
@@ -78,13 +78,13 @@ pub(super) fn build_seed(config: &Config, weights: &Weights) -> Result<Box<dyn A
     Ok(Box::new(decoder(config, weights, frame, &Options { biases, ..Options::read(config)? })?))
 }
 
-/// Makes Granite: embeddings, scores, what parts add and logits are multiplied with numbers of the configuration.
+/// Builds Granite: the configuration scales embeddings, scores, residuals and logits.
 pub(super) fn build_granite(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let frame = Frame::new(config, Heads::read(config, config.size("hidden_size")?)?, 1e-6, 10_000.0)?;
     let mut decoder = decoder(config, weights, frame, &Options::read(config)?)?;
     let scaling = config.number_or("logits_scaling", 1.0)?;
     if scaling == 0.0 {
-        return Err(parts::wrong(config, "logits_scaling", "another number than zero"));
+        return Err(parts::wrong(config, "logits_scaling", "non-zero"));
     }
     decoder.input.scale = Some(config.number_or("embedding_multiplier", 1.0)?);
     decoder.output.scale = Some(1.0 / scaling);
@@ -99,7 +99,7 @@ pub(super) fn build_granite(config: &Config, weights: &Weights) -> Result<Box<dy
     Ok(Box::new(decoder))
 }
 
-/// Makes SmolLM 3: some layers do not rotate.
+/// Builds SmolLM 3: some layers do not rotate.
 pub(super) fn build_smollm_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let heads = Heads::read(config, config.size("hidden_size")?)?;
     let frame = Frame { tied: true, ..Frame::new(config, heads, 1e-6, 2_000_000.0)? };
@@ -113,7 +113,7 @@ pub(super) fn build_smollm_3(config: &Config, weights: &Weights) -> Result<Box<d
     let window = parts::window(config, None)?.filter(|_| has_windows);
     for (layer, block) in decoder.blocks.iter_mut().enumerate() {
         let rotates = match &rotating {
-            // Reference: a one says that the layer rotates.
+            // Reference: 1 means that the layer rotates.
             Some(rotating) => rotating.get(layer).map(|rotates| *rotates != 0.0).ok_or_else(|| {
                 parts::wrong(config, "no_rope_layers", "a list with an entry for each layer")
             })?,

@@ -1,4 +1,4 @@
-//! Mistral and Ministral: LLaMA's shape with a window that attention looks through.
+//! Mistral and Ministral: LLaMA with sliding-window attention.
 
 use super::Architecture;
 use super::decoder::FeedForward;
@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::layers::Activation;
 use crate::weights::Weights;
 
-/// Makes Mistral.
+/// Builds Mistral.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build_with(config, weights, |_| parts::window(config, Some(4096)))
 }
 
-/// Makes Ministral, where some layers may see everything.
+/// Builds Ministral, in which some layers may have full attention.
 pub(super) fn build_ministral(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let window = parts::window(config, Some(4096))?;
     build_with(config, weights, |layer| {

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Experts, Mlp};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;

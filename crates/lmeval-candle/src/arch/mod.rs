@@ -1,23 +1,23 @@
-//! Architectures of models.
+//! Model architectures.
 //!
-//! # Adding one
+//! # Adding an architecture
 //!
-//! A model that is shaped like one that is here is a line of [`ARCHITECTURES`]: the class that `config.json` names in
+//! A model with the structure of an existing one is an entry of [`ARCHITECTURES`]: the class that `config.json` names in
 //! `architectures`, its `model_type`, and the function that builds it.
 //!
-//! A new shape is a file in this folder with a struct that implements [`Architecture`] and a function
+//! A new structure is a file in this folder with a struct that implements [`Architecture`] and a function
 //! `build(&Config, &Weights)`:
 //!
-//! 1. Read sizes and switches from [`Config`]: `config.size("hidden_size")?` fails with the name of a missing field.
-//! 2. Take weights by their names in the checkpoint: `weights.at("model.layers").at(3).linear("mlp.up_proj", …)`. Shapes
-//!    are checked against the configuration. [`Weights::head`] knows about tied embeddings.
-//! 3. Put blocks of [`crate::layers`] together in `forward`. A batch is a matrix of rows, one per token of any text; rows
-//!    do not know of each other but for [`crate::layers::attend`], which all attention goes through and which also
-//!    stores keys and values. Positions that are added rather than rotated are in [`Batch::positions`].
-//! 4. Return the rows behind the last norm; `head` turns those rows that are needed into logits in 32 bits.
+//! 1. Read sizes and flags from [`Config`]: `config.size("hidden_size")?` fails with the name of a missing field.
+//! 2. Load weights by their names in the checkpoint: `weights.at("model.layers").at(3).linear("mlp.up_proj", …)`. Shapes
+//!    are checked against the configuration. [`Weights::head`] handles tied embeddings.
+//! 3. Compose [`crate::layers`] in `forward`. A batch is a matrix with a row per token of any sequence. Rows are
+//!    independent except in [`crate::layers::attend`], which also stores keys and values. Learned position embeddings use
+//!    [`Batch::positions`].
+//! 4. Return the rows after the final norm. `head` computes float32 logits for the rows that are needed.
 //!
-//! Everything works on any device: no step may look at the numbers of a tensor, but for a router of experts. The test of
-//! an architecture is a tiny checkpoint in `tests/fixtures`, with what `transformers` makes of it.
+//! Everything must work on any device: no step may read tensor values back, except an expert router. To test an
+//! architecture, add a tiny checkpoint to `tests/fixtures` with the output of `transformers`.
 
 mod bloom;
 mod cohere;
@@ -52,65 +52,64 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::weights::Weights;
 
-/// The sizes of a model that its surroundings have to know.
+/// The sizes of a model that the engine needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of layers with keys and values.
+    /// The number of layers.
     pub layers: usize,
-    /// The number of heads of keys and values.
+    /// The number of key/value heads.
     pub kv_heads: usize,
-    /// The width of a head of keys and values.
+    /// The width of a key/value head.
     pub head_width: usize,
     /// The width of rows.
     pub hidden: usize,
-    /// The number of tokens that are known.
+    /// The vocabulary size.
     pub vocabulary: usize,
-    /// How many positions the model has, where it has a table of them.
+    /// The number of positions, if the model has a table of them.
     pub positions: Option<usize>,
 }
 
-/// A model: from tokens to what it says about the next one.
+/// A language model.
 pub trait Architecture: Debug + Send + Sync {
-    /// The sizes.
+    /// The sizes of the model.
     fn shape(&self) -> Shape;
 
-    /// The rows behind the last norm, `[rows, hidden]`. Keys and values of the batch go into the cache.
+    /// Computes the rows after the final norm, `[rows, hidden]`, and stores keys and values in the cache.
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor>;
 
-    /// The logits of some of these rows, `[rows, vocabulary]`, in 32 bits.
+    /// Computes float32 logits of some of these rows, `[rows, vocabulary]`.
     fn head(&self, rows: &Tensor) -> Result<Tensor>;
 
-    /// The length above which a text is computed in another way than a shorter one: such texts share nothing with
-    /// shorter ones.
+    /// The length above which rotations depend on the length of a sequence, so that no prefix is shared with shorter ones.
     fn length_boundary(&self) -> Option<usize> {
         None
     }
 
-    /// The length beyond which a text that grows is computed anew from its beginning.
+    /// The length beyond which a growing sequence is recomputed from the start.
     fn length_crossing(&self) -> Option<usize> {
         None
     }
 }
 
-/// How an architecture is made.
+/// Builds an architecture.
 pub type Build = fn(&Config, &Weights) -> Result<Box<dyn Architecture>>;
 
-/// An architecture that can be named.
+/// A registered architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Which models these are, for people.
+    /// The models, for the documentation.
     pub models: &'static str,
-    /// The classes that `config.json` names in `architectures`.
+    /// The classes in `architectures` of `config.json`.
     pub classes: &'static [&'static str],
-    /// What `config.json` says in `model_type`; it counts where no class is named.
+    /// The `model_type` of `config.json`, used if it names no class.
     pub model_types: &'static [&'static str],
-    /// How many tokens the model takes where `config.json` does not say so: as the class has it.
+    /// The class's default maximum length, for configurations without one.
     pub positions: Option<usize>,
-    /// Makes the model.
+    /// Builds the model.
     pub build: Build,
 }
 
-/// The architectures there are.
+/// All supported architectures.
 pub const ARCHITECTURES: &[Entry] = &[
     Entry {
         models: "LLaMA 1 to 3.x, CodeLlama, Vicuna, SmolLM, Yi and others of its shape",
@@ -401,24 +400,24 @@ pub const ARCHITECTURES: &[Entry] = &[
     },
 ];
 
-/// The architecture of a configuration.
+/// Finds the architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
     if let Some(own) = config.object("quantization_config")? {
-        let method = own.text("quant_method")?.unwrap_or("unknown");
+        let method = own.string("quant_method")?.unwrap_or("unknown");
         return Err(Error::Unsupported {
             message: format!(
-                "The weights are quantised (`quantization_config` with `quant_method` `{method}`)"
+                "Quantised weights are not supported (`quantization_config` with `quant_method` `{method}`)"
             ),
             hint: Some("`--model lm_eval:hf` runs such models through Python".into()),
         });
     }
-    let classes = config.texts("architectures")?;
+    let classes = config.strings("architectures")?;
     let by_class =
         ARCHITECTURES.iter().find(|entry| classes.iter().any(|class| entry.classes.contains(class)));
     if let Some(entry) = by_class {
         return Ok(entry);
     }
-    let model_type = config.text("model_type")?;
+    let model_type = config.string("model_type")?;
     if classes.is_empty()
         && let Some(model_type) = model_type
         && let Some(entry) = ARCHITECTURES.iter().find(|entry| entry.model_types.contains(&model_type))
@@ -426,21 +425,21 @@ pub fn find(config: &Config) -> Result<&'static Entry> {
         return Ok(entry);
     }
     let message = match (classes.first(), model_type) {
-        (Some(class), _) => format!("Models of the class `{class}` are not known here"),
-        (None, Some(model_type)) => format!("Models of the type `{model_type}` are not known here"),
+        (Some(class), _) => format!("Models of the class `{class}` are not supported"),
+        (None, Some(model_type)) => format!("Models of the type `{model_type}` are not supported"),
         (None, None) => return Err(Error::MissingField("architectures".into())),
     };
     let mut known: Vec<&str> =
         ARCHITECTURES.iter().filter_map(|entry| entry.classes.first().copied()).collect();
     known.sort_unstable();
     let hint = format!(
-        "There are `{}`; `--model lm_eval:hf` runs any model of `transformers` through Python",
+        "Supported classes: `{}`; `--model lm_eval:hf` runs any model of `transformers` through Python",
         known.join("`, `")
     );
     Err(Error::Unsupported { message, hint: Some(hint) })
 }
 
-/// Logits in 32 bits, whatever the model computes in.
+/// Converts logits to float32.
 pub(crate) fn logits(head: &crate::layers::Linear, rows: &Tensor) -> Result<Tensor> {
     Ok(head.forward(rows)?.to_dtype(DType::F32)?)
 }
@@ -479,7 +478,7 @@ mod tests {
         assert!(find(&config(Some("LlamaForCausalLM"), None)).is_ok());
         assert!(find(&config(None, Some("mistral"))).is_ok());
         let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
-        assert_eq!(error.to_string(), "Models of the class `T5ForConditionalGeneration` are not known here");
+        assert_eq!(error.to_string(), "Models of the class `T5ForConditionalGeneration` are not supported");
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
         assert!(hint.contains("`LlamaForCausalLM`") && hint.contains("--model lm_eval:hf"), "{hint}");
         assert!(matches!(find(&config(None, None)), Err(Error::MissingField(_))));

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::Activation;
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let own = config.object("attn_config")?;
     if let Some(own) = &own {
@@ -68,11 +68,10 @@ fn block(own: Option<&Config>, weights: &Weights, heads: Heads, epsilon: f64) ->
     })
 }
 
-/// How strongly each head prefers near keys: powers of two down to 2⁻⁸ for as many heads as the power of two above
-/// their number, of which every other one comes first.
+/// The ALiBi slope of each head: powers of two down to 2⁻⁸ for the next power of two of heads, odd indices first.
 fn slopes(heads: usize) -> Vec<f32> {
     let even = heads.next_power_of_two();
-    let slope = |place: usize| 2.0_f64.powf(-8.0 * place as f64 / even as f64) as f32;
+    let slope = |index: usize| 2.0_f64.powf(-8.0 * index as f64 / even as f64) as f32;
     if even == heads {
         return (1..=even).map(slope).collect();
     }

@@ -1,4 +1,4 @@
-//! OLMo 1, 2 and 3, OLMoE, and EXAONE 4, whose blocks are those of OLMo 2.
+//! OLMo 1, 2 and 3, OLMoE, and EXAONE 4, which has the blocks of OLMo 2.
 
 use super::Architecture;
 use super::decoder::{FeedForward, Flow, Norms};
@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::layers::{Activation, Experts, Rotary, RotaryStyle, SelfAttention};
 use crate::weights::Weights;
 
-/// Norms of the first generation have no field in the configuration, and no weights.
+/// The epsilon of OLMo 1's norms, which have no weights and no field in the configuration.
 const EPSILON: f64 = 1e-5;
-/// The rotation of layers with a window, among those of the model.
+/// The index of the rotary embedding of sliding-window layers.
 const SLIDING: usize = 1;
 
-/// Makes OLMo 1.
+/// Builds OLMo 1.
 pub(super) fn build_1(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
@@ -27,7 +27,7 @@ pub(super) fn build_1(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
     })?))
 }
 
-/// Makes OLMo 2.
+/// Builds OLMo 2.
 pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let heads = Heads::read(config, config.size("hidden_size")?)?;
     let frame = Frame::new(config, heads, 1e-5, 10_000.0)?;
@@ -36,10 +36,10 @@ pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
     Ok(Box::new(parts::like_llama_flowing(config, weights, frame, block, behind)?))
 }
 
-/// Makes OLMo 3: most layers have a window, and a rotation that is not scaled.
+/// Builds OLMo 3: most layers have a sliding window and an unscaled rotary embedding.
 pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let heads = Heads::read(config, config.size("hidden_size")?)?;
-    // Reference: the field outside of the parameters counts for layers that see everything.
+    // Reference: the top-level field applies to full-attention layers.
     let theta = [config.number_or("rope_theta", 500_000.0)?, 500_000.0];
     let [rotary, sliding] = parts::rotations_by_kind(config, theta)?;
     let frame = Frame::rotating(config, heads, 1e-5, rotary)?;
@@ -61,7 +61,7 @@ pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
     Ok(Box::new(decoder))
 }
 
-/// Makes OLMoE: OLMo 1 with norms, some of queries and keys, and experts.
+/// Builds OLMoE: OLMo 1 with weighted norms, query and key norms, and experts.
 pub(super) fn build_experts(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
@@ -86,7 +86,7 @@ pub(super) fn build_experts(config: &Config, weights: &Weights) -> Result<Box<dy
     })?))
 }
 
-/// Makes EXAONE 4: layers that see everything do not rotate where others have a window.
+/// Builds EXAONE 4: full-attention layers do not rotate if others have a sliding window.
 pub(super) fn build_exaone(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
@@ -114,10 +114,10 @@ pub(super) fn build_exaone(config: &Config, weights: &Weights) -> Result<Box<dyn
     Ok(Box::new(decoder))
 }
 
-/// Whether a layer of EXAONE has a window, which by default every layer has but one of four.
+/// Whether a layer of EXAONE has a sliding window; by default, three of four do.
 fn slides(config: &Config, layer: usize) -> Result<bool> {
     if config.has("layer_types") {
-        // The pattern beside it may be a text then.
+        // The pattern may then be a string.
         return parts::slides(config, layer, |_| false);
     }
     let pattern = config.size_or("sliding_window_pattern", 4)?;
@@ -127,7 +127,7 @@ fn slides(config: &Config, layer: usize) -> Result<bool> {
     Ok(!(layer + 1).is_multiple_of(pattern))
 }
 
-/// Parts read the rows as they are; what they make is normed before it is added.
+/// Normalises the output of each layer instead of its input.
 fn behind(weights: &Weights, norm: &NormBuilder) -> Result<Flow> {
     Ok(Flow::Sequential {
         attention: Norms::behind(norm(weights, "post_attention_layernorm")?),
@@ -147,7 +147,7 @@ fn attention(config: &Config, weights: &Weights, heads: Heads) -> Result<SelfAtt
     parts::attention(&weights.at("self_attn"), hidden, heads, bias, ("o_proj", bias))
 }
 
-/// Attention with norms of queries and keys over all heads.
+/// Attention with query and key norms over all heads.
 fn row_normed(config: &Config, weights: &Weights, heads: Heads) -> Result<SelfAttention> {
     let epsilon = config.number_or("rms_norm_eps", 1e-5)?;
     let mut attention = attention(config, weights, heads)?;

@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::layers::{Activation, Norm};
 use crate::weights::Weights;
 
-/// Rows of the table of positions that stand before the first position.
+/// The row of the position embedding for the first position.
 const POSITIONS_BEFORE: u32 = 2;
-/// Norms have no field in the configuration.
+/// The epsilon of norms, which has no field in the configuration.
 const EPSILON: f64 = 1e-5;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::equal(config.size("num_attention_heads")?, hidden)?;
@@ -39,7 +39,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     Ok(Box::new(Decoder { shape, input, blocks, output, rotaries: Vec::new() }))
 }
 
-/// A layer norm, which may have no weights.
+/// A layer norm with optional weights.
 fn norm(config: &Config, weights: &Weights, name: &str, hidden: usize) -> Result<Norm> {
     if config.flag_or("layer_norm_elementwise_affine", true)? {
         return weights.layer_norm(name, hidden, EPSILON);

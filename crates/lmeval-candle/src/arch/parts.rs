@@ -1,4 +1,4 @@
-//! Parts that several architectures read from their configurations and weights in the same way.
+//! Helpers shared by several architectures.
 
 use candle_core::{DType, Tensor};
 use lmeval_pycompat::{Dict, Value};
@@ -12,10 +12,10 @@ use crate::layers::{
 };
 use crate::weights::Weights;
 
-/// How many rows of matrices are compared at a time.
+/// The number of matrix rows compared at a time.
 const COMPARED_ROWS: usize = 4096;
 
-/// The sizes of attention.
+/// The heads of attention.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     pub(super) count: usize,
@@ -24,7 +24,7 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Reads `num_attention_heads`, `num_key_value_heads` and `head_dim`, of which the last two may be missing.
+    /// Reads `num_attention_heads`, and the optional `num_key_value_heads` and `head_dim`.
     pub(super) fn read(config: &Config, hidden: usize) -> Result<Self> {
         let count = config.size("num_attention_heads")?;
         let kv = config.size_or("num_key_value_heads", count)?;
@@ -34,33 +34,33 @@ impl Heads {
         }
     }
 
-    /// As many heads of keys and values as of queries, which share the rows evenly.
+    /// As many key/value heads as query heads, which divide the width evenly.
     pub(super) fn equal(count: usize, hidden: usize) -> Result<Self> {
         if count == 0 || !hidden.is_multiple_of(count) {
-            let message = format!("Rows of width {hidden} cannot be divided among {count} heads");
+            let message = format!("The hidden size {hidden} is not divisible by {count} heads");
             return Err(Error::unsupported(message));
         }
         Ok(Self { count, kv: count, width: hidden / count })
     }
 
-    /// The heads, if each head of keys and values serves the same number of queries.
+    /// Checks that the query heads are a multiple of the key/value heads.
     pub(super) fn checked(self) -> Result<Self> {
         let Self { count, kv, width } = self;
         if kv == 0 || count == 0 || width == 0 || !count.is_multiple_of(kv) {
             let message =
-                format!("{count} heads of width {width} cannot share {kv} heads of keys and values evenly");
+                format!("{count} heads of width {width} are not a multiple of {kv} key/value heads");
             return Err(Error::unsupported(message));
         }
         Ok(self)
     }
 }
 
-/// How many numbers of a head are rotated: `partial_rotary_factor`, among the rotary parameters or outside.
+/// The number of rotated dimensions per head: `partial_rotary_factor`, in the rotary parameters or at the top level.
 pub(super) fn rotated_width(config: &Config, head_width: usize, default: f64) -> Result<usize> {
     rotated_part(config, "partial_rotary_factor", head_width, default)
 }
 
-/// The same, where another field stands for `partial_rotary_factor` outside of the rotary parameters.
+/// The same with another name for the top-level field.
 pub(super) fn rotated_part(config: &Config, field: &str, head_width: usize, default: f64) -> Result<usize> {
     let own = RotaryParameters::object(config)?;
     let own = own.map(|own| own.optional_number("partial_rotary_factor")).transpose()?.flatten();
@@ -71,22 +71,22 @@ pub(super) fn rotated_part(config: &Config, field: &str, head_width: usize, defa
     if !(0.0..=1.0).contains(&factor) {
         return Err(wrong(config, field, "a number from zero to one"));
     }
-    // Reference: a fraction of a number is dropped.
+    // Reference: rounded down.
     Ok((head_width as f64 * factor) as usize)
 }
 
-/// The rotations of layers that see everything and of those with a window, where the configuration has parameters for
-/// each kind of layer. `theta` counts where they have none.
+/// The rotary parameters of full-attention and of sliding-window layers, if the configuration has them per kind of layer.
+/// `theta` is the default.
 pub(super) fn rotations_by_kind(config: &Config, theta: [f64; 2]) -> Result<[RotaryParameters; 2]> {
     let all = config.object("rope_parameters")?;
     let kind = |name: &str| all.as_ref().map_or(Ok(None), |all| all.object(name));
-    // Reference: `rope_scaling` is of the layers that see everything, and changes what is there: without parameters
-    // for each kind of layer its old field `type` stands below a `rope_type` and does not count.
+    // Reference: `rope_scaling` applies to full-attention layers and is merged into their parameters. Without parameters
+    // per kind of layer, a default `rope_type` overrides its old field `type`.
     let full = match (kind("full_attention")?, config.object("rope_scaling")?) {
         (Some(own), Some(scaling)) => Some(own.updated(&scaling)),
         (None, Some(scaling)) => {
             let mut fields = Dict::new();
-            fields.insert("rope_type", scaling.text("rope_type")?.unwrap_or("default"));
+            fields.insert("rope_type", scaling.string("rope_type")?.unwrap_or("default"));
             Some(scaling.updated(&Config::from_fields(fields)))
         }
         (own, None) => own,
@@ -100,7 +100,7 @@ pub(super) fn rotations_by_kind(config: &Config, theta: [f64; 2]) -> Result<[Rot
     Ok([read(full, theta[0])?, read(kind("sliding_attention")?, theta[1])?])
 }
 
-/// Takes a fused linear layer apart whose outputs are `groups` times the `parts`, one part after the other.
+/// Splits a fused linear layer whose outputs are `groups` repetitions of the concatenated `parts`.
 pub(super) fn split(
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -122,7 +122,7 @@ pub(super) fn split(
     Ok(made)
 }
 
-/// The three parts of a fused projection to queries, keys and values.
+/// Splits a fused query, key and value projection.
 pub(super) fn split_three(
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -130,32 +130,32 @@ pub(super) fn split_three(
     parts: [usize; 3],
 ) -> Result<[Linear; 3]> {
     let made = split(weight, bias, groups, &parts)?;
-    Ok(made.try_into().expect("there are as many layers as parts"))
+    Ok(made.try_into().expect("one layer per part"))
 }
 
-/// What models of LLaMA's shape and names differ in outside of their blocks.
+/// The differences between models of LLaMA's structure and names outside their blocks.
 pub(super) struct Frame {
     pub(super) heads: Heads,
-    /// How many numbers of a head are rotated, and which of them make a pair.
+    /// The number of rotated dimensions per head, and how they are paired.
     pub(super) rotated: usize,
     pub(super) style: RotaryStyle,
     pub(super) rotary: RotaryParameters,
-    /// Whether the output head is the embedding where the configuration does not say so.
+    /// The default of `tie_word_embeddings`.
     pub(super) tied: bool,
-    /// A norm of rows by its name.
+    /// Loads a norm of rows.
     pub(super) norm: NormBuilder,
 }
 
-/// Makes the norm of a name.
+/// Loads a norm by name.
 pub(super) type NormBuilder = Box<dyn Fn(&Weights, &str) -> Result<Norm>>;
 
 impl Frame {
-    /// Root-mean-square norms, and rotated halves; `epsilon` and `theta` count where the configuration has none.
+    /// RMS norms and rotated halves; `epsilon` and `theta` are defaults.
     pub(super) fn new(config: &Config, heads: Heads, epsilon: f64, theta: f64) -> Result<Self> {
         Self::rotating(config, heads, epsilon, RotaryParameters::read(config, theta)?)
     }
 
-    /// The same with rotary parameters that are known.
+    /// The same with given rotary parameters.
     pub(super) fn rotating(
         config: &Config,
         heads: Heads,
@@ -175,9 +175,9 @@ impl Frame {
     }
 }
 
-/// A model of LLaMA's shape and names: a norm before each part of a block, and rotations.
+/// A model of LLaMA's structure and names: pre-norm blocks and rotary embeddings.
 ///
-/// `block` makes attention and the feed-forward layer of a block from its weights.
+/// `block` builds attention and feed-forward layer of a block from its weights.
 pub(super) fn like_llama(
     config: &Config,
     weights: &Weights,
@@ -192,7 +192,7 @@ pub(super) fn like_llama(
     })
 }
 
-/// The same where the parts of a block are connected in another way.
+/// The same with another connection of attention and feed-forward layer.
 pub(super) fn like_llama_flowing(
     config: &Config,
     weights: &Weights,
@@ -220,9 +220,9 @@ pub(super) fn like_llama_flowing(
     })
 }
 
-/// The output head `name`, with a bias where there is one among the weights.
+/// Loads the output head `name`, with a bias if the checkpoint has one.
 ///
-/// Reference: a tied head has the matrix of the embedding, unless there is another one among the weights.
+/// Reference: a tied head is the embedding, unless the checkpoint has a different matrix.
 pub(super) fn head(weights: &Weights, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
     if !tied {
         return weights.head(name, embedding, false);
@@ -240,7 +240,7 @@ pub(super) fn head(weights: &Weights, name: &str, embedding: &Tensor, tied: bool
     Ok(Linear::new(matrix, bias)?)
 }
 
-/// Whether two matrices have the same numbers, of which few rows at a time are compared to save memory.
+/// Whether two matrices are equal, comparing few rows at a time to save memory.
 fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
     let rows = first.dim(0)?;
     for start in (0..rows).step_by(COMPARED_ROWS) {
@@ -259,7 +259,7 @@ pub(super) fn plain_norm(weights: &Weights, width: usize, epsilon: f64) -> Resul
     Ok(Norm::Layer { bias: ones.zeros_like()?, weight: ones, epsilon: epsilon as f32 })
 }
 
-/// The weight and perhaps the bias of a fused layer.
+/// The weight and optional bias of a fused layer.
 pub(super) fn fused(
     weights: &Weights,
     name: &str,
@@ -273,12 +273,12 @@ pub(super) fn fused(
     Ok((weight, bias))
 }
 
-/// The width of rows, whose oldest name counts before the usual one.
+/// The hidden size. The old name `n_embed` takes precedence.
 pub(super) fn hidden(config: &Config) -> Result<usize> {
     config.size(if config.has("n_embed") { "n_embed" } else { "hidden_size" })
 }
 
-/// The sizes of a model whose configuration names them in the usual way.
+/// The sizes of a model with the usual field names.
 pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shape> {
     Ok(Shape {
         layers: config.size("num_hidden_layers")?,
@@ -290,7 +290,7 @@ pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shap
     })
 }
 
-/// Attention with the projections `q_proj`, `k_proj`, `v_proj` and one to the output.
+/// Attention with the projections `q_proj`, `k_proj`, `v_proj` and a named output projection.
 pub(super) fn attention(
     weights: &Weights,
     hidden: usize,
@@ -307,7 +307,7 @@ pub(super) fn attention(
     Ok(plain_attention(projections, weights.linear(output.0, count * width, hidden, output.1)?, heads))
 }
 
-/// Attention without norms of queries and keys.
+/// Attention without query and key norms.
 pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: Heads) -> SelfAttention {
     let [query, key, value] = projections;
     SelfAttention {
@@ -335,7 +335,7 @@ pub(super) fn gated(weights: &Weights, hidden: usize, inner: usize, activation: 
     })
 }
 
-/// A feed-forward layer of two matrices.
+/// An ungated feed-forward layer.
 pub(super) fn plain_mlp(
     weights: &Weights,
     names: [&str; 2],
@@ -352,9 +352,9 @@ pub(super) fn plain_mlp(
     })
 }
 
-/// Whether a layer has a window: what `layer_types` says, or `default` without it.
+/// Whether a layer has a sliding window: from `layer_types`, or `default` without it.
 pub(super) fn slides(config: &Config, layer: usize, default: impl Fn(usize) -> bool) -> Result<bool> {
-    let kinds = config.texts("layer_types")?;
+    let kinds = config.strings("layer_types")?;
     match kinds.get(layer) {
         Some(&"sliding_attention") => Ok(true),
         Some(&"full_attention") => Ok(false),
@@ -364,7 +364,7 @@ pub(super) fn slides(config: &Config, layer: usize, default: impl Fn(usize) -> b
     }
 }
 
-/// The width of the window, which `null` switches off and whose default counts where the field is missing.
+/// The width of the sliding window: `null` switches it off, and a missing field means the default.
 pub(super) fn window(config: &Config, default: Option<usize>) -> Result<Option<usize>> {
     let default = default.filter(|_| !config.is_null("sliding_window"));
     match config.optional_size("sliding_window")? {
@@ -373,8 +373,8 @@ pub(super) fn window(config: &Config, default: Option<usize>) -> Result<Option<u
     }
 }
 
-/// How strongly each head prefers near keys, in models without other positions: the powers of a number that gives
-/// the last head 2⁻⁸, for as many heads as the power of two below their number, and between them for the others.
+/// The ALiBi slope of each head: for the largest power of two of heads, the powers of a number whose last is 2⁻⁸; for the
+/// other heads, values in between.
 pub(super) fn slopes(heads: usize) -> Vec<f32> {
     let even = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
     let base = |count: usize| 2.0_f64.powf(-8.0 / count as f64) as f32;
@@ -384,12 +384,12 @@ pub(super) fn slopes(heads: usize) -> Vec<f32> {
     first.chain(others).collect()
 }
 
-/// The error of a field with a value that is not known here.
+/// An error that a field has an unsupported value.
 pub(super) fn wrong(config: &Config, field: &str, expected: &str) -> Error {
     config.wrong(field, expected, config.get(field).unwrap_or(&Value::None))
 }
 
-/// Refuses a switch that stands in another way than the one that is known here, which is also the default.
+/// Refuses a flag with another value than its default, the only supported one.
 pub(super) fn only_flag(config: &Config, field: &str, known: bool) -> Result<()> {
     if config.flag_or(field, known)? == known {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Mlp, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
@@ -31,14 +31,14 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     }))
 }
 
-/// The rotary parameters; other scalings than the class knows are refused.
+/// The rotary parameters. Refuses scaling types that the class does not support.
 fn rotary_parameters(config: &Config) -> Result<RotaryParameters> {
     let mut own = RotaryParameters::object(config)?;
     if let Some(given) = &own {
         let field = if given.has("rope_type") { "rope_type" } else { "type" };
-        match given.text(field)? {
+        match given.string(field)? {
             None | Some("default" | "longrope") => {}
-            // Reference: what the first checkpoints say.
+            // Reference: names in early checkpoints.
             Some("su" | "yarn") => {
                 let mut known = Dict::new();
                 known.insert("rope_type", "longrope");

@@ -1,4 +1,4 @@
-//! Qwen 2, 2.5 and 3, also as mixtures of experts.
+//! Qwen 2, 2.5 and 3, dense and as mixtures of experts.
 
 use super::Architecture;
 use super::decoder::FeedForward;
@@ -8,31 +8,31 @@ use crate::error::Result;
 use crate::layers::{Activation, Experts};
 use crate::weights::Weights;
 
-/// What the generations differ in.
+/// The differences between generations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generation {
-    /// Biases of queries, keys and values.
+    /// Biases of the query, key and value projections.
     Second,
-    /// Norms of queries and keys.
+    /// Query and key norms.
     Third,
 }
 
-/// Makes Qwen 2 and 2.5.
+/// Builds Qwen 2 and 2.5.
 pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Second, false)
 }
 
-/// Makes Qwen 3.
+/// Builds Qwen 3.
 pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Third, false)
 }
 
-/// Makes Qwen 2 with experts.
+/// Builds Qwen 2 MoE.
 pub(super) fn build_2_experts(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Second, true)
 }
 
-/// Makes Qwen 3 with experts.
+/// Builds Qwen 3 MoE.
 pub(super) fn build_3_experts(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     build(config, weights, Generation::Third, true)
 }
@@ -47,7 +47,7 @@ fn build(
     let heads = heads(config, generation, experts, hidden)?;
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
     let (bias, output_bias) = match generation {
-        // Reference: the class without experts does not read the field.
+        // Reference: the dense class does not read the field.
         Generation::Second => (!experts || config.flag_or("qkv_bias", true)?, false),
         Generation::Third => [config.flag_or("attention_bias", false)?; 2].into(),
     };
@@ -72,7 +72,7 @@ fn build(
 }
 
 fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) -> Result<Heads> {
-    // Reference: the default of the third generation, but not of its models with experts.
+    // Reference: the default of dense Qwen 3 only.
     if generation == Generation::Third && !experts && !config.has("head_dim") {
         let count = config.size("num_attention_heads")?;
         return Heads { count, kv: config.size_or("num_key_value_heads", count)?, width: 128 }.checked();
@@ -80,7 +80,7 @@ fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) 
     Heads::read(config, hidden)
 }
 
-/// How many keys a query of a layer sees.
+/// The window of a layer.
 fn window(config: &Config, generation: Generation, experts: bool, layer: usize) -> Result<Option<usize>> {
     if !config.flag_or("use_sliding_window", false)? {
         let is_read = (generation, experts) != (Generation::Third, true);
@@ -95,8 +95,7 @@ fn window(config: &Config, generation: Generation, experts: bool, layer: usize) 
     }
     let bound = config.size_or("max_window_layers", 28)?;
     let slides = match (generation, experts) {
-        // Reference: of the models with experts, the third generation slides everywhere and the second in every other
-        // of the first layers.
+        // Reference: Qwen 3 MoE has a sliding window in every layer, Qwen 2 MoE in every other one of the first layers.
         (Generation::Third, true) => true,
         (Generation::Second, true) => {
             parts::slides(config, layer, |layer| layer.is_multiple_of(2) && layer < bound)?

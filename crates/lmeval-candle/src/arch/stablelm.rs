@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Norm, Rotary, RotaryParameters, RotaryStyle};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let count = config.size("num_attention_heads")?;
@@ -57,7 +57,7 @@ fn block(config: &Config, weights: &Weights, hidden: usize, heads: Heads) -> Res
     Ok(Block { flow, attention, feed_forward: FeedForward::Dense(mlp), rotary: Some(0) })
 }
 
-/// A norm with other weights for each head.
+/// A norm with separate weights per head.
 fn head_norm(weights: &Weights, heads: usize, width: usize, epsilon: f64) -> Result<Norm> {
     let each = (0..heads).map(|head| weights.at(head).tensor("weight", &[width]));
     let weight = Tensor::stack(&each.collect::<Result<Vec<_>>>()?, 0)?;

@@ -1,4 +1,4 @@
-//! StarCoder 2 and Nemotron: LLaMA's shape with layer norms and feed-forward layers without a gate.
+//! StarCoder 2 and Nemotron: LLaMA with layer norms and ungated feed-forward layers.
 
 use super::Architecture;
 use super::decoder::FeedForward;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layers::{Activation, Norm};
 use crate::weights::Weights;
 
-/// Makes StarCoder 2.
+/// Builds StarCoder 2.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
@@ -29,14 +29,14 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     })?))
 }
 
-/// Makes Nemotron, whose norms store what their weights differ from one by.
+/// Builds Nemotron, whose norm weights are stored minus 1.
 pub(super) fn build_nemotron(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
     let epsilon = config.number_or("norm_eps", 1e-5)?;
     let norm: NormBuilder = Box::new(move |weights, name| {
         match weights.layer_norm(name, hidden, epsilon)? {
-            // Reference: the sum is rounded to the numbers that the model computes in.
+            // Reference: the sum is rounded to the data type of the computation.
             Norm::Layer { weight, bias, epsilon } => {
                 Ok(Norm::Layer { weight: (weight + 1.0)?, bias, epsilon })
             }

@@ -1,4 +1,4 @@
-//! Ragged attention in one kernel.
+//! Ragged attention in a single kernel.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,31 +6,31 @@ use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CpuStorage, CudaStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
 
-use super::{KERNELS, MODULE, view, with_half_floats, with_numbers};
+use super::{KERNELS, MODULE, view, with_half_floats, with_u32};
 use crate::batch::Batch;
 use crate::cache::LayerCache;
 use crate::layers::AttentionOptions;
 
-/// The widths of heads that there are kernels for.
+/// Head widths with a kernel.
 const WIDTHS: [usize; 6] = [32, 64, 80, 96, 128, 256];
 
-/// Rows of a block of threads, as in `kernels.cu`.
+/// Rows per thread block, as in `kernels.cu`.
 const ROWS: usize = 64;
 
-/// Numbers that describe the work of a block.
+/// Integers that describe the work of a block.
 const TILE: usize = 5;
 
-/// A batch in the form that the kernel reads.
+/// A batch in the form of the kernel.
 #[derive(Debug)]
 pub(crate) struct Ragged {
-    /// The rows of the cache that the segments see, one segment after the other.
+    /// The cache rows of all segments, concatenated.
     key_rows: Tensor,
-    /// The rows of the cache that take the batch's keys and values.
+    /// The cache rows for the batch's keys and values.
     pub(super) destinations: Tensor,
-    /// How many rows the queries and the cache must have at least. The kernels look nowhere else, and check nothing.
+    /// The minimum number of rows of the queries and of the cache. The kernels do not check bounds.
     query_rows: usize,
     cache_rows: usize,
-    /// What each block works on, by how many heads share keys: layers need the same ones.
+    /// The work of each block, by the number of heads sharing keys. Reused by layers.
     tiles: Mutex<Vec<(usize, Tensor)>>,
 }
 
@@ -43,7 +43,7 @@ impl Ragged {
             let seen = segment.spans.iter().flat_map(|span| span.rows());
             rows.extend(seen.take(needed).map(|row| row as u32));
             if rows.len() - before != needed {
-                bail!("a segment sees {} rows of the cache and needs {needed}", rows.len() - before);
+                bail!("a segment has {} cache rows but needs {needed}", rows.len() - before);
             }
             query_rows = query_rows.max(segment.first + segment.len);
         }
@@ -59,11 +59,11 @@ impl Ragged {
         })
     }
 
-    /// Fails where the batch names rows that the queries or the cache do not have.
+    /// Fails if the batch refers to rows outside the queries or the cache.
     pub(super) fn check(&self, query_rows: usize, cache_rows: usize) -> Result<()> {
         if self.query_rows > query_rows || self.cache_rows > cache_rows {
             bail!(
-                "the batch names {} rows and {} of the cache, but there are {query_rows} and {cache_rows}",
+                "the batch needs {} rows and {} cache rows, but there are {query_rows} and {cache_rows}",
                 self.query_rows,
                 self.cache_rows
             );
@@ -71,7 +71,7 @@ impl Ragged {
         Ok(())
     }
 
-    /// The work of the blocks, where so many heads share keys. Long work comes first, so that none is left at the end.
+    /// The work of all blocks if `group` heads share keys. Long work comes first, so that blocks finish at about the same time.
     fn tiles(&self, batch: &Batch, group: usize) -> Result<Tensor> {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, tiles)) = known.iter().find(|(of, _)| *of == group) {
@@ -85,14 +85,14 @@ impl Ragged {
             keys += segment.offset + segment.len;
         }
         tiles.sort_by_key(|[_, _, offset, _, row]| std::cmp::Reverse(offset + row / group));
-        let numbers: Vec<u32> = tiles.into_iter().flatten().map(|number| number as u32).collect();
-        let tiles = Tensor::new(numbers, batch.device())?;
+        let tiles: Vec<u32> = tiles.into_iter().flatten().map(|value| value as u32).collect();
+        let tiles = Tensor::new(tiles, batch.device())?;
         known.push((group, tiles.clone()));
         Ok(tiles)
     }
 }
 
-/// Attention of `[rows, heads, width]` as `[rows, heads · width]`; `None` where there is no kernel for it.
+/// Computes attention of `[rows, heads, width]` as `[rows, heads · width]`; `None` if there is no kernel for it.
 pub(crate) fn attend(
     queries: &Tensor,
     options: &AttentionOptions,
@@ -166,7 +166,7 @@ impl CustomOp3 for Attention<'_> {
         };
         let AttentionOptions { scale, softcap, window, .. } = *self.options;
         let (cap, window) = (softcap.unwrap_or(0.0), window.unwrap_or(0) as i32);
-        let (heads_number, kv_number) = (heads as i32, kv_heads as i32);
+        let (head_count, kv_count) = (heads as i32, kv_heads as i32);
         let slopes = self.slopes.as_ref().map(Tensor::storage_and_layout);
         let storage = with_half_floats!(queries, suffix, Number => {
             let function =
@@ -174,26 +174,26 @@ impl CustomOp3 for Attention<'_> {
             let queries = view::<Number>(queries, query_layout)?;
             let keys = view::<Number>(keys, key_layout)?;
             let values = view::<Number>(values, value_layout)?;
-            // SAFETY: the kernel writes every number.
+            // SAFETY: the kernel writes every element.
             let made = unsafe { device.alloc::<Number>(rows * heads * width)? };
-            with_numbers(&self.tiles, |tiles| {
-                with_numbers(&self.ragged.key_rows, |key_rows| {
+            with_u32(&self.tiles, |tiles| {
+                with_u32(&self.ragged.key_rows, |key_rows| {
                     let mut arguments = function.builder();
                     arguments.arg(&queries).arg(&keys).arg(&values).arg(&made).arg(&tiles).arg(&key_rows);
                     let none = 0u64;
-                    let slope_numbers = match &slopes {
+                    let slope_view = match &slopes {
                         Some((storage, layout)) => match &**storage {
                             candle_core::Storage::Cuda(storage) => Some(view::<f32>(storage, layout)?),
                             _ => bail!("the slopes are not on the device"),
                         },
                         None => None,
                     };
-                    match &slope_numbers {
+                    match &slope_view {
                         Some(slopes) => arguments.arg(slopes),
                         None => arguments.arg(&none),
                     };
-                    arguments.arg(&heads_number).arg(&kv_number).arg(&scale).arg(&cap).arg(&window);
-                    // SAFETY: `attend` has checked that heads, widths and rows of all parts agree.
+                    arguments.arg(&head_count).arg(&kv_count).arg(&scale).arg(&cap).arg(&window);
+                    // SAFETY: `attend` has checked the heads, widths and rows of all tensors.
                     unsafe { arguments.launch(config) }.w()?;
                     Ok(())
                 })

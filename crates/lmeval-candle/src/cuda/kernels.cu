@@ -1,15 +1,15 @@
-// Kernels of the parts that would otherwise go through device memory several times.
+// Fused kernels that save round trips through device memory.
 //
-// Attention is ragged: each block takes rows of one segment and one head of keys and values, and walks over the rows
-// of the cache that the segment names. A row is one query of one head; the heads that share keys stand next to each
-// other, so that keys are loaded once for all of them.
+// Attention is ragged: each block processes rows of one segment and one key/value head, and iterates over the segment's
+// cache rows. A row is one query of one head; heads that share keys are adjacent, so that keys are loaded once for all of
+// them.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <math.h>
 #include <stdint.h>
 
-// Rows of a block and its threads: each warp has 16 rows.
+// Rows and threads per block: each warp has 16 rows.
 constexpr int ROWS = 64;
 constexpr int THREADS = ROWS / 16 * 32;
 
@@ -61,20 +61,20 @@ __device__ inline void load_transposed(uint32_t (&parts)[4], uint32_t address) {
                  : "r"(address));
 }
 
-// Copies 16 bytes without waiting; zeros where there is nothing to copy.
-__device__ inline void copy_later(uint32_t target, const void *source, bool is_there) {
-    int bytes = is_there ? 16 : 0;
+// Copies 16 bytes asynchronously, or writes zeros.
+__device__ inline void copy_later(uint32_t target, const void *source, bool is_valid) {
+    int bytes = is_valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes));
 }
 
-// Keys that are in shared memory at a time, so that two stages of keys and values fit into 48 KB.
+// Keys in shared memory at a time, so that two stages of keys and values fit into 48 KB.
 template <int WIDTH> constexpr int KEYS_AT_ONCE = WIDTH <= 64 ? 64 : WIDTH <= 128 ? 32 : 16;
 
 struct Tile {
     int first;   // the first row of the segment in the batch
     int length;  // tokens of the segment
     int offset;  // keys before its first token
-    int keys;    // where its keys begin in the list of cache rows
+    int keys;    // start of its keys in the list of cache rows
     int row;     // the first of the block's rows: token * group + head
 };
 
@@ -95,7 +95,7 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
     const int group = heads / kv_heads;
     const int rows = tile.length * group;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    // The two rows of which this thread holds numbers.
+    // The two rows of this thread's fragments.
     const int row_of[2] = {tile.row + warp * 16 + lane / 4, tile.row + warp * 16 + lane / 4 + 8};
     int position[2];
     float slope[2];
@@ -105,7 +105,7 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
         slope[half] = slopes == nullptr ? 0.0f : slopes[kv_head * group + row % group];
     }
 
-    // Queries in the form that products want them.
+    // Queries as matrix fragments.
     uint32_t query[STEPS][4];
     for (int half = 0; half < 2; half++) {
         int row = min(row_of[half], rows - 1);
@@ -126,13 +126,13 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
         constexpr int PIECES = WIDTH / 8;
         for (int piece = threadIdx.x; piece < KEYS * PIECES; piece += THREADS) {
             int key = piece / PIECES, column = piece % PIECES * 8;
-            bool is_there = from + key < end;
-            size_t place = 0;
-            if (is_there) {
-                place = (static_cast<size_t>(key_rows[tile.keys + from + key]) * kv_heads + kv_head) * WIDTH + column;
+            bool is_valid = from + key < end;
+            size_t offset = 0;
+            if (is_valid) {
+                offset = (static_cast<size_t>(key_rows[tile.keys + from + key]) * kv_heads + kv_head) * WIDTH + column;
             }
-            copy_later(shared_address(&key_stage[stage][key][column]), keys + place, is_there);
-            copy_later(shared_address(&value_stage[stage][key][column]), values + place, is_there);
+            copy_later(shared_address(&key_stage[stage][key][column]), keys + offset, is_valid);
+            copy_later(shared_address(&value_stage[stage][key][column]), values + offset, is_valid);
         }
         asm volatile("cp.async.commit_group;");
     };
@@ -165,7 +165,7 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
             }
         }
 
-        // Scores become powers of two.
+        // Exponentials as powers of two.
         float top[2] = {largest[0], largest[1]};
 #pragma unroll
         for (int part = 0; part < KEYS / 8; part++) {
@@ -186,7 +186,7 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
         for (int half = 0; half < 2; half++) {
             top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffff, top[half], 1));
             top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffff, top[half], 2));
-            // A row that has seen no key yet has nothing to scale.
+            // A row without keys so far has nothing to rescale.
             float base = top[half] == -INFINITY ? 0.0f : top[half];
             float factor = exp2f(largest[half] - base);
             largest[half] = top[half];
@@ -242,22 +242,22 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
     }
 }
 
-// act(gate) * rows, eight numbers a thread.
+// silu(gate) * rows, eight elements per thread.
 template <typename T>
 __device__ void silu_times(const T *__restrict__ gate, const T *__restrict__ rows, T *__restrict__ made, size_t count) {
-    size_t place = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
-    if (place >= count) return;
-    int4 first = *reinterpret_cast<const int4 *>(gate + place);
-    int4 second = *reinterpret_cast<const int4 *>(rows + place);
+    size_t offset = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
+    if (offset >= count) return;
+    int4 first = *reinterpret_cast<const int4 *>(gate + offset);
+    int4 second = *reinterpret_cast<const int4 *>(rows + offset);
     T *gates = reinterpret_cast<T *>(&first), *others = reinterpret_cast<T *>(&second);
 #pragma unroll
     for (int index = 0; index < 8; index++) {
         float number = Numbers<T>::read(gates[index]);
-        // Rounded in between, as two steps would be.
+        // Rounded in between, like two separate steps.
         float activated = Numbers<T>::read(Numbers<T>::write(number / (1.0f + __expf(-number))));
         gates[index] = Numbers<T>::write(activated * Numbers<T>::read(others[index]));
     }
-    *reinterpret_cast<int4 *>(made + place) = first;
+    *reinterpret_cast<int4 *>(made + offset) = first;
 }
 
 // Copies rows of `width` bytes, a multiple of 16, to the rows that `destinations` names.

@@ -1,9 +1,9 @@
-//! Kernels for NVIDIA's GPUs: what would otherwise go through device memory several times.
+//! Fused kernels for NVIDIA GPUs, which save round trips through device memory.
 //!
-//! They are compiled when the program is built (`kernels.cu`) and loaded when the first one is needed. Each has a
-//! plain counterpart that other types of numbers and other widths of heads take.
+//! They are compiled at build time (`kernels.cu`) and loaded on first use. Each has a generic counterpart for other data
+//! types and head widths.
 
-#![allow(unsafe_code)] // Kernels are launched through a foreign interface, which nothing can check.
+#![allow(unsafe_code)] // Kernel launches are unsafe FFI.
 
 mod attention;
 mod silu;
@@ -18,7 +18,7 @@ use candle_core::cuda::cudarc::driver::CudaView;
 use candle_core::cuda_backend::WrapErr as _;
 use candle_core::{CudaStorage, Device, Layout, Result, Storage, Tensor};
 
-/// Makes a device that of the thread that calls: loading kernels needs it.
+/// Binds the device's CUDA context to the calling thread, which loading kernels requires.
 pub(crate) fn bind(device: &Device) -> Result<()> {
     match device {
         Device::Cuda(device) => device.cuda_stream().context().bind_to_thread().w(),
@@ -26,13 +26,13 @@ pub(crate) fn bind(device: &Device) -> Result<()> {
     }
 }
 
-/// The kernels, in the assembly language that drivers translate.
+/// The kernels in PTX.
 const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 
-/// The name under which they are loaded.
+/// The name of the loaded module.
 const MODULE: &str = "lmeval";
 
-/// Runs `$body` with the numbers of `$storage` as 16-bit floats of either kind; other types are an error.
+/// Runs `$body` with `$storage` as float16 or bfloat16. Other data types are an error.
 macro_rules! with_half_floats {
     ($storage:expr, $suffix:ident, $Number:ident => $body:expr) => {
         match &$storage.slice {
@@ -46,13 +46,13 @@ macro_rules! with_half_floats {
                 let $suffix = "f16";
                 $body
             }
-            _ => candle_core::bail!("the kernels are made for numbers of 16 bits"),
+            _ => candle_core::bail!("the kernels support only 16-bit floats"),
         }
     };
 }
 pub(crate) use with_half_floats;
 
-/// The numbers of a contiguous tensor.
+/// The elements of a contiguous tensor.
 fn view<'storage, T: candle_core::cuda_backend::CudaDType>(
     storage: &'storage CudaStorage,
     layout: &Layout,
@@ -63,13 +63,13 @@ fn view<'storage, T: candle_core::cuda_backend::CudaDType>(
     }
 }
 
-/// Calls `work` with whole numbers that a tensor on the device holds.
-fn with_numbers<R>(tensor: &Tensor, work: impl FnOnce(CudaView<'_, u32>) -> Result<R>) -> Result<R> {
+/// Calls `work` with a `u32` tensor on the device.
+fn with_u32<R>(tensor: &Tensor, work: impl FnOnce(CudaView<'_, u32>) -> Result<R>) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     match &*storage {
         Storage::Cuda(storage) if matches!(storage.slice, CudaStorageSlice::U32(_)) => {
             work(view(storage, layout)?)
         }
-        _ => candle_core::bail!("the numbers are not on the device"),
+        _ => candle_core::bail!("the tensor is not a `u32` tensor on the device"),
     }
 }

@@ -1,4 +1,4 @@
-//! The gate of feed-forward blocks in one pass.
+//! Fused SiLU gate of feed-forward layers.
 
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
@@ -6,13 +6,13 @@ use candle_core::{CpuStorage, CudaStorage, CustomOp2, Layout, Result, Shape, Ten
 
 use super::{KERNELS, MODULE, view, with_half_floats};
 
-/// Numbers that a thread works on.
+/// Elements per thread.
 const NUMBERS: usize = 8;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: usize = 256;
 
-/// `silu(gate) · rows` for numbers of 16 bits; `None` where there is no kernel for it.
+/// `silu(gate) · rows` in 16 bits; `None` if there is no kernel for it.
 pub(crate) fn silu_times(gate: &Tensor, rows: &Tensor) -> Result<Option<Tensor>> {
     use candle_core::DType::{BF16, F16};
     let fits = gate.device().is_cuda()
@@ -55,11 +55,11 @@ impl CustomOp2 for SiluTimes {
         let storage = with_half_floats!(gate, suffix, Number => {
             let function = device.get_or_load_custom_func(&format!("silu_times_{suffix}"), MODULE, KERNELS)?;
             let (gate, rows) = (view::<Number>(gate, gate_layout)?, view::<Number>(rows, rows_layout)?);
-            // SAFETY: the kernel writes every number.
+            // SAFETY: the kernel writes every element.
             let made = unsafe { device.alloc::<Number>(count)? };
             let mut arguments = function.builder();
             arguments.arg(&gate).arg(&rows).arg(&made).arg(&count);
-            // SAFETY: all three have `count` numbers.
+            // SAFETY: all three have `count` elements.
             unsafe { arguments.launch(config) }.w()?;
             CudaStorage::wrap_cuda_slice(made, device.clone())
         });

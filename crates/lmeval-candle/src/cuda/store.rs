@@ -1,15 +1,15 @@
-//! Rows into the cache.
+//! Scatters rows into the cache.
 
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CpuStorage, CudaStorage, DType, InplaceOp2, Layout, Result, Tensor, bail};
 
-use super::{KERNELS, MODULE, Ragged, view, with_half_floats, with_numbers};
+use super::{KERNELS, MODULE, Ragged, view, with_half_floats, with_u32};
 
-/// Bytes that a thread copies at a time.
+/// Bytes per copy of a thread.
 const PIECE: usize = 16;
 
-/// Copies rows to the rows of `cache` that the batch names. Says whether there is a kernel for it.
+/// Copies rows to the batch's destination rows in `cache`. Returns whether there is a kernel for it.
 pub(crate) fn store_rows(cache: &Tensor, rows: &Tensor, ragged: &Ragged) -> Result<bool> {
     let (count, heads, width) = rows.dims3()?;
     let (cache_rows, cache_heads, cache_width) = cache.dims3()?;
@@ -24,7 +24,7 @@ pub(crate) fn store_rows(cache: &Tensor, rows: &Tensor, ragged: &Ragged) -> Resu
     if fits {
         ragged.check(count, cache_rows)?;
         if destinations.elem_count() != count {
-            bail!("{count} rows have {} places in the cache", destinations.elem_count());
+            bail!("{count} rows have {} destinations in the cache", destinations.elem_count());
         }
         cache.inplace_op2(&rows.contiguous()?, &StoreRows { destinations, pieces: bytes / PIECE })?;
     }
@@ -63,10 +63,10 @@ impl InplaceOp2 for StoreRows<'_> {
         with_half_floats!(rows, _suffix, Number => {
             let rows = view::<Number>(rows, rows_layout)?;
             let cache = view::<Number>(cache, cache_layout)?;
-            with_numbers(self.destinations, |destinations| {
+            with_u32(self.destinations, |destinations| {
                 let mut arguments = function.builder();
                 arguments.arg(&rows).arg(&cache).arg(&destinations).arg(&pieces);
-                // SAFETY: destinations are rows of the cache, which has rows of the same size.
+                // SAFETY: destinations are rows of the cache, whose rows have the same size.
                 unsafe { arguments.launch(config) }.w()?;
                 Ok(())
             })

@@ -1,4 +1,4 @@
-//! Tiny models for tests.
+//! Engines with tiny models, for tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::weights::{Safetensors, Weights};
 
-/// Where tests compute: on the processor, or on the GPU that `LM_EVAL_TEST_DEVICE` numbers.
+/// The device of `LM_EVAL_TEST_DEVICE`, by default the CPU.
 fn device() -> Device {
     let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
     match name.strip_prefix("cuda:") {
-        Some(number) => Device::new_cuda(number.parse().unwrap()).unwrap(),
+        Some(index) => Device::new_cuda(index.parse().unwrap()).unwrap(),
         None => Device::Cpu,
     }
 }
 
-/// An engine for a checkpoint of the tests, with as many rows in a pass.
-pub(crate) fn engine(name: &str, rows: usize, texts: Option<usize>) -> Engine {
+/// An engine for a fixture checkpoint with this many rows per pass.
+pub(crate) fn engine(name: &str, rows: usize, sequences: Option<usize>) -> Engine {
     let device = device();
-    let mut engine = Engine::new(model(name, &device), &device, DType::F32, texts);
+    let mut engine = Engine::new(model(name, &device), &device, DType::F32, sequences);
     engine.rows.store(rows, Ordering::Relaxed);
     engine.full.0 = rows;
     engine
 }
 
-/// An engine whose device has too little memory for passes of more rows.
+/// An engine whose device runs out of memory in passes of more rows.
 pub(crate) fn scarce(name: &str, rows: usize) -> Engine {
     let device = device();
     Engine::new(Box::new(Scarce { model: model(name, &device), rows }), &device, DType::F32, None)
@@ -46,7 +46,7 @@ fn model(name: &str, device: &Device) -> Box<dyn Architecture> {
     (arch::find(&config).unwrap().build)(&config, &weights).unwrap()
 }
 
-/// A model on a device with little memory.
+/// Fails with an out-of-memory error on large batches.
 #[derive(Debug)]
 struct Scarce {
     model: Box<dyn Architecture>,
@@ -70,17 +70,17 @@ impl Architecture for Scarce {
     }
 }
 
-/// Numbers that look random.
+/// A linear congruential generator.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
-    /// A number from 0 to below a limit.
+    /// A number in `0..limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % limit
     }
 
-    /// Tokens.
+    /// Random tokens.
     pub(crate) fn tokens(&mut self, count: usize, vocabulary: usize) -> Vec<u32> {
         (0..count).map(|_| self.below(vocabulary) as u32).collect()
     }

@@ -1,4 +1,4 @@
-//! Generation: texts that are continued token by token, many at once.
+//! Batched autoregressive generation.
 
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -11,69 +11,69 @@ use crate::batch::{Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 
-/// Rows that a text takes from the cache at a time while it grows.
+/// Rows that a sequence allocates at a time while it grows.
 const PAGE: usize = 32;
-/// Memory for keys and values of texts that are generated, where nobody knows how much there is.
+/// The size of the key/value cache if the available memory is unknown.
 const CACHE_BYTES: usize = 4 << 30;
 
-/// A text that is continued.
+/// A prompt to continue.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationRequest {
-    /// The tokens of the text, at least one.
+    /// The prompt tokens, at least one.
     pub(crate) tokens: Vec<u32>,
-    /// How many tokens may be added.
+    /// The maximum number of tokens to generate.
     pub(crate) limit: usize,
-    /// How tokens are chosen.
+    /// How the next token is chosen.
     pub(crate) sampling: Sampling,
 }
 
-/// What came of a request.
+/// The result of a [`GenerationRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Generated {
-    /// The tokens that were added, with the one that ended the text.
+    /// The generated tokens, including the end token.
     pub(crate) tokens: Vec<u32>,
-    /// Whether the limit ended it.
+    /// Whether the limit was reached.
     pub(crate) is_cut: bool,
 }
 
-/// A request, and what came of it so far.
-struct Text<'a> {
-    /// Which request it is.
+/// A request and its tokens so far.
+struct Sequence<'a> {
+    /// The index of the request.
     index: usize,
     request: &'a GenerationRequest,
     added: Vec<u32>,
     random: Random,
-    is_ended: bool,
+    is_finished: bool,
 }
 
-impl Text<'_> {
-    /// All tokens so far.
+impl Sequence<'_> {
+    /// The prompt and the tokens generated so far.
     fn tokens(&self) -> Vec<u32> {
         [self.request.tokens.as_slice(), &self.added].concat()
     }
 
-    /// Rows of the cache that it may take for tokens to come.
+    /// Cache rows that its remaining tokens may need.
     fn growth(&self) -> usize {
         (self.request.limit - self.added.len()).next_multiple_of(PAGE)
     }
 }
 
-/// A text that is under way.
+/// A sequence being generated.
 struct Active {
-    text: usize,
-    /// The rows of all of its keys.
+    sequence: usize,
+    /// The cache rows of all its keys.
     spans: Vec<Span>,
-    /// How many keys it has.
+    /// The number of keys.
     keys: usize,
-    /// Rows that are its own, and how many of them are used.
+    /// Rows allocated for generated tokens, and how many of them are used.
     own: Vec<Span>,
     used: usize,
-    /// Rows that it may have of its own.
+    /// The maximum size of `own`.
     growth: usize,
 }
 
 impl Active {
-    /// Adds a key; the rows are there.
+    /// Adds a key. The row for it is already allocated.
     fn grow(&mut self) {
         let mut before = 0;
         for span in &self.own {
@@ -91,7 +91,7 @@ impl Active {
         self.keys += 1;
     }
 
-    /// Rows that it may still take from the cache.
+    /// Rows that it may still allocate.
     fn missing(&self) -> usize {
         self.growth.saturating_sub(self.own.iter().map(|span| span.len).sum())
     }
@@ -102,8 +102,8 @@ impl Active {
 }
 
 impl Engine {
-    /// Continues texts, until the work is ended. `is_done` says whether the tokens that were added to a text end it;
-    /// what came of each text is handed over as soon as it is known, in any order.
+    /// Generates continuations until all are finished or the engine is cancelled. `is_done` decides whether the generated
+    /// tokens of a request are complete. `deliver` gets each result as soon as it is known, in any order.
     pub(crate) fn generate(
         &self,
         requests: &[GenerationRequest],
@@ -111,42 +111,44 @@ impl Engine {
         deliver: &mut dyn FnMut(usize, Result<Generated>),
     ) -> Result<()> {
         self.enter()?;
-        let mut texts: Vec<Text<'_>> = Vec::with_capacity(requests.len());
+        let mut sequences: Vec<Sequence<'_>> = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
             let random = Random::new(request.sampling.seed);
-            texts.push(Text { index, request, added: Vec::new(), random, is_ended: false });
+            sequences.push(Sequence { index, request, added: Vec::new(), random, is_finished: false });
         }
-        // Texts come back that are computed anew from their beginning, with what was added to them.
-        while !texts.is_empty() {
-            let lengths: Vec<usize> =
-                texts.iter().map(|text| text.request.tokens.len() + text.added.len()).collect();
-            let mut left: Vec<Option<Text<'_>>> = texts.drain(..).map(Some).collect();
+        // Each round returns the sequences that must be recomputed from the start, with their tokens so far.
+        while !sequences.is_empty() {
+            let lengths: Vec<usize> = sequences
+                .iter()
+                .map(|sequence| sequence.request.tokens.len() + sequence.added.len())
+                .collect();
+            let mut left: Vec<Option<Sequence<'_>>> = sequences.drain(..).map(Some).collect();
             for (class, members) in self.classes(lengths.into_iter()) {
                 let members = members.into_iter().filter_map(|member| left[member].take()).collect();
-                texts.extend(Generation::new(self, members, class, is_done).run(deliver)?);
+                sequences.extend(Generation::new(self, members, class, is_done).run(deliver)?);
             }
         }
         Ok(())
     }
 }
 
-/// Texts on their way through the model.
+/// One round of generation.
 struct Generation<'a, 'r> {
     engine: &'a Engine,
-    texts: Vec<Text<'r>>,
-    /// What the texts begin with.
+    sequences: Vec<Sequence<'r>>,
+    /// The tokens of each sequence at the start of the round.
     prompts: Vec<Vec<u32>>,
-    /// The length of the prompts where it matters, else 0.
+    /// The length of the prompts if rotary embeddings depend on it, else 0.
     class: usize,
     is_done: &'a dyn Fn(usize, &[u32]) -> bool,
     trie: Trie,
-    /// Rows of the cache by node, from when it is computed until no text needs it.
+    /// Cache rows by trie node, while a sequence needs them.
     spans: Vec<Vec<Span>>,
-    /// The last row of each node, for as long: texts may end there.
+    /// The last hidden row of each node, while a sequence needs it: prompts may end there.
     lasts: Vec<Option<Tensor>>,
-    /// How many texts need a node.
+    /// The number of sequences that need each node.
     users: Vec<usize>,
-    /// Texts that wait, the next one last.
+    /// Waiting sequences, the next one last.
     waiting: Vec<usize>,
     active: Vec<Active>,
 }
@@ -154,24 +156,24 @@ struct Generation<'a, 'r> {
 impl<'a, 'r> Generation<'a, 'r> {
     fn new(
         engine: &'a Engine,
-        texts: Vec<Text<'r>>,
+        sequences: Vec<Sequence<'r>>,
         class: usize,
         is_done: &'a dyn Fn(usize, &[u32]) -> bool,
     ) -> Self {
-        let prompts: Vec<Vec<u32>> = texts.iter().map(Text::tokens).collect();
+        let prompts: Vec<Vec<u32>> = sequences.iter().map(Sequence::tokens).collect();
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let trie = Trie::new(&slices, engine.shortest(), engine.rows());
         let mut users = vec![0; trie.nodes.len()];
-        for text in 0..texts.len() {
-            trie.path(text).for_each(|node| users[node] += 1);
+        for sequence in 0..sequences.len() {
+            trie.path(sequence).for_each(|node| users[node] += 1);
         }
-        let mut waiting: Vec<usize> = (0..texts.len()).collect();
-        waiting.sort_by_key(|text| std::cmp::Reverse(trie.ends[*text]));
+        let mut waiting: Vec<usize> = (0..sequences.len()).collect();
+        waiting.sort_by_key(|sequence| std::cmp::Reverse(trie.ends[*sequence]));
         let spans = vec![Vec::new(); trie.nodes.len()];
         let lasts = vec![None; trie.nodes.len()];
         Self {
             engine,
-            texts,
+            sequences,
             prompts,
             class,
             is_done,
@@ -184,30 +186,31 @@ impl<'a, 'r> Generation<'a, 'r> {
         }
     }
 
-    /// Continues the texts; those are returned that have to be computed anew: because they grow beyond a length above
-    /// which all of their tokens are computed in another way, or because memory is short.
-    fn run(mut self, deliver: &mut dyn FnMut(usize, Result<Generated>)) -> Result<Vec<Text<'r>>> {
+    /// Runs the round. Returns the sequences that must be recomputed: because they outgrew a length that changes the rotation
+    /// of all their tokens, or because memory ran out.
+    fn run(mut self, deliver: &mut dyn FnMut(usize, Result<Generated>)) -> Result<Vec<Sequence<'r>>> {
         match self.work(deliver) {
             Err(error) if error.is_out_of_memory() => {
-                if !(self.engine.shrink_texts() | self.engine.shrink_rows()) {
+                if !(self.engine.shrink_sequences() | self.engine.shrink_rows()) {
                     self.give_up(&error, deliver);
                     self.engine.restore();
                 }
             }
             other => other?,
         }
-        Ok(self.texts.into_iter().filter(|text| !text.is_ended).collect())
+        Ok(self.sequences.into_iter().filter(|sequence| !sequence.is_finished).collect())
     }
 
-    /// Memory is too short for a single text: the one that is under way has no answer, or the one that needs the largest
-    /// cache where there is none.
+    /// Fails one sequence because memory is insufficient even for a single one: the active one, or else the waiting one that
+    /// needs the largest cache.
     fn give_up(&mut self, error: &Error, deliver: &mut dyn FnMut(usize, Result<Generated>)) {
-        let is_under_way = |text: &usize| !self.texts[*text].is_ended && !self.waiting.contains(text);
-        let largest = self.waiting.iter().copied().max_by_key(|text| self.room(*text));
-        let under_way = (0..self.texts.len()).find(is_under_way).or(largest);
-        if let Some(text) = under_way.and_then(|text| self.texts.get_mut(text)) {
-            text.is_ended = true;
-            deliver(text.index, Err(error.too_large()));
+        let is_active =
+            |sequence: &usize| !self.sequences[*sequence].is_finished && !self.waiting.contains(sequence);
+        let largest = self.waiting.iter().copied().max_by_key(|sequence| self.room(*sequence));
+        let chosen = (0..self.sequences.len()).find(is_active).or(largest);
+        if let Some(sequence) = chosen.and_then(|sequence| self.sequences.get_mut(sequence)) {
+            sequence.is_finished = true;
+            deliver(sequence.index, Err(error.too_large()));
         }
     }
 
@@ -220,28 +223,28 @@ impl<'a, 'r> Generation<'a, 'r> {
             let left = self.admit(cache, deliver)?;
             let left = left + self.step(cache, deliver)?;
             if left == 0 && self.active.is_empty() && !self.waiting.is_empty() {
-                return Err(Error::unsupported("The key/value cache has no room for the next text"));
+                return Err(Error::unsupported("The key/value cache has no room for the next sequence"));
             }
         }
         Ok(())
     }
 
-    /// Rows of the cache: for all texts at once, as far as there is memory, and those of the longest one.
+    /// The wanted and the minimum number of cache rows: for all sequences at once if memory allows, and for the longest one.
     fn capacity(&self) -> (usize, usize) {
-        let longest = (0..self.texts.len()).map(|text| self.room(text)).max().unwrap_or(0);
+        let longest = (0..self.sequences.len()).map(|sequence| self.room(sequence)).max().unwrap_or(0);
         let row = self.engine.row_bytes();
-        let texts = self.engine.generated().min(self.texts.len());
-        // The other half is for what passes need, and for others on a processor.
-        let memory = self.engine.free().map_or(CACHE_BYTES, |free| free / 2);
-        (longest.max((longest * texts).min(memory / row.max(1))), longest)
+        let sequences = self.engine.generated().min(self.sequences.len());
+        // The other half is for activations, and on the CPU for other processes.
+        let memory = self.engine.available().map_or(CACHE_BYTES, |bytes| bytes / 2);
+        (longest.max((longest * sequences).min(memory / row.max(1))), longest)
     }
 
-    /// Rows of the cache that a text may take.
-    fn room(&self, text: usize) -> usize {
-        self.prompts[text].len() + self.texts[text].growth()
+    /// Cache rows that a sequence may need in total.
+    fn room(&self, sequence: usize) -> usize {
+        self.prompts[sequence].len() + self.sequences[sequence].growth()
     }
 
-    /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many left at once.
+    /// Activates waiting sequences while there is room, and chooses their first tokens. Returns how many finished at once.
     fn admit(
         &mut self,
         cache: &mut Cache,
@@ -249,14 +252,14 @@ impl<'a, 'r> Generation<'a, 'r> {
     ) -> Result<usize> {
         let mut admitted = Vec::new();
         let mut nodes = Vec::new();
-        // Rows that active texts may still take.
+        // Rows that active sequences may still allocate.
         let mut reserved: usize = self.active.iter().map(Active::missing).sum();
         while self.active.len() + admitted.len() < self.engine.generated() {
-            let Some(&text) = self.waiting.last() else { break };
+            let Some(&sequence) = self.waiting.last() else { break };
             let fresh: Vec<usize> =
-                self.trie.path(text).take_while(|node| self.spans[*node].is_empty()).collect();
+                self.trie.path(sequence).take_while(|node| self.spans[*node].is_empty()).collect();
             let rows: usize = fresh.iter().map(|node| self.trie.nodes[*node].len()).sum();
-            let growth = self.texts[text].growth();
+            let growth = self.sequences[sequence].growth();
             if rows + growth + reserved > cache.available() {
                 break;
             }
@@ -267,29 +270,29 @@ impl<'a, 'r> Generation<'a, 'r> {
             }
             reserved += growth;
             self.waiting.pop();
-            admitted.push(text);
+            admitted.push(sequence);
         }
         if admitted.is_empty() {
             return Ok(0);
         }
         let last = self.prefill(&nodes, &admitted, cache)?;
-        for text in &admitted {
-            let spans = self.trie.spans(self.trie.ends[*text], &self.spans);
+        for sequence in &admitted {
+            let spans = self.trie.spans(self.trie.ends[*sequence], &self.spans);
             self.active.push(Active {
-                text: *text,
+                sequence: *sequence,
                 spans,
-                keys: self.prompts[*text].len(),
+                keys: self.prompts[*sequence].len(),
                 own: Vec::new(),
                 used: 0,
-                growth: self.texts[*text].growth(),
+                growth: self.sequences[*sequence].growth(),
             });
         }
         let first = self.active.len() - admitted.len();
         self.choose(first, &last, cache, deliver)
     }
 
-    /// Computes nodes, and gives the last rows of the texts.
-    fn prefill(&mut self, nodes: &[usize], texts: &[usize], cache: &Cache) -> Result<Tensor> {
+    /// Computes trie nodes and returns the last hidden rows of the sequences.
+    fn prefill(&mut self, nodes: &[usize], sequences: &[usize], cache: &Cache) -> Result<Tensor> {
         let mut rest = nodes;
         while !rest.is_empty() {
             let mut rows = 0;
@@ -312,24 +315,24 @@ impl<'a, 'r> Generation<'a, 'r> {
                     spans,
                     length: self.class,
                 });
-                tokens.extend_from_slice(&self.prompts[bounds.text][bounds.start..bounds.end]);
+                tokens.extend_from_slice(&self.prompts[bounds.sequence][bounds.start..bounds.end]);
             }
             let last = |segment: &Segment| (segment.first + segment.len - 1) as u32;
             let lasts: Vec<u32> = segments.iter().map(last).collect();
-            let asked = now.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
-            self.engine.count(asked.sum(), 0);
+            let requested = now.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
+            self.engine.count(requested.sum(), 0);
             let hidden = self.engine.forward(&tokens, segments, cache)?;
-            // A copy, so that the other rows are not kept.
+            // A copy, so that the other rows are freed.
             let hidden = hidden.index_select(&Tensor::new(lasts, &self.engine.device)?, 0)?;
-            for (place, node) in now.iter().enumerate() {
-                self.lasts[*node] = Some(hidden.narrow(0, place, 1)?);
+            for (row, node) in now.iter().enumerate() {
+                self.lasts[*node] = Some(hidden.narrow(0, row, 1)?);
             }
         }
-        let ends = texts.iter().filter_map(|text| self.lasts[self.trie.ends[*text]].clone());
+        let ends = sequences.iter().filter_map(|sequence| self.lasts[self.trie.ends[*sequence]].clone());
         Ok(Tensor::cat(&ends.collect::<Vec<Tensor>>(), 0)?)
     }
 
-    /// Adds a token to each active text; how many of them left.
+    /// Generates a token for each active sequence. Returns how many left the batch.
     fn step(
         &mut self,
         cache: &mut Cache,
@@ -347,7 +350,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             }
             let offset = active.keys;
             active.grow();
-            tokens.push(self.texts[active.text].added.last().copied().unwrap_or_default());
+            tokens.push(self.sequences[active.sequence].added.last().copied().unwrap_or_default());
             let spans = active.spans.clone();
             segments.push(Segment { first, len: 1, offset, spans, length: offset + 1 });
         }
@@ -356,7 +359,7 @@ impl<'a, 'r> Generation<'a, 'r> {
         self.choose(0, &hidden, cache, deliver)
     }
 
-    /// Chooses the next token of the active texts from `first` on; how many of them left, ended or not.
+    /// Chooses the next token of the active sequences from index `first` on. Returns how many left the batch, finished or not.
     fn choose(
         &mut self,
         first: usize,
@@ -365,8 +368,9 @@ impl<'a, 'r> Generation<'a, 'r> {
         deliver: &mut dyn FnMut(usize, Result<Generated>),
     ) -> Result<usize> {
         let logits = self.engine.model.head(hidden)?;
-        let is_plain =
-            self.active[first..].iter().all(|active| self.texts[active.text].request.sampling.is_plain());
+        let is_plain = self.active[first..]
+            .iter()
+            .all(|active| self.sequences[active.sequence].request.sampling.is_plain());
         let chosen: Vec<u32> = if is_plain {
             summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
         } else {
@@ -375,15 +379,15 @@ impl<'a, 'r> Generation<'a, 'r> {
                 if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
                     return Err(Error::NotFinite);
                 }
-                let text = &self.texts[active.text];
-                let mut random = text.random.clone();
-                let token = text.request.sampling.choose(&mut logits, &text.tokens(), &mut random)?;
+                let sequence = &self.sequences[active.sequence];
+                let mut random = sequence.random.clone();
+                let token = sequence.request.sampling.choose(&mut logits, &sequence.tokens(), &mut random)?;
                 Ok((token, random))
             };
             let chosen = self.active[first..].par_iter().zip(rows).map(choose);
             let chosen: Vec<(u32, Random)> = chosen.collect::<Result<_>>()?;
             for (active, (_, random)) in self.active[first..].iter().zip(&chosen) {
-                self.texts[active.text].random = random.clone();
+                self.sequences[active.sequence].random = random.clone();
             }
             chosen.into_iter().map(|(token, _)| token).collect()
         };
@@ -391,27 +395,27 @@ impl<'a, 'r> Generation<'a, 'r> {
         let mut left = 0;
         let admitted = self.active.split_off(first);
         for (active, token) in admitted.into_iter().zip(chosen) {
-            let text = &mut self.texts[active.text];
-            text.added.push(token);
-            let is_done = (self.is_done)(text.index, &text.added);
-            text.is_ended = is_done || text.added.len() >= text.request.limit;
-            // Reference: a text that outgrows the length is computed anew, its prompt included.
-            if !text.is_ended && crossing != Some(active.keys) {
+            let sequence = &mut self.sequences[active.sequence];
+            sequence.added.push(token);
+            let is_done = (self.is_done)(sequence.index, &sequence.added);
+            sequence.is_finished = is_done || sequence.added.len() >= sequence.request.limit;
+            // Reference: a sequence that outgrows the length is recomputed with its prompt.
+            if !sequence.is_finished && crossing != Some(active.keys) {
                 self.active.push(active);
                 continue;
             }
             left += 1;
             cache.give_back(active.own);
-            for node in self.trie.path(active.text) {
+            for node in self.trie.path(active.sequence) {
                 self.users[node] -= 1;
                 if self.users[node] == 0 {
                     cache.give_back(std::mem::take(&mut self.spans[node]));
                     self.lasts[node] = None;
                 }
             }
-            if text.is_ended {
-                let tokens = std::mem::take(&mut text.added);
-                deliver(text.index, Ok(Generated { tokens, is_cut: !is_done }));
+            if sequence.is_finished {
+                let tokens = std::mem::take(&mut sequence.added);
+                deliver(sequence.index, Ok(Generated { tokens, is_cut: !is_done }));
             }
         }
         Ok(left)
@@ -419,163 +423,4 @@ impl<'a, 'r> Generation<'a, 'r> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fixture::{Draws, engine, scarce};
-    use super::*;
-
-    fn all(engine: &Engine, requests: &[GenerationRequest]) -> Vec<Generated> {
-        let mut made = vec![None; requests.len()];
-        // The token 7 ends a text.
-        let is_done = |_: usize, added: &[u32]| added.last() == Some(&7);
-        engine
-            .generate(requests, &is_done, &mut |index, generated| {
-                assert!(made[index].replace(generated.unwrap()).is_none(), "{index} came twice");
-            })
-            .unwrap();
-        made.into_iter().map(Option::unwrap).collect()
-    }
-
-    fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
-        let mut draws = Draws(11);
-        let examples = draws.tokens(20, 100);
-        (0..count)
-            .map(|index| {
-                let length = 1 + draws.below(12);
-                let own = draws.tokens(length, 100);
-                let tokens = if index % 3 == 0 { own } else { [examples.clone(), own].concat() };
-                let sampling = Sampling { seed: index as u64, ..sampling.clone() };
-                GenerationRequest { tokens, limit: 1 + draws.below(50), sampling }
-            })
-            .collect()
-    }
-
-    #[test]
-    fn together_as_alone() {
-        let warm = Sampling { temperature: 0.8, top_k: 20, top_p: 0.95, ..Sampling::default() };
-        let penalised = Sampling { repetition_penalty: 1.3, ..Sampling::default() };
-        for sampling in [Sampling::default(), warm, penalised] {
-            let mut requests = requests(8, &sampling);
-            // The same text twice.
-            requests.push(requests[1].clone());
-            let single = engine("llama", 1024, Some(1));
-            let alone: Vec<Generated> = requests
-                .iter()
-                .map(|request| all(&single, std::slice::from_ref(request))[0].clone())
-                .collect();
-            for (rows, texts) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
-                let engine = engine("llama", rows, texts);
-                assert_eq!(all(&engine, &requests), alone, "{rows} rows, {texts:?} texts");
-                let cache = engine.cache(1, 1).unwrap();
-                assert_eq!(cache.as_ref().unwrap().available(), cache.as_ref().unwrap().capacity());
-            }
-            assert!(alone.iter().any(|made| made.is_cut));
-            assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
-        }
-    }
-
-    #[test]
-    fn texts_that_outgrow_a_length_are_those_of_the_reference() {
-        // What `generate` of `transformers` adds to each prompt alone; rotations change beyond 24 tokens.
-        let long: [(&[u32], [u32; 32]); 3] = [
-            (
-                &[106, 83, 80, 68, 113, 19],
-                [
-                    16, 16, 112, 112, 24, 46, 117, 72, 110, 23, 70, 73, 76, 24, 19, 26, 76, 64, 61, 85, 78,
-                    35, 31, 40, 95, 24, 45, 16, 100, 119, 120, 48,
-                ],
-            ),
-            (
-                &[44, 110, 103, 12, 113, 110, 44, 77, 14, 103, 65, 96, 27, 43, 110, 119, 13, 64, 111, 116],
-                [
-                    61, 4, 80, 16, 49, 67, 81, 67, 65, 19, 116, 73, 19, 60, 22, 73, 10, 65, 106, 4, 73, 16,
-                    54, 19, 48, 14, 80, 6, 61, 33, 19, 75,
-                ],
-            ),
-            (
-                &[
-                    93, 105, 96, 40, 77, 24, 120, 49, 34, 100, 125, 8, 83, 33, 30, 60, 59, 98, 62, 107, 92,
-                    12, 71, 5,
-                ],
-                [
-                    55, 102, 112, 2, 72, 105, 67, 19, 58, 90, 16, 48, 14, 16, 73, 10, 112, 26, 49, 122, 28,
-                    9, 25, 29, 42, 19, 64, 58, 105, 104, 122, 112,
-                ],
-            ),
-        ];
-        let dynamic: [(&[u32], [u32; 32]); 2] = [
-            (
-                &[121, 30, 117, 87, 10, 112],
-                [
-                    108, 108, 110, 67, 68, 93, 93, 68, 1, 27, 5, 49, 68, 104, 112, 93, 11, 24, 64, 1, 91, 31,
-                    91, 41, 57, 61, 5, 11, 24, 65, 24, 93,
-                ],
-            ),
-            (
-                &[45, 36, 75, 97, 28, 88, 86, 18, 11, 115, 12, 28, 78, 39, 44, 101, 48, 95, 85, 77],
-                [
-                    65, 97, 77, 102, 15, 80, 65, 67, 68, 2, 24, 51, 52, 117, 91, 31, 1, 57, 34, 91, 31, 2,
-                    24, 51, 52, 117, 24, 87, 64, 68, 2, 24,
-                ],
-            ),
-        ];
-        let cases = [("phi3_longrope", long.as_slice()), ("llama_rope_dynamic", dynamic.as_slice())];
-        for (name, recorded) in cases {
-            let asked: Vec<GenerationRequest> = recorded
-                .iter()
-                .map(|(tokens, _)| GenerationRequest {
-                    tokens: tokens.to_vec(),
-                    limit: 32,
-                    sampling: Sampling::default(),
-                })
-                .collect();
-            for (rows, texts) in [(1024, None), (16, Some(2))] {
-                let engine = engine(name, rows, texts);
-                let mut found = vec![Vec::new(); asked.len()];
-                engine
-                    .generate(&asked, &|_, _| false, &mut |index, made| {
-                        found[index] = made.unwrap().tokens;
-                    })
-                    .unwrap();
-                for ((prompt, expected), found) in recorded.iter().zip(&found) {
-                    assert_eq!(found, expected, "{name}, {} tokens, {rows} rows", prompt.len());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_does_not_fit_is_computed_in_parts() {
-        let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
-        let mut asked = requests(40, &warm);
-        asked.push(GenerationRequest {
-            tokens: Draws(1).tokens(400, 100),
-            limit: 5,
-            sampling: Sampling::default(),
-        });
-        let expected = all(&engine("llama", 1024, None), &asked);
-        for rows in [200, 130, 7] {
-            let scarce = scarce("llama", rows);
-            let mut made = asked.iter().map(|_| None).collect::<Vec<_>>();
-            let is_done = |_: usize, added: &[u32]| added.last() == Some(&7);
-            scarce
-                .generate(&asked, &is_done, &mut |index, generated| {
-                    assert!(made[index].replace(generated).is_none(), "{index} came twice");
-                })
-                .unwrap();
-            let mut failed = 0;
-            for ((made, expected), asked) in made.into_iter().zip(&expected).zip(&asked) {
-                match made.unwrap() {
-                    Ok(made) => assert_eq!(made, *expected, "{rows} rows"),
-                    Err(error) => {
-                        // Only those fail that are too large by themselves.
-                        assert!(error.to_string().contains("too little memory"), "{error}");
-                        assert!(rows == 7 && asked.tokens.len() > 7, "{rows} rows");
-                        failed += 1;
-                    }
-                }
-            }
-            assert_eq!(failed > 0, rows == 7);
-            assert_eq!(scarce.rows(), 128);
-        }
-    }
-}
+mod tests;

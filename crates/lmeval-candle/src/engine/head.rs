@@ -6,14 +6,14 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::layers::simd;
 
-/// What logits say about one row.
+/// Statistics of one row of logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
-    /// The most likely token.
+    /// The index of the largest logit.
     pub(super) best: u32,
     /// The largest logit.
     pub(super) largest: f32,
-    /// The sum of the exponentials of all logits less the largest one.
+    /// The sum of `exp(logit - largest)`.
     pub(super) total: f32,
 }
 
@@ -24,10 +24,10 @@ impl Summary {
     }
 }
 
-/// Summaries of rows of logits, and the logits of some tokens: `(row, token)`.
+/// Summarises rows of logits, and picks the logits of some `(row, token)` pairs.
 pub(super) fn summarise(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Vec<f32>)> {
     let (summaries, found) = compute(logits, wanted)?;
-    // Nothing can be said about the tokens of such a row, and a wrong number would look like a right one.
+    // A row with NaN or infinity would give a wrong number that looks right.
     if summaries.iter().any(|summary| !summary.largest.is_finite() || !summary.total.is_finite()) {
         return Err(Error::NotFinite);
     }
@@ -58,9 +58,9 @@ fn compute(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Ve
     if wanted.is_empty() {
         return Ok((summaries, Vec::new()));
     }
-    let places: Vec<u32> = wanted.iter().map(|(row, token)| (row * vocabulary) as u32 + token).collect();
-    let places = Tensor::new(places, logits.device())?;
-    let found = logits.contiguous()?.flatten_all()?.index_select(&places, 0)?;
+    let indices: Vec<u32> = wanted.iter().map(|(row, token)| (row * vocabulary) as u32 + token).collect();
+    let indices = Tensor::new(indices, logits.device())?;
+    let found = logits.contiguous()?.flatten_all()?.index_select(&indices, 0)?;
     Ok((summaries, found.to_vec1()?))
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logits_that_are_no_numbers_are_an_error() {
+    fn refuses_nan_and_infinity() {
         for number in [f32::NAN, f32::INFINITY] {
             let logits = Tensor::new(&[[1.0, 2.0, 3.0], [1.0, number, 3.0]], &Device::Cpu).unwrap();
             assert!(matches!(summarise(&logits, &[]), Err(Error::NotFinite)), "{number}");
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_agree() {
+    fn cpu_and_generic_paths_agree() {
         let numbers: Vec<f32> = (0..300).map(|index| (index as f32 * 1.7).sin() * 9.0).collect();
         let logits = Tensor::from_vec(numbers.clone(), (3, 100), &Device::Cpu).unwrap();
         let wanted = [(0, 5), (2, 99), (2, 0)];
         let (fast, picked) = summarise(&logits, &wanted).unwrap();
-        // A view that is not contiguous goes the way of other devices.
+        // A non-contiguous view takes the path of other devices.
         let view = logits.t().unwrap().contiguous().unwrap().t().unwrap();
         let (slow, also) = summarise(&view, &wanted).unwrap();
         assert_eq!(picked, also);

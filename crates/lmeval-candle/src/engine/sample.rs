@@ -1,4 +1,4 @@
-//! Choosing the next token.
+//! Sampling of the next token.
 
 mod rules;
 
@@ -8,32 +8,32 @@ use crate::error::{Error, Result};
 use rules::Position;
 pub(crate) use rules::Rules;
 
-/// How the next token is chosen.
+/// Sampling settings of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sampling {
-    /// What logits are divided by; 0 takes the most likely token.
+    /// Divides logits; 0 takes the most likely token.
     pub(crate) temperature: f64,
-    /// How many of the most likely tokens are drawn from; 0 for all.
+    /// Samples from this many of the most likely tokens; 0 for all.
     pub(crate) top_k: usize,
-    /// Tokens are drawn from the fewest whose probabilities reach this.
+    /// Samples from the smallest set of most likely tokens whose total probability reaches this.
     pub(crate) top_p: f64,
-    /// Tokens are drawn from those that are at least this likely, relative to the most likely one.
+    /// Samples from tokens at least this likely relative to the most likely one.
     pub(crate) min_p: f64,
-    /// Tokens are drawn from the fewest of the most typical ones whose probabilities reach this.
+    /// Samples from the smallest set of most typical tokens whose total probability reaches this.
     pub(crate) typical_p: f64,
-    /// Tokens are drawn from those that are at least this likely.
+    /// Samples from tokens at least this likely.
     pub(crate) epsilon_cutoff: f64,
-    /// The same with a bound that shrinks where many tokens are likely.
+    /// Like `epsilon_cutoff`, with a bound that shrinks with rising entropy.
     pub(crate) eta_cutoff: f64,
-    /// Logits of tokens that were there are divided by it where they are positive, and multiplied otherwise.
+    /// Divides positive logits of seen tokens, and multiplies negative ones.
     pub(crate) repetition_penalty: f64,
-    /// What else changes what is likely.
+    /// Further logit processors.
     pub(crate) rules: Arc<Rules>,
-    /// How many tokens the prompt has, for the rules.
+    /// The length of the prompt in tokens, for the rules.
     pub(crate) prompt: usize,
-    /// How many tokens prompt and answer have at most, for the rules.
+    /// The maximum total length of prompt and answer, for the rules.
     pub(crate) total: usize,
-    /// Of the draws of this request.
+    /// The seed of this request.
     pub(crate) seed: u64,
 }
 
@@ -57,12 +57,12 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Whether the most likely token is taken, and nothing changes what is likely.
+    /// Whether this is plain greedy decoding.
     pub(crate) fn is_plain(&self) -> bool {
         self.temperature == 0.0 && self.repetition_penalty == 1.0 && self.rules.is_empty()
     }
 
-    /// The next token; `seen` are the tokens of the text so far.
+    /// Chooses the next token, given all tokens so far in `seen`.
     pub(crate) fn choose(&self, logits: &mut [f32], seen: &[u32], random: &mut Random) -> Result<u32> {
         let position = Position { seen, prompt: self.prompt, total: self.total };
         self.rules.apply(logits, position, self.repetition_penalty);
@@ -88,7 +88,7 @@ impl Sampling {
         Ok(candidates.last().map_or_else(best, |(token, _)| *token))
     }
 
-    /// The tokens that are drawn from, with their weights, of which the largest is 1.
+    /// The tokens to sample from with their weights; the largest weight is 1.
     fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
         let mut tokens: Vec<(u32, f64)> = logits
             .iter()
@@ -97,7 +97,7 @@ impl Sampling {
             .filter(|(_, logit)| *logit > f64::NEG_INFINITY)
             .collect();
         if (1..tokens.len()).contains(&self.top_k) {
-            // Nothing is sorted: that would take longer than all the rest. Tokens that are as likely as the last one stay.
+            // Selection instead of sorting, which would dominate the run time. Ties with the last token stay.
             let (_, last, _) = tokens.select_nth_unstable_by(self.top_k - 1, |a, b| b.1.total_cmp(&a.1));
             let last = last.1;
             tokens.retain(|(_, logit)| *logit >= last);
@@ -115,12 +115,11 @@ impl Sampling {
         tokens
     }
 
-    /// Keeps the tokens of `top_p`, the likeliest first: one goes where it and all that are less likely have no more than
-    /// the rest of the probability.
+    /// Applies `top_p`. A token is dropped if it and all less likely ones together have at most `1 - top_p`.
     fn keep_likely(&self, tokens: &mut Vec<(u32, f64)>) {
         let total = sum(tokens);
         let rest = 1.0 - self.top_p;
-        // All below this together have no more than the rest, however many they are; most tokens are, and need no order.
+        // All tokens below this have at most `rest` together, however many there are. They are most tokens, and need no sorting.
         let least = (rest * total / tokens.len().max(1) as f64).min(1.0);
         tokens.retain(|(_, weight)| *weight >= least);
         tokens.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -136,7 +135,7 @@ impl Sampling {
         tokens.truncate(kept);
     }
 
-    /// Keeps tokens of `typical_p`: those first that are about as surprising as the next token is expected to be.
+    /// Applies `typical_p`: prefers tokens whose surprisal is close to the entropy.
     fn keep_typical(&self, order: &mut Vec<(u32, f64)>) {
         if self.typical_p >= 1.0 {
             return;
@@ -157,7 +156,7 @@ impl Sampling {
         }
     }
 
-    /// Keeps tokens of `epsilon_cutoff` and `eta_cutoff`; the most likely ones always stay.
+    /// Applies `epsilon_cutoff` and `eta_cutoff`. The most likely tokens always stay.
     fn cut_off(&self, order: &mut Vec<(u32, f64)>) {
         let keep = |order: &mut Vec<(u32, f64)>, least: f64| {
             let total = sum(order);
@@ -178,26 +177,26 @@ fn sum(order: &[(u32, f64)]) -> f64 {
     order.iter().map(|(_, weight)| weight).sum()
 }
 
-/// The entropy of weights, as those of probabilities.
+/// The entropy of normalised weights.
 fn entropy(order: &[(u32, f64)]) -> f64 {
     let total = sum(order);
     let each = order.iter().map(|(_, weight)| weight / total).filter(|probability| *probability > 0.0);
     -each.map(|probability| probability * probability.ln()).sum::<f64>()
 }
 
-/// A small generator of random numbers: each request has one of its own.
+/// A small random number generator, one per request.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator with a seed.
+    /// Seeds a generator.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number from 0 to below 1.
+    /// A number in `[0, 1)`.
     pub(crate) fn next(&mut self) -> f64 {
-        // SplitMix64: one addition and a scrambling of its bits.
+        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_drawn_from_the_likely_ones() {
+    fn samples_from_likely_tokens() {
         let logits = [0.0, 3.0, 2.0, 1.0, -20.0];
         let warm = Sampling { temperature: 1.0, ..Sampling::default() };
         assert_eq!(draw(&Sampling::default(), &logits), [1]);
@@ -232,19 +231,19 @@ mod tests {
         assert_eq!(draw(&Sampling { top_p: 0.7, ..warm.clone() }, &logits), [1, 2]);
         assert_eq!(draw(&Sampling { min_p: 0.3, ..warm.clone() }, &logits), [1, 2]);
         assert_eq!(draw(&Sampling { top_p: 0.0, ..warm.clone() }, &logits), [1]);
-        // The probabilities are 0.4 and three times 0.2, which is closer to what is expected.
+        // The probabilities are 0.4 and three times 0.2, whose surprisal is closer to the entropy.
         let even = [2.0_f32.ln(), 0.0, 0.0, 0.0];
         assert_eq!(draw(&Sampling { typical_p: 0.5, ..warm.clone() }, &even), [1, 2, 3]);
         assert_eq!(draw(&Sampling { typical_p: 0.9, ..warm.clone() }, &even), [0, 1, 2, 3]);
         assert_eq!(draw(&Sampling { epsilon_cutoff: 0.05, ..warm.clone() }, &logits), [1, 2, 3]);
         assert_eq!(draw(&Sampling { epsilon_cutoff: 0.9, ..warm.clone() }, &logits), [1]);
-        // The entropy is 0.95, so that the second bound is 0.21.
+        // The entropy is 0.95, so the second bound is 0.21.
         assert_eq!(draw(&Sampling { eta_cutoff: 0.07, ..warm.clone() }, &logits), [1, 2, 3]);
         assert_eq!(draw(&Sampling { eta_cutoff: 0.3, ..warm }, &logits), [1, 2]);
     }
 
     #[test]
-    fn probabilities_are_those_of_transformers() {
+    fn probabilities_match_transformers() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draws.json");
         let recorded: serde_json::Value = serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap();
         for case in recorded["cases"].as_array().unwrap() {
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_follow_probabilities() {
+    fn frequencies_follow_probabilities() {
         let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
         let mut random = Random::new(1);
         let logits = [0.0, (3.0_f32).ln()];
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_may_not_come_are_not_drawn() {
+    fn never_samples_suppressed_tokens() {
         let rules = Arc::new(Rules { suppressed: vec![1, 2], ..Rules::default() });
         let sampling = Sampling { temperature: 1.0, rules, ..Sampling::default() };
         assert!(!sampling.is_plain());
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_becomes_less_likely() {
+    fn penalises_seen_tokens() {
         let sampling = Sampling { repetition_penalty: 2.0, ..Sampling::default() };
         let mut random = Random::new(0);
         assert_eq!(sampling.choose(&mut [3.0, 2.0], &[0, 0], &mut random).unwrap(), 1);

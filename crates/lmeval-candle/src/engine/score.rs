@@ -1,4 +1,4 @@
-//! Scoring: the log-probability of the end of a text.
+//! Scoring: log-probabilities of continuations, with shared prefixes computed once.
 
 use candle_core::Tensor;
 
@@ -9,56 +9,56 @@ use crate::batch::{Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 
-/// Rows of logits that are made at once on a processor.
+/// Rows of logits computed at once on the CPU.
 const CPU_HEAD_ROWS: usize = 256;
-/// How large the logits are that other devices make at once.
+/// Bytes of logits computed at once on GPUs.
 const DEVICE_HEAD_BYTES: usize = 512 << 20;
 
-/// A text whose last tokens are scored.
+/// A sequence whose last tokens are scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScoreRequest {
-    /// All tokens. There is at least one before those that are scored.
+    /// Context and continuation. The context has at least one token.
     pub(crate) tokens: Vec<u32>,
-    /// How many of the last ones are scored, at least one.
+    /// The length of the continuation, at least 1.
     pub(crate) scored: usize,
 }
 
 impl ScoreRequest {
-    /// What goes through the model: the last token is only looked for.
+    /// The input of the model. The last token is only a target.
     fn input(&self) -> &[u32] {
         &self.tokens[..self.tokens.len() - 1]
     }
 }
 
-/// What came of a request.
+/// The result of a [`ScoreRequest`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score {
-    /// The sum of the log-probabilities.
+    /// The log-probability of the continuation.
     pub(crate) logprob: f64,
-    /// Whether each token is the most likely one.
+    /// Whether every token of the continuation is the most likely one.
     pub(crate) is_greedy: bool,
 }
 
-/// What is read off a row of a node.
+/// A token to score in a row of a trie node.
 #[derive(Clone, Copy, Debug)]
-struct Want {
+struct Target {
     row: usize,
     request: usize,
-    /// Which of the request's scored tokens it is.
-    place: usize,
+    /// The index among the request's scored tokens.
+    index: usize,
     token: u32,
 }
 
-/// What is known of a request so far.
+/// The partial result of a request.
 struct Progress {
     missing: usize,
-    /// By place; they are added in order, so that no sum depends on how texts went through the model.
+    /// By token index. Summed in order, so that the result does not depend on batching.
     logprobs: Vec<f64>,
     is_greedy: bool,
 }
 
 impl Engine {
-    /// Rows of logits that are made at once.
+    /// Rows of logits computed at once.
     fn head_rows(&self) -> usize {
         if self.device.is_cpu() {
             return CPU_HEAD_ROWS;
@@ -67,9 +67,10 @@ impl Engine {
         fitting.clamp(1, self.rows())
     }
 
-    /// Scores texts, until the work is ended; what came of each text is handed over as soon as it is known, in any order.
+    /// Scores requests until all are done or the engine is cancelled. `deliver` gets each result as soon as it is known, in
+    /// any order.
     ///
-    /// Only what concerns all texts is an error of the whole; a text that there is too little memory for has its own.
+    /// A request that does not fit into memory gets its own error; other errors fail the whole call.
     pub(crate) fn score(
         &self,
         requests: &[ScoreRequest],
@@ -79,9 +80,9 @@ impl Engine {
         for (class, members) in self.classes(requests.iter().map(|request| request.tokens.len() - 1)) {
             let mut members: Vec<(usize, &ScoreRequest)> =
                 members.into_iter().map(|index| (index, &requests[index])).collect();
-            // Texts that begin in the same way stand together, also where a pass does not take all of them.
+            // Sorted, so that sequences with a common prefix end up in the same pass.
             members.sort_by(|(_, a), (_, b)| a.tokens.cmp(&b.tokens));
-            // How many texts a pass takes at most; one where there is no memory for the smallest passes of several.
+            // The maximum number of requests per pass. It drops to 1 if memory does not suffice for the smallest passes of several.
             let mut most = usize::MAX;
             while !members.is_empty() {
                 let mut scored = 0;
@@ -96,9 +97,9 @@ impl Engine {
                     Err(error) if error.is_out_of_memory() => Some(error),
                     other => other.map(|()| None)?,
                 };
-                let left = pass.left();
+                let left = pass.unfinished();
                 members = match failed {
-                    // There is less to do at once from now on.
+                    // Retry with smaller passes.
                     Some(_) if self.shrink_rows() => left,
                     Some(_) if count > 1 => {
                         most = 1;
@@ -108,7 +109,7 @@ impl Engine {
                         for (index, _) in left {
                             deliver(index, Err(error.too_large()));
                         }
-                        // The others may be smaller.
+                        // The other requests may be smaller.
                         most = usize::MAX;
                         self.restore();
                         Vec::new()
@@ -122,20 +123,20 @@ impl Engine {
     }
 }
 
-/// A trie of texts on its way through the model.
+/// One trie of requests being scored.
 struct Pass<'a, 'r> {
     engine: &'a Engine,
     requests: &'a [(usize, &'r ScoreRequest)],
-    /// The length of the texts where it matters, else 0.
+    /// The length of the sequences if rotary embeddings depend on it, else 0.
     class: usize,
     trie: Trie,
-    wants: Vec<Vec<Want>>,
+    targets: Vec<Vec<Target>>,
     progress: Vec<Progress>,
-    /// How many texts each node is a part of.
+    /// The number of requests that each node is part of.
     users: Vec<usize>,
-    /// For each node the one behind the last that is below it.
+    /// For each node, the index after its last descendant.
     last: Vec<usize>,
-    /// Rows of the cache by node, as long as they are needed.
+    /// Cache rows by node, while needed.
     spans: Vec<Vec<Span>>,
 }
 
@@ -144,7 +145,7 @@ impl<'a, 'r> Pass<'a, 'r> {
         let inputs: Vec<&[u32]> = requests.iter().map(|(_, request)| request.input()).collect();
         let trie = Trie::new(&inputs, engine.shortest(), engine.rows());
         let mut users = vec![0; trie.nodes.len()];
-        let mut wants = vec![Vec::new(); trie.nodes.len()];
+        let mut targets = vec![Vec::new(); trie.nodes.len()];
         let mut progress = Vec::with_capacity(requests.len());
         for (index, (_, request)) in requests.iter().enumerate() {
             let first = inputs[index].len() - request.scored;
@@ -157,7 +158,7 @@ impl<'a, 'r> Pass<'a, 'r> {
                 for position in first.max(bounds.start)..bounds.end {
                     let token = request.tokens[position + 1];
                     let row = position - bounds.start;
-                    wants[node].push(Want { row, request: index, place: position - first, token });
+                    targets[node].push(Target { row, request: index, index: position - first, token });
                 }
             }
             let missing = request.scored;
@@ -170,17 +171,16 @@ impl<'a, 'r> Pass<'a, 'r> {
             }
         }
         let spans = vec![Vec::new(); trie.nodes.len()];
-        Self { engine, requests, class, trie, wants, progress, users, last, spans }
+        Self { engine, requests, class, trie, targets, progress, users, last, spans }
     }
 
-    /// The texts that are not done.
-    fn left(&self) -> Vec<(usize, &'r ScoreRequest)> {
+    /// The unfinished requests.
+    fn unfinished(&self) -> Vec<(usize, &'r ScoreRequest)> {
         let missing = self.progress.iter().map(|progress| progress.missing);
-        let texts = self.requests.iter().zip(missing);
-        texts.filter(|(_, missing)| *missing > 0).map(|(text, _)| *text).collect()
+        let sequences = self.requests.iter().zip(missing);
+        sequences.filter(|(_, missing)| *missing > 0).map(|(sequence, _)| *sequence).collect()
     }
 
-    /// Scores the texts.
     fn work(&mut self, deliver: &mut dyn FnMut(usize, Result<Score>)) -> Result<()> {
         let longest = self.trie.nodes.iter().map(|node| node.end).max().unwrap_or(0);
         let mut guard = self.engine.cache(longest + self.engine.rows(), longest)?;
@@ -206,13 +206,13 @@ impl<'a, 'r> Pass<'a, 'r> {
         Ok(())
     }
 
-    /// Takes rows for the nodes of the next pass; the node behind the last of them.
+    /// Allocates rows for the nodes of the next pass. Returns the index after the last of them.
     fn gather(&mut self, first: usize, cache: &mut Cache) -> Result<usize> {
-        let texts = self.engine.texts.unwrap_or(usize::MAX);
+        let sequences = self.engine.sequences.unwrap_or(usize::MAX);
         let mut rows = 0;
         let mut end = first;
         while let Some(node) = self.trie.nodes.get(end) {
-            if end > first && (rows + node.len() > self.engine.rows() || end - first >= texts) {
+            if end > first && (rows + node.len() > self.engine.rows() || end - first >= sequences) {
                 break;
             }
             let Some(spans) = cache.take(node.len()) else { break };
@@ -221,15 +221,15 @@ impl<'a, 'r> Pass<'a, 'r> {
             end += 1;
         }
         if end == first {
-            return Err(Error::unsupported("The key/value cache has no room for the next text"));
+            return Err(Error::unsupported("The key/value cache has no room for the next sequence"));
         }
         Ok(end)
     }
 
-    /// The nodes of a pass as they are computed at once.
+    /// Splits the nodes of a pass into forward passes.
     ///
-    /// A processor takes all: each segment costs what it has. Other devices fill segments up to the longest one, so
-    /// they get nodes of about the same length that are not below each other.
+    /// The CPU takes all at once, because segments are not padded. Other devices pad segments to the longest one, so they
+    /// get nodes of similar length that do not depend on each other.
     fn waves(&self, first: usize, end: usize) -> Vec<Vec<usize>> {
         if self.engine.device.is_cpu() {
             return vec![(first..end).collect()];
@@ -265,9 +265,9 @@ impl<'a, 'r> Pass<'a, 'r> {
     ) -> Result<()> {
         let mut tokens = Vec::new();
         let mut segments = Vec::new();
-        // Rows of the batch that are read, and what is read off them.
+        // The rows of the batch that are needed, and the targets in them.
         let mut rows: Vec<u32> = Vec::new();
-        let mut wants: Vec<(usize, Want)> = Vec::new();
+        let mut targets: Vec<(usize, Target)> = Vec::new();
         for &node in nodes {
             let bounds = &self.trie.nodes[node];
             let spans = self.trie.spans(node, &self.spans);
@@ -279,22 +279,22 @@ impl<'a, 'r> Pass<'a, 'r> {
                 spans,
                 length: self.class,
             });
-            tokens.extend_from_slice(&self.requests[bounds.text].1.tokens[bounds.start..bounds.end]);
-            let mut own = self.wants[node].clone();
-            own.sort_by_key(|want| want.row);
-            for want in own {
-                let row = (start + want.row) as u32;
+            tokens.extend_from_slice(&self.requests[bounds.sequence].1.tokens[bounds.start..bounds.end]);
+            let mut own = self.targets[node].clone();
+            own.sort_by_key(|target| target.row);
+            for target in own {
+                let row = (start + target.row) as u32;
                 if rows.last() != Some(&row) {
                     rows.push(row);
                 }
-                wants.push((rows.len() - 1, want));
+                targets.push((rows.len() - 1, target));
             }
         }
         let hidden = self.engine.forward(&tokens, segments, cache)?;
-        let asked = nodes.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
-        self.engine.count(asked.sum(), 0);
-        let mut results = Vec::with_capacity(wants.len());
-        let mut wanted = wants.as_slice();
+        let requested = nodes.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
+        self.engine.count(requested.sum(), 0);
+        let mut results = Vec::with_capacity(targets.len());
+        let mut wanted = targets.as_slice();
         let most = self.engine.head_rows();
         for (index, chunk) in rows.chunks(most).enumerate() {
             let base = index * most;
@@ -303,22 +303,23 @@ impl<'a, 'r> Pass<'a, 'r> {
             wanted = others;
             let chunk = Tensor::new(chunk, &self.engine.device)?;
             let logits = self.engine.model.head(&hidden.index_select(&chunk, 0)?)?;
-            let pairs: Vec<(usize, u32)> = own.iter().map(|(row, want)| (row - base, want.token)).collect();
+            let pairs: Vec<(usize, u32)> =
+                own.iter().map(|(row, target)| (row - base, target.token)).collect();
             let (summaries, found) = summarise(&logits, &pairs)?;
             for ((row, token), logit) in pairs.into_iter().zip(found) {
                 let summary = summaries[row];
                 results.push((summary.log_probability(logit), summary.best == token));
             }
         }
-        for ((_, want), (logprob, is_best)) in wants.into_iter().zip(results) {
-            let progress = &mut self.progress[want.request];
-            progress.logprobs[want.place] = logprob;
+        for ((_, target), (logprob, is_best)) in targets.into_iter().zip(results) {
+            let progress = &mut self.progress[target.request];
+            progress.logprobs[target.index] = logprob;
             progress.is_greedy &= is_best;
             progress.missing -= 1;
             if progress.missing == 0 {
                 let score = Score { logprob: progress.logprobs.iter().sum(), is_greedy: progress.is_greedy };
                 progress.logprobs = Vec::new();
-                deliver(self.requests[want.request].0, Ok(score));
+                deliver(self.requests[target.request].0, Ok(score));
             }
         }
         Ok(())
@@ -334,13 +335,13 @@ mod tests {
         let mut scores = vec![None; requests.len()];
         engine
             .score(requests, &mut |index, score| {
-                assert!(scores[index].replace(score.unwrap()).is_none(), "{index} came twice");
+                assert!(scores[index].replace(score.unwrap()).is_none(), "{index} was delivered twice");
             })
             .unwrap();
         scores.into_iter().map(Option::unwrap).collect()
     }
 
-    /// Documents with the same examples before them, several options each, some of them of one token.
+    /// Documents with the same few-shot examples and several options each, some of one token.
     fn requests(draws: &mut Draws, documents: usize) -> Vec<ScoreRequest> {
         let examples = draws.tokens(37, 100);
         let mut requests = Vec::new();
@@ -357,26 +358,26 @@ mod tests {
     }
 
     #[test]
-    fn together_as_alone() {
+    fn batched_results_equal_single_results() {
         for name in ["llama", "gpt2", "gemma3", "qwen3_moe", "phi3_longrope", "llama_rope_dynamic"] {
             let requests = requests(&mut Draws(3), 24);
             let alone: Vec<Score> = {
                 let engine = engine(name, 1024, None);
                 requests.iter().map(|request| all(&engine, std::slice::from_ref(request))[0]).collect()
             };
-            for (rows, texts) in [(1024, None), (64, None), (20, None), (1024, Some(3))] {
-                let engine = engine(name, rows, texts);
+            for (rows, sequences) in [(1024, None), (64, None), (20, None), (1024, Some(3))] {
+                let engine = engine(name, rows, sequences);
                 let together = all(&engine, &requests);
                 for (index, (alone, together)) in alone.iter().zip(&together).enumerate() {
                     if engine.device.is_cpu() {
                         assert_eq!(alone, together, "{name}, {index}");
                     }
-                    // GPUs add products of matrices of other sizes up in another order.
+                    // On GPUs, the summation order depends on matrix sizes.
                     let apart = (alone.logprob - together.logprob).abs();
                     assert!(apart < 5e-5, "{name}, {index}: {alone:?} {together:?}");
                     assert_eq!(alone.is_greedy, together.is_greedy, "{name}, {index}");
                 }
-                // Texts that depend on their lengths share less.
+                // Models whose rotation depends on the length share less.
                 let least = if engine.model.length_boundary().is_none() { 0.66 } else { 0.2 };
                 assert!(engine.stats.saved().unwrap() > least, "{name}: {:?}", engine.stats);
                 let cache = engine.cache(1, 1).unwrap();
@@ -386,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_requests_give_the_same_bits() {
+    fn results_are_deterministic() {
         let mut draws = Draws(5);
         let requests = requests(&mut draws, 12);
         let engine = engine("llama", 64, None);
         let first = all(&engine, &requests);
         assert_eq!(first, all(&engine, &requests));
-        // The order of requests does not matter either.
+        // Independent of the order of requests.
         let reversed: Vec<ScoreRequest> = requests.iter().rev().cloned().collect();
         let mut scores = all(&engine, &reversed);
         scores.reverse();
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_computed_in_parts() {
+    fn shrinks_passes_when_memory_runs_out() {
         let mut draws = Draws(9);
         let mut requests = requests(&mut draws, 12);
         requests.push(ScoreRequest { tokens: draws.tokens(700, 100), scored: 600 });
@@ -414,12 +415,12 @@ mod tests {
             }
         }
         assert_eq!((small.rows(), tight.rows()), (1024, 256));
-        // Only those fail that are too large by themselves.
+        // Only requests that are too large on their own fail.
         let small = requests.iter().filter(|request| request.tokens.len() <= 40).count();
         let mut done = [0, 0];
         let count = |_, score: Result<Score>| {
             if let Err(error) = &score {
-                assert!(error.to_string().contains("too little memory"), "{error}");
+                assert!(error.to_string().contains("Not enough memory"), "{error}");
             }
             done[usize::from(score.is_ok())] += 1;
         };
@@ -428,11 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_stops() {
+    fn stops_when_cancelled() {
         let engine = engine("llama", 64, None);
         let request = ScoreRequest { tokens: vec![1, 2, 3], scored: 1 };
-        engine.end();
+        engine.cancel();
         let error = engine.score(&[request], &mut |_, _| {}).unwrap_err();
-        assert!(matches!(error, Error::Ended));
+        assert!(matches!(error, Error::Cancelled));
     }
 }

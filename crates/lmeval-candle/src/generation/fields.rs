@@ -1,4 +1,4 @@
-//! Where generation settings stand: in a request, or in the model's files.
+//! Generation settings from requests and from the model's files.
 
 use lmeval_core::ModelError;
 use lmeval_pycompat::{Dict, Value, repr};
@@ -6,14 +6,14 @@ use lmeval_pycompat::{Dict, Value, repr};
 use crate::arguments::configuration;
 use crate::config::Config;
 
-/// No count is larger, so that sums of them cannot overflow.
+/// The upper bound of counts, so that sums cannot overflow.
 const LARGEST: f64 = (1_u64 << 31) as f64;
-/// Objects of `config.json` that hold settings of the part that generates, the first of them that is there.
+/// Objects of `config.json` with settings of the language model. The first one present is used.
 const NESTED: [&str; 3] = ["decoder", "generator", "text_config"];
 
-/// What a model's files say about generation.
+/// The generation settings in a model's files.
 ///
-/// Reference: `generation_config.json` alone counts where it is there, and all of `config.json` otherwise.
+/// Reference: `generation_config.json` if it exists, otherwise all of `config.json`.
 #[derive(Clone, Debug)]
 pub(crate) struct Defaults {
     file: &'static str,
@@ -22,7 +22,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Takes `generation_config.json`, or else `config.json`.
+    /// Uses `generation_config.json`, or else `config.json`.
     pub(crate) fn new(own: Option<&Config>, config: &Config) -> Self {
         if let Some(own) = own {
             return Self { file: "generation_config.json", fields: own.clone(), nested: None };
@@ -36,7 +36,7 @@ impl Defaults {
     }
 }
 
-/// The settings of a request, with those of the model for what it does not say.
+/// The settings of a request, with the model's files as defaults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub(super) request: &'a Dict,
@@ -44,89 +44,89 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A setting. One that a request sets to `None` is off, whatever the model's files say.
+    /// A setting. A `None` in the request switches it off, whatever the model's files say.
     pub(super) fn get(&self, name: &'a str) -> Option<Found<'a>> {
         match self.request.get_str(name) {
             Some(Value::None) => None,
             Some(value) => Some(Found { name, value, file: None }),
-            None => self.of_model(name),
+            None => self.from_model(name),
         }
     }
 
-    /// A setting of the request alone.
-    pub(super) fn of_request(&self, name: &'a str) -> Option<Found<'a>> {
+    /// A setting of the request only.
+    pub(super) fn from_request(&self, name: &'a str) -> Option<Found<'a>> {
         let value = self.request.get_str(name).filter(|value| !value.is_none())?;
         Some(Found { name, value, file: None })
     }
 
-    /// A setting of the model alone.
-    pub(super) fn of_model(&self, name: &'a str) -> Option<Found<'a>> {
+    /// A setting of the model's files only.
+    pub(super) fn from_model(&self, name: &'a str) -> Option<Found<'a>> {
         Some(Found { name, value: self.defaults.get(name)?, file: Some(self.defaults.file) })
     }
 
-    /// A number.
+    /// An optional finite number.
     pub(super) fn number(&self, name: &'a str) -> Result<Option<f64>, ModelError> {
         self.get(name).map(|found| found.number()).transpose()
     }
 
-    /// A number that has to lie in a range.
+    /// An optional number in a range.
     pub(super) fn number_in(
         &self,
         name: &'a str,
         range: &str,
-        is_right: fn(f64) -> bool,
+        is_valid: fn(f64) -> bool,
     ) -> Result<Option<f64>, ModelError> {
         let Some(found) = self.get(name) else { return Ok(None) };
         let number = found.number()?;
-        if is_right(number) { Ok(Some(number)) } else { Err(found.wrong(range)) }
+        if is_valid(number) { Ok(Some(number)) } else { Err(found.wrong(range)) }
     }
 
-    /// A count.
+    /// An optional count.
     pub(super) fn count(&self, name: &'a str) -> Result<Option<usize>, ModelError> {
         self.get(name).map(|found| found.count()).transpose()
     }
 
-    /// A token.
+    /// An optional token id.
     pub(super) fn token(&self, name: &'a str) -> Result<Option<u32>, ModelError> {
         let Some(found) = self.get(name) else { return Ok(None) };
-        token(found.value).map(Some).ok_or_else(|| found.wrong("the number of a token"))
+        token(found.value).map(Some).ok_or_else(|| found.wrong("a token id"))
     }
 
-    /// Tokens: one, or a list of them.
+    /// Token ids: one, or a list.
     pub(super) fn tokens(&self, name: &'a str) -> Result<Vec<u32>, ModelError> {
         let Some(found) = self.get(name) else { return Ok(Vec::new()) };
         let tokens = match found.value.as_list() {
             Some(list) => list.iter().map(token).collect(),
             None => token(found.value).map(|token| vec![token]),
         };
-        tokens.ok_or_else(|| found.wrong("the number of a token or a list of such numbers"))
+        tokens.ok_or_else(|| found.wrong("a token id or a list of token ids"))
     }
 }
 
-/// A setting that is there.
+/// A setting that is present.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
-    /// The file that it stands in, if it is not of a request.
+    /// The file it comes from, if not from the request.
     file: Option<&'static str>,
 }
 
 impl Found<'_> {
-    /// How the setting is called in messages.
-    pub(super) fn called(&self) -> String {
+    /// The name of the setting in messages.
+    pub(super) fn describe(&self) -> String {
         match self.file {
             None => format!("The generation setting `{}`", self.name),
             Some(file) => format!("The field `{}` of `{file}`", self.name),
         }
     }
 
-    /// The error of a value that cannot be used.
+    /// An error that the value is invalid.
     pub(super) fn wrong(&self, expected: &str) -> ModelError {
-        configuration(format!("{} must be {expected}, not `{}`", self.called(), repr::repr(self.value)))
+        configuration(format!("{} must be {expected}, not `{}`", self.describe(), repr::repr(self.value)))
     }
 
-    /// The value as a number. Requests may have it as a text, as they come from a command line.
+    /// The value as a number. Requests from the command line may have it as a string.
     pub(super) fn number(&self) -> Result<f64, ModelError> {
         let number = match self.value {
             Value::Str(text) if self.file.is_none() => text.trim().parse().ok(),
@@ -146,7 +146,7 @@ impl Found<'_> {
     }
 }
 
-/// A value as the number of a token.
+/// Parses a token id.
 pub(super) fn token(value: &Value) -> Option<u32> {
     value.as_i64().filter(|_| !matches!(value, Value::Bool(_))).and_then(|token| u32::try_from(token).ok())
 }

@@ -1,4 +1,4 @@
-//! The names of generation settings.
+//! Supported and ignored generation settings.
 
 use lmeval_core::{ModelError, nearest};
 use lmeval_pycompat::{Value, repr};
@@ -6,12 +6,12 @@ use lmeval_pycompat::{Value, repr};
 use super::fields::{Fields, Found};
 use crate::arguments::configuration;
 
-/// The names of the limit, of which the first that is given counts.
+/// The names of the token limit, in order of precedence.
 pub(super) const LIMITS: [&str; 4] =
     ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
-/// Settings that are read.
-const READ: [&str; 30] = [
+/// Supported settings.
+const SUPPORTED: [&str; 30] = [
     "until",
     "do_sample",
     "temperature",
@@ -44,9 +44,9 @@ const READ: [&str; 30] = [
     LIMITS[3],
 ];
 
-/// Settings that change no text: how `transformers` computes, what it returns beside texts, and what counts with beams
-/// or with an encoder alone.
-const WITHOUT_EFFECT: [&str; 35] = [
+/// Settings that do not affect the generated text: performance, additional outputs, and those of beam search and
+/// encoders.
+const IGNORED: [&str; 35] = [
     "use_cache",
     "cache_implementation",
     "cache_config",
@@ -84,8 +84,8 @@ const WITHOUT_EFFECT: [&str; 35] = [
     "transformers_version",
 ];
 
-/// Settings that would change texts and are not here, with the value besides `None` and `False` that changes nothing.
-const ELSEWHERE: [(&str, f64); 12] = [
+/// Unsupported settings that would affect the generated text, with the value besides `None` and `False` that is neutral.
+const UNSUPPORTED: [(&str, f64); 12] = [
     ("num_beams", 1.0),
     ("num_beam_groups", 1.0),
     ("num_return_sequences", 1.0),
@@ -100,23 +100,22 @@ const ELSEWHERE: [(&str, f64); 12] = [
     ("stop_strings", 0.0),
 ];
 
-/// Refuses settings that are not known, and those that ask for something that is not here.
+/// Refuses unknown settings, and unsupported ones with a value that is not neutral.
 pub(super) fn check(fields: Fields<'_>) -> Result<(), ModelError> {
-    let known = || READ.into_iter().chain(WITHOUT_EFFECT).chain(ELSEWHERE.map(|(name, _)| name));
+    let known = || SUPPORTED.into_iter().chain(IGNORED).chain(UNSUPPORTED.map(|(name, _)| name));
     for name in fields.request.keys() {
-        let text = name.as_str();
-        if text.is_some_and(|text| known().any(|known| known == text)) {
+        if name.as_str().is_some_and(|name| known().any(|known| known == name)) {
             continue;
         }
         let shown = repr::str(name);
-        let error = configuration(format!("The generation setting `{shown}` is not known here"));
+        let error = configuration(format!("Unknown generation setting `{shown}`"));
         return Err(match nearest(&shown, known()).first() {
             Some(near) => error.hint(format!("Did you mean `{near}`?")),
             None => error,
         }
         .hint(PYTHON));
     }
-    for (name, neutral) in ELSEWHERE {
+    for (name, neutral) in UNSUPPORTED {
         let Some(found) = fields.get(name) else { continue };
         let is_neutral = !found.value.is_truthy()
             || (!matches!(found.value, Value::Str(_)) && found.value.to_f64() == Some(neutral));
@@ -127,15 +126,14 @@ pub(super) fn check(fields: Fields<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// The error of a setting that asks for something that is not here.
+/// An error that a setting is not supported.
 pub(super) fn refused(found: Found<'_>) -> ModelError {
     let value = repr::repr(found.value);
-    let error =
-        configuration(format!("{} is `{value}`, and texts are generated without it here", found.called()));
+    let error = configuration(format!("{} is `{value}`, which is not supported", found.describe()));
     if found.name == "stop_strings" {
-        return error.hint("Stop strings are given as `until`");
+        return error.hint("Use `until` for stop strings");
     }
-    error.hint(format!("`--gen_kwargs {}=None` generates without it", found.name)).hint(PYTHON)
+    error.hint(format!("Switch it off with `--gen_kwargs {}=None`", found.name)).hint(PYTHON)
 }
 
 const PYTHON: &str = "`--model lm_eval:hf` generates through Python, with all settings of `transformers`";

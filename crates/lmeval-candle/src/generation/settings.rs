@@ -1,4 +1,4 @@
-//! How a text is generated: the settings of its request and of the model.
+//! The effective generation settings of a request.
 
 use std::sync::Arc;
 
@@ -8,72 +8,73 @@ use lmeval_pycompat::{Dict, Value};
 use super::fields::{Defaults, Fields, token};
 use super::names::{LIMITS, check, refused};
 use crate::arguments::configuration;
-use crate::codec::request;
+use crate::encoder::request;
 use crate::engine::{Rules, Sampling};
 
-/// Tokens of an answer where nothing else is asked for.
+/// The default maximum number of generated tokens.
 const DEFAULT_LIMIT: usize = 256;
-/// From how many of the most likely tokens is drawn where nothing else is said, as `transformers` does it.
+/// The default `top_k` of `transformers`.
 const DEFAULT_TOP_K: usize = 50;
 
-const ALONE: &str = "`max_gen_toks` is the number of tokens of an answer alone";
+const USE_MAX_GEN_TOKS: &str = "Use `max_gen_toks` to limit only the answer";
 
-/// What settings depend on beside the request.
+/// The model's side of the settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
-    /// What the model's files say.
-    pub(crate) defaults: &'a Defaults,
-    /// The text of the token that ends texts.
-    pub(crate) end_text: Option<&'a str>,
-    /// The tokens of an answer where a request does not say it.
+pub(crate) struct ModelDefaults<'a> {
+    /// Settings in the model's files.
+    pub(crate) files: &'a Defaults,
+    /// The content of `eos_token`.
+    pub(crate) eos_token: Option<&'a str>,
+    /// The `max_gen_toks` model argument.
     pub(crate) limit: Option<usize>,
-    /// How many tokens the model takes.
+    /// The maximum length of prompt and answer.
     pub(crate) max_length: usize,
 }
 
-/// How a text is generated.
+/// The effective settings of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct GenerationSettings {
+    /// Stop strings.
     pub(crate) stops: Vec<String>,
-    /// Tokens that end a text.
+    /// End tokens.
     pub(crate) ends: Vec<u32>,
-    /// How many tokens of the model are kept free for the answer.
+    /// Tokens reserved for the answer.
     pub(crate) limit: usize,
-    /// How many tokens prompt and answer may have together, where somebody says so; it counts in place of the limit.
+    /// The request's `max_length`, which overrides `limit`.
     total: Option<usize>,
-    /// How many tokens the model's files allow; it counts in place of both.
+    /// The `max_new_tokens` of the model's files, which overrides both.
     allowed: Option<usize>,
     pub(crate) sampling: Sampling,
-    /// Of the draws of this request, beside the seed of the run.
+    /// The request's own seed.
     pub(crate) seed: Option<u64>,
 }
 
 impl GenerationSettings {
-    /// Reads the settings of a request, and checks all of them that can be checked without its prompt.
-    pub(crate) fn read(asked: &Dict, around: Surroundings<'_>) -> Result<Self, ModelError> {
-        let fields = Fields { request: asked, defaults: around.defaults };
+    /// Reads and validates the settings of a request, as far as possible without its prompt.
+    pub(crate) fn read(request: &Dict, model: ModelDefaults<'_>) -> Result<Self, ModelError> {
+        let fields = Fields { request, defaults: model.files };
         check(fields)?;
-        let limit = match LIMITS.iter().find_map(|name| fields.of_request(name)) {
-            None => around.limit.unwrap_or(DEFAULT_LIMIT),
+        let limit = match LIMITS.iter().find_map(|name| fields.from_request(name)) {
+            None => model.limit.unwrap_or(DEFAULT_LIMIT),
             Some(found) => found.count()?,
         };
-        if limit >= around.max_length {
+        if limit >= model.max_length {
             return Err(configuration(format!(
-                "An answer of {limit} tokens leaves no room for a prompt: the model takes {} tokens",
-                around.max_length
+                "An answer of {limit} tokens leaves no room for a prompt: the model's maximum length is {}",
+                model.max_length
             ))
             .hint("Set `max_gen_toks` in `--gen_kwargs`, or `max_length` in `--model_args`"));
         }
-        let total = fields.of_request("max_length").map(|found| found.count()).transpose()?;
-        if let Some(total) = total.filter(|total| *total > around.max_length) {
+        let total = fields.from_request("max_length").map(|found| found.count()).transpose()?;
+        if let Some(total) = total.filter(|total| *total > model.max_length) {
             return Err(configuration(format!(
-                "The generation setting `max_length` is {total}, and the model takes {} tokens",
-                around.max_length
+                "The generation setting `max_length` is {total}, but the model's maximum length is {}",
+                model.max_length
             ))
-            .hint(ALONE));
+            .hint(USE_MAX_GEN_TOKS));
         }
-        // Reference: a limit of the model's files wins over all that a request says.
-        let allowed = match fields.of_model("max_new_tokens") {
+        // Reference: the limit of the model's files overrides the request.
+        let allowed = match fields.from_model("max_new_tokens") {
             None => None,
             Some(found) => match found.count()? {
                 0 => return Err(found.wrong("a number above 0")),
@@ -84,9 +85,9 @@ impl GenerationSettings {
         ends.sort_unstable();
         ends.dedup();
         let sampling = Sampling { rules: Arc::new(rules(fields, &ends)?), ..sampling(fields)? };
-        let seed = fields.of_request("seed").map(|found| found.number()).transpose()?;
+        let seed = fields.from_request("seed").map(|found| found.number()).transpose()?;
         Ok(Self {
-            stops: stop_strings(asked, around.end_text)?,
+            stops: stop_strings(request, model.eos_token)?,
             ends,
             limit,
             total,
@@ -96,41 +97,41 @@ impl GenerationSettings {
         })
     }
 
-    /// How many tokens are added to a prompt of some tokens.
+    /// The maximum number of tokens generated after a prompt of this length.
     pub(crate) fn room(&self, prompt: usize, max_length: usize) -> Result<usize, ModelError> {
         match (self.allowed, self.total) {
             (Some(allowed), _) => Ok(allowed.min(max_length.saturating_sub(prompt))),
             (None, None) => Ok(self.limit),
             (None, Some(total)) if total > prompt => Ok(total - prompt),
             (None, Some(total)) => Err(request(format!(
-                "The generation setting `max_length` is {total}, and the prompt alone has {prompt} tokens"
+                "The generation setting `max_length` is {total}, but the prompt alone has {prompt} tokens"
             ))
-            .hint(ALONE)),
+            .hint(USE_MAX_GEN_TOKS)),
         }
     }
 }
 
-fn stop_strings(request: &Dict, end_text: Option<&str>) -> Result<Vec<String>, ModelError> {
+fn stop_strings(request: &Dict, eos_token: Option<&str>) -> Result<Vec<String>, ModelError> {
     let wrong = || {
-        configuration("The generation setting `until` must be a text or a list of texts")
+        configuration("The generation setting `until` must be a string or a list of strings")
             .hint("Set `until` in the task's `generation_kwargs` or in `--gen_kwargs`")
     };
-    let stops = stops(request.get_str("until"), end_text).map_err(|_| wrong())?;
-    let texts = stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(wrong));
-    let mut texts = texts.collect::<Result<Vec<_>, _>>()?;
-    texts.retain(|stop| !stop.is_empty());
-    Ok(texts)
+    let stops = stops(request.get_str("until"), eos_token).map_err(|_| wrong())?;
+    let stops = stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(wrong));
+    let mut stops = stops.collect::<Result<Vec<_>, _>>()?;
+    stops.retain(|stop| !stop.is_empty());
+    Ok(stops)
 }
 
-/// How tokens are drawn. Ranges are checked where tokens are drawn, as `transformers` does it.
+/// Reads sampling settings. Like in `transformers`, ranges are checked only if sampling is on.
 fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
-    let asked = fields.of_request("temperature");
+    let asked = fields.from_request("temperature");
     let temperature = asked.map(|found| found.number()).transpose()?;
     if let Some(found) = asked.filter(|_| temperature.is_some_and(|temperature| temperature < 0.0)) {
-        return Err(found.wrong("a number that is not negative"));
+        return Err(found.wrong("a non-negative number"));
     }
-    // Reference: whether tokens are drawn is never left to the model's files.
-    let draws = match fields.of_request("do_sample").map(|found| (found, found.value)) {
+    // Reference: `do_sample` of the model's files is ignored.
+    let samples = match fields.from_request("do_sample").map(|found| (found, found.value)) {
         None => temperature.is_some_and(|temperature| temperature > 0.0),
         Some((_, value @ (Value::Bool(_) | Value::Int(_)))) => value.is_truthy(),
         Some((found, _)) => return Err(found.wrong("`True` or `False`")),
@@ -138,7 +139,7 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
     let above_zero = |number: f64| number > 0.0;
     let penalty = fields.number_in("repetition_penalty", "a number above 0", above_zero)?;
     let plain = Sampling { repetition_penalty: penalty.unwrap_or(1.0), ..Sampling::default() };
-    if !draws {
+    if !samples {
         return Ok(plain);
     }
     if let Some(found) = asked.filter(|_| temperature == Some(0.0)) {
@@ -151,7 +152,7 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
     }
     let temperature = fields.number_in("temperature", "a number above 0", above_zero)?;
     let share = |name| fields.number_in(name, "a number from 0 to 1", |share| (0.0..=1.0).contains(&share));
-    // What lies outside of the range is off, as in `transformers`.
+    // Like in `transformers`, a value outside the range switches the cutoff off.
     let cut = |name| fields.number(name).map(|cut| cut.filter(|cut| (0.0..1.0).contains(cut)).unwrap_or(0.0));
     let typical = fields.number_in("typical_p", "a number above 0", above_zero)?;
     let is_off = fields.request.get_str("top_k").is_some_and(Value::is_none);
@@ -167,18 +168,18 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
     })
 }
 
-/// What changes what is likely.
+/// Reads logit processors.
 fn rules(fields: Fields<'_>, ends: &[u32]) -> Result<Rules, ModelError> {
     let penalty = "encoder_repetition_penalty";
     let fewest_added = fields.count("min_new_tokens")?;
-    // Reference: of the two, the length of an answer alone counts.
+    // Reference: `min_new_tokens` overrides `min_length`.
     let fewest = fields.count("min_length")?.filter(|_| fewest_added.is_none());
     Ok(Rules {
         biases: biases(fields)?,
         prompt_penalty: fields.number_in(penalty, "a number above 0", |number| number > 0.0)?.unwrap_or(1.0),
         repeated: fields.count("no_repeat_ngram_size")?.unwrap_or(0),
         repeated_prompt: fields.count("encoder_no_repeat_ngram_size")?.unwrap_or(0),
-        // Reference: ends cannot be forbidden in this way.
+        // Reference: end tokens cannot be forbidden this way.
         forbidden: sequences(fields)?
             .into_iter()
             .filter(|sequence| !matches!(sequence.as_slice(), [token] if ends.contains(token)))
@@ -194,7 +195,7 @@ fn rules(fields: Fields<'_>, ends: &[u32]) -> Result<Rules, ModelError> {
     })
 }
 
-/// A list of tokens that is not empty.
+/// Parses a non-empty list of token ids.
 fn sequence(value: &Value) -> Option<Vec<u32>> {
     value.as_list()?.iter().map(token).collect::<Option<Vec<u32>>>().filter(|tokens| !tokens.is_empty())
 }
@@ -202,7 +203,7 @@ fn sequence(value: &Value) -> Option<Vec<u32>> {
 fn sequences(fields: Fields<'_>) -> Result<Vec<Vec<u32>>, ModelError> {
     let Some(found) = fields.get("bad_words_ids") else { return Ok(Vec::new()) };
     let sequences = found.value.as_list().and_then(|list| list.iter().map(sequence).collect());
-    sequences.ok_or_else(|| found.wrong("a list of lists of the numbers of tokens"))
+    sequences.ok_or_else(|| found.wrong("a list of lists of token ids"))
 }
 
 fn biases(fields: Fields<'_>) -> Result<Vec<(Vec<u32>, f32)>, ModelError> {
@@ -213,11 +214,10 @@ fn biases(fields: Fields<'_>) -> Result<Vec<(Vec<u32>, f32)>, ModelError> {
     };
     let biases: Option<Vec<(Vec<u32>, f32)>> =
         found.value.as_list().and_then(|list| list.iter().map(bias).collect());
-    let biases = biases
-        .ok_or_else(|| found.wrong("a list of pairs: a list of the numbers of tokens, and a number"))?;
-    // Reference: the last bias of a sequence counts.
-    let is_last = |place: usize| biases[place + 1..].iter().all(|(tokens, _)| *tokens != biases[place].0);
-    Ok((0..biases.len()).filter(|place| is_last(*place)).map(|place| biases[place].clone()).collect())
+    let biases = biases.ok_or_else(|| found.wrong("a list of pairs: a list of token ids, and a number"))?;
+    // Reference: the last bias of a sequence wins.
+    let is_last = |index: usize| biases[index + 1..].iter().all(|(tokens, _)| *tokens != biases[index].0);
+    Ok((0..biases.len()).filter(|index| is_last(*index)).map(|index| biases[index].clone()).collect())
 }
 
 fn decay(fields: Fields<'_>) -> Result<Option<(usize, f64)>, ModelError> {
@@ -228,7 +228,7 @@ fn decay(fields: Fields<'_>) -> Result<Option<(usize, f64)>, ModelError> {
         }
         _ => None,
     };
-    pair.map(Some).ok_or_else(|| found.wrong("a pair: a number of tokens, and a factor"))
+    pair.map(Some).ok_or_else(|| found.wrong("a pair: a token count, and a factor"))
 }
 
 #[cfg(test)]
@@ -246,9 +246,9 @@ mod tests {
     fn read_with(request: &str, own: Option<&str>, config: &str) -> Result<GenerationSettings, ModelError> {
         let own = own.map(|text| Config::from_fields(dict(text)));
         let defaults = Defaults::new(own.as_ref(), &Config::from_fields(dict(config)));
-        let around =
-            Surroundings { defaults: &defaults, end_text: Some("</s>"), limit: None, max_length: 1000 };
-        GenerationSettings::read(&dict(request), around)
+        let model =
+            ModelDefaults { files: &defaults, eos_token: Some("</s>"), limit: None, max_length: 1000 };
+        GenerationSettings::read(&dict(request), model)
     }
 
     fn read(request: &str) -> Result<GenerationSettings, ModelError> {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_normalised() {
+    fn normalises_settings() {
         let plain = read("{}").unwrap();
         assert_eq!((plain.limit, plain.stops.as_slice()), (256, ["</s>".to_owned()].as_slice()));
         assert!(plain.sampling.is_plain());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_what_requests_do_not() {
+    fn model_files_provide_defaults() {
         let file = r#"{"eos_token_id": [2, 5], "top_k": 7, "temperature": 0.5, "repetition_penalty": 1.5,
                        "max_new_tokens": 20, "do_sample": true, "chat_format": "chatml"}"#;
         let config =
@@ -287,14 +287,14 @@ mod tests {
             (256, 20, 10)
         );
         assert_eq!(greedy.sampling.rules.repeated, 0);
-        // Where nobody says a temperature, it is that of the model.
+        // The temperature comes from the model's files if the request has none.
         let drawn = read(r#"{"do_sample": true}"#).sampling;
         assert_eq!((drawn.temperature, drawn.top_k), (0.5, 7));
         let other =
             read(r#"{"do_sample": true, "top_k": null, "repetition_penalty": null, "eos_token_id": 3}"#);
         assert_eq!((other.sampling.top_k, other.sampling.repetition_penalty), (0, 1.0));
         assert_eq!(other.ends, [3]);
-        // `config.json` counts where there is no other file.
+        // `config.json` is used if there is no other file.
         let old = read_with("{}", None, config).unwrap();
         assert_eq!((old.ends.as_slice(), old.sampling.rules.repeated), ([9].as_slice(), 3));
         assert_eq!(old.sampling.rules.suppressed, [4]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read() {
+    fn reads_logit_processors() {
         let request = r#"{"bad_words_ids": [[5], [2], [6, 7]], "eos_token_id": [2, 2], "min_length": 3, "min_new_tokens": 4,
             "sequence_bias": [[[1], 2.0], [[3, 4], -1], [[1], 0.5]], "forced_bos_token_id": 8, "forced_eos_token_id": 9,
             "exponential_decay_length_penalty": [3, 1.5], "suppress_tokens": [1], "begin_suppress_tokens": [2, 3],
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_named_and_end_the_run() {
+    fn invalid_settings_fail_the_run() {
         for (text, name) in [
             (r#"{"until": 3}"#, "until"),
             (r#"{"until": [3]}"#, "until"),
@@ -359,13 +359,13 @@ mod tests {
             (r#"{"bad_words_ids": [[]]}"#, "bad_words_ids"),
             (r#"{"sequence_bias": [[1, 2]]}"#, "sequence_bias"),
             (r#"{"exponential_decay_length_penalty": [1]}"#, "exponential_decay_length_penalty"),
-            (r#"{"temperatur": 1}"#, "`temperatur` is not known"),
+            (r#"{"temperatur": 1}"#, "Unknown generation setting `temperatur`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.to_string().contains(name), "{text}: {error}");
             assert_eq!(error.kind(), ModelErrorKind::Configuration, "{text}");
         }
-        // What draws alone need does not matter where the most likely token is taken.
+        // Sampling settings are not validated for greedy decoding.
         assert!(read(r#"{"top_k": -1, "top_p": 2, "top_h": 0.4}"#).unwrap().sampling.is_plain());
         for (file, expected) in [
             (

@@ -1,20 +1,20 @@
-//! What ends a text, and what of it is the answer.
+//! Stop strings, and extraction of the answer.
 
 use lmeval_core::ModelError;
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arguments::ThinkEnd;
 
-/// Looks for stop strings at the end of what was generated.
+/// Finds stop strings at the end of the generated tokens.
 #[derive(Debug)]
 pub(crate) struct StopCheck {
     stops: Vec<String>,
-    /// How many tokens a stop string may span, and some around it.
+    /// The number of trailing tokens that can contain a stop string.
     lookback: usize,
 }
 
 impl StopCheck {
-    /// A check for some stop strings.
+    /// Prepares the check for some stop strings.
     pub(crate) fn new(stops: &[String], tokenizer: &HuggingFaceTokenizer) -> Result<Self, ModelError> {
         let mut longest = 0;
         for stop in stops {
@@ -23,7 +23,7 @@ impl StopCheck {
         Ok(Self { stops: stops.to_vec(), lookback: longest + 2 })
     }
 
-    /// Whether a stop string stands in the last tokens.
+    /// Whether the last tokens contain a stop string.
     pub(crate) fn is_found(&self, tokens: &[u32], tokenizer: &HuggingFaceTokenizer) -> bool {
         if self.stops.is_empty() {
             return false;
@@ -34,7 +34,7 @@ impl StopCheck {
     }
 }
 
-/// The text of an answer: without what was thought, up to the first stop string.
+/// Decodes an answer, without thinking and up to the first stop string.
 pub(crate) fn answer_text(
     tokens: &[u32],
     stops: &[String],
@@ -44,9 +44,9 @@ pub(crate) fn answer_text(
 ) -> Result<String, ModelError> {
     let mut tokens = tokens;
     if let Some(ThinkEnd::Token(end)) = think_end
-        && let Some(place) = tokens.iter().rposition(|token| token == end)
+        && let Some(index) = tokens.iter().rposition(|token| token == end)
     {
-        tokens = &tokens[place + 1..];
+        tokens = &tokens[index + 1..];
     }
     let mut text = tokenizer.decode_plain(tokens)?;
     if matches!(think_end, Some(ThinkEnd::Token(_))) {
@@ -56,7 +56,7 @@ pub(crate) fn answer_text(
         Some(ThinkEnd::Text(marker)) if !marker.is_empty() => Some(marker.as_str()),
         _ => None,
     };
-    let without_thoughts = |text: String| match marker {
+    let without_thinking = |text: String| match marker {
         Some(marker) => {
             let rest = text.rsplit(marker).next().unwrap_or_default();
             rest.trim_start().to_owned()
@@ -64,14 +64,14 @@ pub(crate) fn answer_text(
         None => text,
     };
     if thinks_first {
-        text = without_thoughts(text);
+        text = without_thinking(text);
     }
     for stop in stops {
-        if let Some(place) = text.find(stop.as_str()) {
-            text.truncate(place);
+        if let Some(offset) = text.find(stop.as_str()) {
+            text.truncate(offset);
         }
     }
-    Ok(if thinks_first { text } else { without_thoughts(text) })
+    Ok(if thinks_first { text } else { without_thinking(text) })
 }
 
 #[cfg(test)]
@@ -86,28 +86,28 @@ mod tests {
     }
 
     #[test]
-    fn stop_strings_are_found_across_tokens() {
+    fn finds_stop_strings_across_tokens() {
         let tokenizer = tokenizer();
         let stops = ["swer is t".to_owned(), "é!".to_owned()];
         let check = StopCheck::new(&stops, &tokenizer).unwrap();
-        let place = |text: &str| {
+        let until_stop = |text: &str| {
             let tokens = tokenizer.encode(text, false).unwrap();
             let found = (0..=tokens.len()).find(|count| check.is_found(&tokens[..*count], &tokenizer));
             found.map(|count| tokenizer.decode(&tokens[..count]).unwrap())
         };
-        // As soon as it is there, with what the last token has beyond it.
-        let found = place("What the answer is that it is the answer").unwrap();
+        // Stops at the first token that completes the stop string.
+        let found = until_stop("What the answer is that it is the answer").unwrap();
         assert!(
             found.starts_with("What the answer is t") && found.len() < "What the answer is that it".len()
         );
-        // A letter of several tokens.
-        assert_eq!(place("caf\u{e9}! now").as_deref(), Some("café!"));
-        assert_eq!(place("the answer was that"), None);
+        // A character of several tokens.
+        assert_eq!(until_stop("caf\u{e9}! now").as_deref(), Some("café!"));
+        assert_eq!(until_stop("the answer was that"), None);
         assert!(!StopCheck::new(&[], &tokenizer).unwrap().is_found(&[1, 2], &tokenizer));
     }
 
     #[test]
-    fn thoughts_and_stop_strings_in_both_orders() {
+    fn removes_thinking_before_or_after_stop_strings() {
         let tokenizer = tokenizer();
         let stops = ["\n\n".to_owned()];
         let text = |text: &str, end: &ThinkEnd, thinks_first: bool| {
@@ -122,7 +122,7 @@ mod tests {
         }
         assert_eq!(text("a\n\nb</t>  c", &marker, true), "c");
         assert_eq!(text("a\n\nb</t>  c", &marker, false), "a");
-        // A token comes before the stop strings in any case.
+        // An end token is always applied before the stop strings.
         let token = tokenizer.encode("#", false).unwrap()[0];
         assert_eq!(text("a\n\nb#  c\n\nd", &ThinkEnd::Token(token), false), "c");
         assert_eq!(text("  a", &ThinkEnd::Token(token), false), "a");

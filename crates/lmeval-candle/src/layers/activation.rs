@@ -8,19 +8,19 @@ use rayon::prelude::*;
 use super::simd;
 use crate::config::Config;
 
-/// How many numbers a core works on at a time.
+/// Elements per parallel task.
 const CHUNK: usize = 16 * 1024;
 
-/// A function of single numbers.
+/// An elementwise activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
-    /// The Gaussian error linear unit.
+    /// GELU.
     Gelu,
-    /// The Gaussian error linear unit, approximated with a hyperbolic tangent.
+    /// GELU with the tanh approximation.
     GeluTanh,
-    /// The Gaussian error linear unit, kept between -10 and 10.
+    /// GELU clamped to [-10, 10].
     GeluClipped,
     /// `x · sigmoid(1.702 · x)`.
     QuickGelu,
@@ -28,9 +28,9 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)²`.
     ReluSquared,
-    /// `x` kept between 0 and 6.
+    /// `x` clamped to [0, 6].
     Relu6,
-    /// `x`, of which a hundredth where it is below zero.
+    /// `x` if positive, else `0.01 · x`.
     LeakyRelu,
     /// `x · min(max(x + 3, 0), 6) / 6`.
     HardSwish,
@@ -38,13 +38,13 @@ pub enum Activation {
     Mish,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
-    /// The hyperbolic tangent.
+    /// `tanh(x)`.
     Tanh,
     /// `x`.
     Identity,
 }
 
-/// The functions by their names in configurations; some have several.
+/// Functions by their names in configurations.
 const NAMES: &[(&str, Activation)] = &[
     ("silu", Activation::Silu),
     ("swish", Activation::Silu),
@@ -69,9 +69,9 @@ const NAMES: &[(&str, Activation)] = &[
 ];
 
 impl Activation {
-    /// The function that a field of the configuration names.
+    /// Reads the function named by a configuration field.
     pub fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
-        let name = config.text(field)?.unwrap_or(default);
+        let name = config.string(field)?.unwrap_or(default);
         if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }
@@ -79,7 +79,7 @@ impl Activation {
         Err(config.wrong(field, &format!("one of `{}`", known.join("`, `")), &Value::str(name)))
     }
 
-    /// The function of each number.
+    /// Applies the function.
     pub fn forward(self, rows: &Tensor) -> Result<Tensor> {
         match self {
             Self::Silu => rows.silu(),
@@ -93,7 +93,7 @@ impl Activation {
             Self::LeakyRelu => ops::leaky_relu(rows, 0.01),
             Self::HardSwish => ((rows + 3.0)?.clamp(0.0, 6.0)? * rows)? / 6.0,
             Self::Mish => {
-                // The logarithm in a form that cannot overflow.
+                // A form of the logarithm that cannot overflow.
                 let small = (rows.abs()?.neg()?.exp()? + 1.0)?.log()?;
                 rows * (rows.relu()? + small)?.tanh()?
             }
@@ -103,7 +103,7 @@ impl Activation {
         }
     }
 
-    /// The function of each number of `gate`, times the number of `rows` at the same place.
+    /// Applies the function to `gate` and multiplies elementwise with `rows`.
     pub fn gated(self, gate: &Tensor, rows: &Tensor) -> Result<Tensor> {
         if self == Self::Silu && gate.device().is_cpu() && gate.dtype() == DType::F32 {
             return gate.contiguous()?.apply_op2_no_bwd(&rows.contiguous()?, &SiluTimes);
@@ -118,7 +118,7 @@ impl Activation {
     }
 }
 
-/// `silu(gate) · rows` in one pass over the memory.
+/// Fused `silu(gate) · rows`.
 struct SiluTimes;
 
 impl CustomOp2 for SiluTimes {
@@ -142,7 +142,7 @@ impl CustomOp2 for SiluTimes {
     }
 }
 
-/// The numbers of a contiguous tensor.
+/// The elements of a contiguous tensor.
 pub(super) fn slice<'storage>(storage: &'storage CpuStorage, layout: &Layout) -> Result<&'storage [f32]> {
     let numbers = storage.as_slice::<f32>()?;
     match layout.contiguous_offsets() {

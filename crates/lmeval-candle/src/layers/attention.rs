@@ -10,44 +10,43 @@ use crate::batch::Batch;
 use crate::cache::LayerCache;
 use crate::error::Result;
 
-/// How scores are made.
+/// How attention scores are computed.
 #[derive(Clone, Debug)]
 pub struct AttentionOptions {
-    /// What products of queries and keys are multiplied with.
+    /// Scales the products of queries and keys.
     pub scale: f32,
-    /// How many keys a query sees, its own included; all before it without.
+    /// The sliding window: the number of keys a query attends to, including its own.
     pub window: Option<usize>,
     /// Scores `s` become `cap · tanh(s / cap)`.
     pub softcap: Option<f32>,
-    /// What is added to the score of the key at position `p`, for each head: `slope · p`.
+    /// ALiBi slopes: `slope · p` is added to the score of the key at position `p`.
     pub slopes: Option<Vec<f32>>,
-    /// The same with slopes, positions and products in 16 bits, which are then multiplied with the scale.
+    /// The same in bfloat16, multiplied with the scale.
     pub coarse_slopes: Option<Vec<f32>>,
 }
 
 impl AttentionOptions {
-    /// Plain attention: scores are divided by the root of the heads' width.
+    /// Plain attention: the scale is the inverse square root of the head width.
     pub fn new(head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
         Self { scale: scale as f32, window: None, softcap: None, slopes: None, coarse_slopes: None }
     }
 
-    /// Whether something is added for the positions of keys.
+    /// Whether scores depend on key positions.
     pub(super) fn has_biases(&self) -> bool {
         self.slopes.is_some() || self.coarse_slopes.is_some()
     }
 
-    /// What is added to the score of the key at a position.
+    /// The bias of the key at a position.
     pub(super) fn bias(&self, head: usize, position: usize) -> f32 {
         let plain = self.slopes.as_ref().map_or(0.0, |slopes| slopes[head] * position as f32);
-        let coarse = self
-            .coarse_slopes
-            .as_ref()
-            .map_or(0.0, |slopes| coarse(coarse(slopes[head]) * coarse(position as f32)) * self.scale);
+        let coarse = self.coarse_slopes.as_ref().map_or(0.0, |slopes| {
+            round_to_bf16(round_to_bf16(slopes[head]) * round_to_bf16(position as f32)) * self.scale
+        });
         plain + coarse
     }
 
-    /// Applies what comes after the scale to the scores of a head; the first score is that of the key at `first`.
+    /// Applies cap and position bias to the scaled scores of a head. The first score is that of the key at position `first`.
     pub(super) fn adjust(&self, head: usize, first: usize, scores: &mut [f32]) {
         if let Some(cap) = self.softcap {
             for score in scores.iter_mut() {
@@ -62,14 +61,14 @@ impl AttentionOptions {
     }
 }
 
-/// A number that is not negative, rounded to the 16 bits of `bfloat16`, to the even one of two that are as near.
-fn coarse(number: f32) -> f32 {
+/// Rounds a non-negative number to bfloat16, ties to even.
+fn round_to_bf16(number: f32) -> f32 {
     let bits = number.to_bits();
     f32::from_bits((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000)
 }
 
-/// Attention of the rows of a batch, `[rows, heads, width]`, whose keys and values `[rows, kv heads, width]` go into
-/// the cache first. The result is `[rows, heads · width]`.
+/// Computes attention of a batch's queries `[rows, heads, width]`. First stores its keys and values `[rows, kv heads,
+/// width]` in the cache. The result is `[rows, heads · width]`.
 pub fn attend(
     queries: &Tensor,
     keys: &Tensor,
@@ -93,35 +92,35 @@ pub fn attend(
     batch.padded()?.attend(&queries, options, cache)
 }
 
-/// The usual attention: projections, perhaps norms of queries and keys, perhaps a rotation, and an output projection.
+/// Multi-head attention: projections, optional query and key norms, optional rotation, and an output projection.
 #[derive(Debug)]
 pub struct SelfAttention {
-    /// Makes queries.
+    /// The query projection.
     pub query: Linear,
-    /// Makes keys.
+    /// The key projection.
     pub key: Linear,
-    /// Makes values.
+    /// The value projection.
     pub value: Linear,
-    /// Makes the output.
+    /// The output projection.
     pub output: Linear,
-    /// A norm of queries and one of keys, over each head.
+    /// Query and key norms over each head.
     pub head_norms: Option<(Norm, Norm)>,
-    /// A norm of queries and one of keys, over all heads at once.
+    /// Query and key norms over all heads at once.
     pub row_norms: Option<(Norm, Norm)>,
-    /// How far from zero queries, keys and values may be.
+    /// Clamps queries, keys and values to this absolute value.
     pub clip: Option<f64>,
-    /// The number of heads.
+    /// The number of query heads.
     pub heads: usize,
-    /// The number of heads of keys and values.
+    /// The number of key/value heads.
     pub kv_heads: usize,
     /// The width of a head.
     pub head_width: usize,
-    /// How scores are made.
+    /// How scores are computed.
     pub options: AttentionOptions,
 }
 
 impl SelfAttention {
-    /// The output of rows `[rows, hidden]`; `angles` are those of the rows, where the model rotates.
+    /// Computes the output for rows `[rows, hidden]`, with rotary angles if the layer rotates.
     pub fn forward(
         &self,
         rows: &Tensor,

@@ -1,4 +1,4 @@
-//! Attention on the processor: ragged, in 32-bit numbers.
+//! Attention on the CPU: ragged, in float32.
 
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
 use rayon::prelude::*;
@@ -8,16 +8,16 @@ use super::attention::AttentionOptions;
 use super::simd::{self, LANES};
 use crate::batch::{Batch, Segment};
 
-/// Queries of a segment that a core works on at a time. Keys are rearranged once for each piece.
+/// Queries per parallel task. Keys are rearranged once per task.
 const QUERIES: usize = 64;
 
-/// Attention of all queries of a batch: `queries [rows, heads, width]`, keys and values `[cache rows, kv heads, width]`.
+/// Computes attention of a batch: `queries [rows, heads, width]`, keys and values `[cache rows, kv heads, width]`.
 pub(super) struct RaggedAttention<'a> {
     pub(super) batch: &'a Batch,
     pub(super) options: &'a AttentionOptions,
 }
 
-/// The tensors, and their sizes.
+/// The tensors and their sizes.
 struct Tensors<'a> {
     queries: &'a [f32],
     keys: &'a [f32],
@@ -27,10 +27,10 @@ struct Tensors<'a> {
     width: usize,
 }
 
-/// Neighbouring queries of a segment.
+/// Consecutive queries of a segment.
 struct Piece<'a> {
     segment: &'a Segment,
-    /// The first query within the segment.
+    /// The index of the first query in the segment.
     first: usize,
     count: usize,
 }
@@ -75,7 +75,7 @@ impl CustomOp3 for RaggedAttention<'_> {
     }
 }
 
-/// Memory that the heads of a piece use one after the other.
+/// Scratch memory, reused by the heads of a task.
 #[derive(Default)]
 struct Scratch {
     panels: Vec<[f32; LANES]>,
@@ -84,11 +84,11 @@ struct Scratch {
 }
 
 impl Tensors<'_> {
-    /// Computes a piece: `made` is `[queries, heads, width]`.
+    /// Computes a task. `made` is `[queries, heads, width]`.
     fn attend(&self, piece: &Piece<'_>, options: &AttentionOptions, made: &mut [f32]) {
         let Piece { segment, first, count } = *piece;
         let visible = segment.offset + first + count;
-        // No query of the piece sees what stands before this.
+        // The first key that any query of the task attends to.
         let hidden = options.window.map_or(0, |window| (segment.offset + first + 1).saturating_sub(window));
         let rows = segment.spans.iter().flat_map(|span| span.rows()).take(visible).skip(hidden);
         let rows: Vec<usize> = rows.collect();
@@ -98,10 +98,7 @@ impl Tensors<'_> {
         }
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all of them differ from head to head or are shared by all"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "each differs per head or is shared by all heads")]
     fn attend_head(
         &self,
         piece: &Piece<'_>,
@@ -118,7 +115,7 @@ impl Tensors<'_> {
         let padded = rows.len().next_multiple_of(LANES);
         let count = piece.count * group;
         let head = |row: usize| kv_head * group + row % group;
-        // One row per query and head that reads these keys, scaled once rather than score by score.
+        // One row per query and head that reads these keys. Scaling queries is cheaper than scaling scores.
         scratch.queries.clear();
         for row in 0..count {
             let query = piece.segment.first + piece.first + row / group;
@@ -160,8 +157,8 @@ impl Tensors<'_> {
                 panel[..lanes].copy_from_slice(value);
             }
             simd::multiply(&scratch.scores, padded, count, &scratch.panels, |row, products| {
-                let place = ((row / group) * heads + head(row)) * width + start;
-                made[place..][..lanes].copy_from_slice(&products[..lanes]);
+                let offset = ((row / group) * heads + head(row)) * width + start;
+                made[offset..][..lanes].copy_from_slice(&products[..lanes]);
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Attention on other devices: segments as rectangles, so that few large products do the work of all.
+//! Attention on devices without a ragged kernel: segments padded to rectangles, so that it takes few large matrix products.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,34 +9,34 @@ use crate::batch::{Batch, Segment, Span};
 use crate::cache::LayerCache;
 use crate::error::Result;
 
-/// The segments of a batch as rectangles of the longest one's size.
+/// The segments of a batch padded to the size of the longest one.
 ///
-/// What all segments see first is read as one matrix by the queries of all of them: the shared prefix costs one product
-/// with many rows instead of many small ones, and its keys are read once.
+/// The prefix shared by all segments is one matrix for all queries: it costs one large product instead of many small ones,
+/// and its keys are read once.
 #[derive(Debug)]
 pub(crate) struct Padded {
-    /// The rows of the cache that take the batch's keys and values, `[rows, 1, 1]`.
+    /// The cache rows for the batch's keys and values, `[rows, 1, 1]`.
     pub(crate) destinations: Tensor,
-    /// What all segments see.
+    /// The spans shared by all segments.
     shared: Vec<Span>,
     /// The number of segments.
     segments: usize,
-    /// Queries and keys of a rectangle; keys without the shared ones.
+    /// Queries and keys per rectangle, without shared keys.
     queries: usize,
     keys: usize,
-    /// The batch's row of each query of the rectangles; `None` where they are the rows in their order.
+    /// The batch row of each query; `None` if queries and rows are in the same order.
     query_rows: Option<Tensor>,
-    /// The place among the rectangles' queries of each row.
+    /// The query index of each row.
     row_queries: Option<Tensor>,
-    /// The cache's row of each key of the rectangles.
+    /// The cache row of each key.
     key_rows: Tensor,
-    /// Positions of the rectangles' queries.
+    /// The position of each query.
     positions: Vec<usize>,
-    /// Masks by window and size of groups: layers need the same ones.
+    /// Masks by window and group size, reused by layers.
     masks: Mutex<Vec<(MaskKey, Tensor)>>,
 }
 
-/// The window, and how many heads read the same keys.
+/// The window and the number of heads sharing keys.
 type MaskKey = (Option<usize>, usize);
 
 impl Padded {
@@ -81,7 +81,7 @@ impl Padded {
         })
     }
 
-    /// Attention of `[rows, heads, width]` as `[rows, heads · width]`.
+    /// Computes attention of `[rows, heads, width]` as `[rows, heads · width]`.
     pub(super) fn attend(
         &self,
         queries: &Tensor,
@@ -148,7 +148,7 @@ impl Padded {
         }
     }
 
-    /// Keys and values of what all segments see, `[kv heads, rows, width]`.
+    /// Keys and values of the shared prefix, `[kv heads, rows, width]`.
     fn shared_rows(&self, cache: &LayerCache) -> Result<Option<(Tensor, Tensor)>> {
         if self.shared.is_empty() {
             return Ok(None);
@@ -164,7 +164,7 @@ impl Padded {
         Ok(Some((rows(cache.keys())?, rows(cache.values())?)))
     }
 
-    /// What is added to scores `[.., segments, queries · group, shared + keys]`: minus infinity where a key is not seen.
+    /// The mask added to scores `[.., segments, queries · group, shared + keys]`: minus infinity for masked keys.
     fn mask(&self, window: Option<usize>, group: usize, prefix: usize, device: &Device) -> Result<Tensor> {
         let mut masks = self.masks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, mask)) = masks.iter().find(|(key, _)| *key == (window, group)) {
@@ -182,7 +182,7 @@ impl Padded {
         Ok(mask)
     }
 
-    /// What is added for the position of keys, `[kv heads, 1, queries · group, shared + keys]`.
+    /// The position bias, `[kv heads, 1, queries · group, shared + keys]`.
     fn biases(
         &self,
         options: &AttentionOptions,
@@ -203,7 +203,7 @@ impl Padded {
     }
 }
 
-/// The spans that all segments begin with, but for those with own rows.
+/// The spans that all segments begin with, except those with their own rows.
 fn shared(segments: &[Segment]) -> Vec<Span> {
     let [first, others @ ..] = segments else { return Vec::new() };
     let mut shared = Vec::new();
@@ -230,7 +230,7 @@ mod tests {
     use crate::arch::Shape;
     use crate::cache::Cache;
 
-    /// Both ways give the same: segments of several lengths below each other, with everything that scores can have.
+    /// Ragged and padded attention agree on segments of several lengths that depend on each other, with all score options.
     #[test]
     fn rectangles_as_ragged() {
         let (heads, kv_heads, width) = (6, 2, 40);

@@ -2,22 +2,22 @@
 
 use candle_core::{Result, Tensor};
 
-/// Products whose sides are at most this long are cut into other blocks than larger ones.
+/// The matrix library blocks products differently if their sides are at most this long.
 const SMALL_SIDE: usize = 64;
-/// Products of at most as many numbers are made row by row.
+/// Products of at most this many elements are computed row by row.
 const SMALL_AREA: usize = 256;
 
-/// A linear layer: a matrix and perhaps a bias.
+/// A linear layer: a matrix and an optional bias.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    /// `[input, output]`, a view of what is stored.
+    /// `[input, output]`, a view of the stored matrix.
     matrix: Tensor,
     bias: Option<Tensor>,
 }
 
 impl Linear {
     /// A layer with a weight `[output, input]`, as most checkpoints store it.
-    #[expect(clippy::needless_pass_by_value, reason = "a tensor is a handle, which the layer keeps")]
+    #[expect(clippy::needless_pass_by_value, reason = "a tensor is a handle that the layer keeps")]
     pub fn new(weight: Tensor, bias: Option<Tensor>) -> Result<Self> {
         Ok(Self { matrix: weight.t()?, bias })
     }
@@ -27,14 +27,14 @@ impl Linear {
         Self { matrix, bias }
     }
 
-    /// The layer that computes some of the outputs only: fused layers are taken apart with it.
+    /// A layer with some of the outputs, for splitting fused layers.
     pub fn outputs(&self, first: usize, count: usize) -> Result<Self> {
         let bias = self.bias.as_ref().map(|bias| bias.narrow(0, first, count)).transpose()?;
         Ok(Self { matrix: self.matrix.narrow(1, first, count)?, bias })
     }
 
-    /// The outputs of rows `[rows, input]`. On a processor, those of a row are the same to the last bit whatever stands
-    /// in the others, and however many there are.
+    /// Computes the outputs of rows `[rows, input]`. On the CPU, the result of a row is bit-identical whatever the other rows
+    /// are, and however many there are.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let count = rows.dim(0)?;
         let missing = self.least_rows()?.saturating_sub(count);
@@ -49,7 +49,7 @@ impl Linear {
         }
     }
 
-    /// Rows from which on all are multiplied in the same way: fewer of them, or of outputs, are added up in other orders.
+    /// The number of rows from which all products are computed in the same way. With fewer, the summation order differs.
     fn least_rows(&self) -> Result<usize> {
         let outputs = self.matrix.dim(1)?;
         Ok(if outputs <= SMALL_SIDE { SMALL_AREA + 1 } else { (SMALL_AREA / outputs + 1).max(2) })
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// A matrix of numbers that look random.
+    /// A pseudo-random matrix.
     fn matrix(rows: usize, columns: usize) -> Tensor {
         let numbers: Vec<f32> =
             (0..rows * columns).map(|index| ((index * index % 8191) as f32).sin()).collect();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_do_not_depend_on_their_number() {
+    fn results_do_not_depend_on_the_number_of_rows() {
         for (input, output) in [
             (576, 192),
             (576, 1536),

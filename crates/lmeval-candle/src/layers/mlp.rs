@@ -1,4 +1,4 @@
-//! Feed-forward blocks, also as mixtures of experts.
+//! Feed-forward layers and mixtures of experts.
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::ops;
@@ -7,21 +7,21 @@ use super::activation::Activation;
 use super::linear::Linear;
 use crate::error::Result;
 
-/// A feed-forward block.
+/// A feed-forward layer.
 #[derive(Debug)]
 pub struct Mlp {
-    /// What the activation is applied to, in gated blocks.
+    /// The gate projection of a gated layer.
     pub gate: Option<Linear>,
-    /// The way up.
+    /// The projection to the inner width.
     pub up: Linear,
-    /// The way down.
+    /// The projection back to the hidden size.
     pub down: Linear,
-    /// The activation.
+    /// The activation of the gate, or of the inner rows without one.
     pub activation: Activation,
 }
 
 impl Mlp {
-    /// The outputs of rows.
+    /// Computes the outputs of rows.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let up = self.up.forward(rows)?;
         let inner = match &self.gate {
@@ -32,31 +32,31 @@ impl Mlp {
     }
 }
 
-/// A mixture of experts: each row goes through the few that a router chooses.
+/// A mixture of experts: a router chooses a few experts per row.
 #[derive(Debug)]
 pub struct Experts {
-    /// Scores the experts for each row.
+    /// Scores the experts of each row.
     pub router: Linear,
-    /// The experts.
+    /// The routed experts.
     pub experts: Vec<Mlp>,
-    /// How many experts a row goes through.
+    /// The number of experts per row.
     pub chosen: usize,
-    /// Whether the weights of the chosen ones are made to add up to one.
+    /// Normalise the weights of the chosen experts to sum to 1.
     pub normalise: bool,
-    /// A block that every row goes through, and the gate of its part.
+    /// The shared expert and its gate.
     pub shared: Option<(Mlp, Linear)>,
 }
 
 impl Experts {
-    /// The outputs of rows.
+    /// Computes the outputs of rows.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let scores = ops::softmax_last_dim(&self.router.forward(rows)?.to_dtype(DType::F32)?)?;
         let scores = scores.to_vec2::<f32>()?;
-        // For each expert the rows that go through it, and their weights.
+        // For each expert, its rows and their weights.
         let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.experts.len()];
         for (row, scores) in scores.iter().enumerate() {
             let mut order: Vec<usize> = (0..scores.len()).collect();
-            // Stable: of equal scores the first counts.
+            // Stable, so that the first of equal scores wins.
             order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
             order.truncate(self.chosen);
             let total: f32 =

@@ -1,7 +1,7 @@
-//! Blocks that architectures are put together from.
+//! The building blocks of architectures.
 //!
-//! Every block works on rows: a matrix `[rows, width]` with a row per token, whatever text the token belongs to. Only
-//! [`attend`] knows which rows see which.
+//! Layers work on a matrix `[rows, width]` with a row per token of any sequence. Only [`attend`] knows which rows attend to
+//! which.
 
 mod activation;
 mod attention;

@@ -1,4 +1,4 @@
-//! Norms.
+//! Normalisation layers.
 
 use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor};
 use candle_nn::ops;
@@ -6,43 +6,43 @@ use rayon::prelude::*;
 
 use super::activation::slice;
 
-/// Numbers that are added up side by side.
+/// The number of parallel partial sums.
 const LANES: usize = 16;
 
-/// A norm over the width of each row.
+/// A norm over each row.
 #[derive(Clone, Debug)]
 pub enum Norm {
-    /// By the root of the mean square.
+    /// RMS norm.
     Rms {
-        /// What rows are multiplied with.
+        /// Scales normalised rows.
         weight: Tensor,
-        /// What is added to the mean square.
+        /// Added to the mean square.
         epsilon: f32,
     },
-    /// By mean and variance.
+    /// Layer norm.
     Layer {
-        /// What rows are multiplied with.
+        /// Scales normalised rows.
         weight: Tensor,
-        /// What is added to rows.
+        /// Added to normalised rows.
         bias: Tensor,
-        /// What is added to the variance.
+        /// Added to the variance.
         epsilon: f32,
     },
-    /// By mean and variance, of heads `[rows, heads, width]` that have weights of their own.
+    /// Layer norm of heads `[rows, heads, width]` with weights per head.
     Heads {
-        /// What heads are multiplied with: `[heads, width]`.
+        /// The scale, `[heads, width]`.
         weight: Tensor,
-        /// What is added to the variance.
+        /// Added to the variance.
         epsilon: f32,
     },
 }
 
 impl Norm {
-    /// The norm of rows: of the last dimension, whatever stands before it.
+    /// Normalises over the last dimension.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let rows = rows.contiguous()?;
         match self {
-            // Weights that must not be rounded are in 32 bits, whatever the model computes in.
+            // Weights with an offset are in float32, whatever the model computes in.
             Self::Rms { weight, epsilon } if weight.dtype() != rows.dtype() => {
                 ops::rms_norm(&rows.to_dtype(weight.dtype())?, weight, *epsilon)?.to_dtype(rows.dtype())
             }
@@ -63,8 +63,7 @@ fn layer_norm(rows: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Re
     ops::layer_norm(rows, weight, bias, epsilon)
 }
 
-/// A layer norm that takes the variance from the differences to the mean: as a difference of two large sums it would
-/// lose its digits where numbers of a row are close to each other.
+/// A layer norm with a two-pass variance, which does not lose precision if the elements of a row are close to each other.
 struct LayerNorm {
     epsilon: f32,
 }
@@ -99,7 +98,7 @@ impl CustomOp3 for LayerNorm {
     }
 }
 
-/// The sum of a function of numbers.
+/// Sums a function over elements.
 fn sum(numbers: &[f32], function: impl Fn(f32) -> f32) -> f32 {
     let (chunks, rest) = numbers.as_chunks::<LANES>();
     let mut sums = [0.0_f32; LANES];
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_are_close_to_each_other() {
+    fn is_precise_for_close_elements() {
         let row: Vec<f32> = (0..37).map(|index| 1000.0 + (index as f32 * 0.7).sin() / 8.0).collect();
         let width = row.len() as f64;
         let mean = row.iter().map(|number| f64::from(*number)).sum::<f64>() / width;
@@ -130,7 +129,7 @@ mod tests {
         let rows = Tensor::from_vec(row, (1, 37), &Device::Cpu).unwrap();
         let found = norm.forward(&rows).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
         for (found, exact) in found.iter().zip(exact) {
-            // The mean is known to a few units of the last digit of a thousand.
+            // The mean of numbers around 1000 has a precision of a few units in the last place.
             assert!((f64::from(*found) - exact).abs() < 5e-3, "{found} {exact}");
         }
     }

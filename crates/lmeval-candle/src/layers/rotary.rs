@@ -1,4 +1,4 @@
-//! Rotary position embeddings and how they are stretched to longer texts.
+//! Rotary position embeddings and their scaling to longer sequences.
 
 use std::f64::consts::TAU;
 
@@ -10,19 +10,19 @@ use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Which numbers of a head make a pair.
+/// How the dimensions of a head are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotaryStyle {
-    /// A number of the first half and the one at the same place of the second half.
+    /// Dimension `i` of the first half with dimension `i` of the second half.
     Halves,
-    /// Neighbours.
+    /// Adjacent dimensions.
     Neighbours,
 }
 
-/// What a configuration says about rotary embeddings.
+/// Rotary parameters of a configuration.
 #[derive(Clone, Debug)]
 pub struct RotaryParameters {
-    /// The base of the wave lengths.
+    /// The base of the frequencies.
     pub theta: f64,
     scaling: Scaling,
 }
@@ -38,14 +38,14 @@ enum Scaling {
 }
 
 impl RotaryParameters {
-    /// Unscaled embeddings.
+    /// Unscaled rotary embeddings.
     pub fn plain(theta: f64) -> Self {
         Self { theta, scaling: Scaling::None }
     }
 
-    /// The object of a configuration that has what is said about rotary embeddings.
+    /// The object of a configuration with rotary parameters.
     ///
-    /// Reference: of both names the older one counts.
+    /// Reference: the older of the two names wins.
     pub fn object(config: &Config) -> Result<Option<Config>> {
         config.first_object(&["rope_scaling", "rope_parameters"])
     }
@@ -57,8 +57,8 @@ impl RotaryParameters {
         Self::read_object(config, Self::object(config)?.as_ref(), theta, original)
     }
 
-    /// Reads an object of rotary parameters. `theta` counts where it has none; `original` is the length of
-    /// pre-training that stands outside, which counts before the one inside.
+    /// Reads an object of rotary parameters. `theta` is the default; `original` is the top-level pre-training length, which
+    /// overrides that of the object.
     pub fn read_object(
         config: &Config,
         own: Option<&Config>,
@@ -68,7 +68,7 @@ impl RotaryParameters {
         let Some(own) = own else { return Ok(Self::plain(theta)) };
         if let Some(value) = own.get("full_attention").or(own.get("sliding_attention")) {
             let field = if own.has("full_attention") { "full_attention" } else { "sliding_attention" };
-            return Err(own.wrong(field, "missing, as all layers rotate in the same way", value));
+            return Err(own.wrong(field, "missing, because all layers use the same rotary embedding", value));
         }
         Ok(Self {
             theta: own.number_or("rope_theta", theta)?,
@@ -79,9 +79,9 @@ impl RotaryParameters {
 
 impl Scaling {
     fn read(config: &Config, own: &Config, outside: Option<usize>) -> Result<Self> {
-        let name = match own.text("rope_type")? {
+        let name = match own.string("rope_type")? {
             Some(name) => name,
-            None => own.text("type")?.unwrap_or("default"),
+            None => own.string("type")?.unwrap_or("default"),
         };
         let positions = || config.size("max_position_embeddings");
         let original = || match outside {
@@ -104,7 +104,7 @@ impl Scaling {
                     Some(factor) => factor,
                     None => positions()? as f64 / original,
                 };
-                // Reference: zero stands for the default.
+                // Reference: zero means the default.
                 let turns = |name: &str, default: f64| {
                     let given = own.optional_number(name)?.filter(|turns| *turns != 0.0);
                     Ok::<_, Error>(given.unwrap_or(default))
@@ -168,28 +168,30 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Embeddings that rotate the first `width` numbers of each head.
+    /// Rotary embeddings of the first `width` dimensions of each head.
     pub fn new(parameters: RotaryParameters, width: usize, style: RotaryStyle) -> Result<Self> {
         if width == 0 || !width.is_multiple_of(2) {
             return Err(Error::unsupported(format!(
-                "Rotary embeddings cannot rotate {width} numbers of a head"
+                "Rotary embeddings cannot rotate {width} dimensions of a head"
             )));
         }
         if matches!(parameters.scaling, Scaling::Dynamic { .. }) && width == 2 {
-            return Err(Error::unsupported("Rotary embeddings of two numbers of a head cannot be `dynamic`"));
+            return Err(Error::unsupported(
+                "Rotary embeddings of two dimensions cannot have the scaling type `dynamic`",
+            ));
         }
         if let Scaling::Long { short, long, .. } = &parameters.scaling
             && (short.len() != width / 2 || long.len() != width / 2)
         {
             return Err(Error::unsupported(format!(
-                "`short_factor` and `long_factor` of the rotary embeddings must have {} numbers",
+                "`short_factor` and `long_factor` of the rotary embeddings must have {} elements",
                 width / 2
             )));
         }
         Ok(Self { parameters, width, style })
     }
 
-    /// The length above which a text is rotated in another way than a shorter one.
+    /// The length above which rotations depend on the length of a sequence.
     pub fn boundary(&self) -> Option<usize> {
         match self.parameters.scaling {
             Scaling::Dynamic { limit, .. } => Some(limit),
@@ -197,7 +199,7 @@ impl Rotary {
         }
     }
 
-    /// The length beyond which all tokens of a text are rotated in another way, also those that were there before.
+    /// The length beyond which the rotation of all tokens changes, including earlier ones.
     pub fn crossing(&self) -> Option<usize> {
         match &self.parameters.scaling {
             Scaling::Long { short, long, original, .. } if short != long => Some(*original),
@@ -205,7 +207,7 @@ impl Rotary {
         }
     }
 
-    /// The angles of a batch's rows, as numbers of a type.
+    /// The rotary angles of a batch's rows, in a data type.
     pub fn at(&self, batch: &Batch, dtype: DType) -> Result<Angles> {
         let count = batch.rows() * self.width / 2;
         let (mut cos, mut sin) = (Vec::with_capacity(count), Vec::with_capacity(count));
@@ -231,10 +233,10 @@ impl Rotary {
         Ok(Angles { cos: tensor(cos)?, sin: tensor(sin)?, width: self.width, style: self.style })
     }
 
-    /// The angle per position of each pair, and what sines and cosines are multiplied with.
+    /// The frequency of each pair, and the scale of sines and cosines.
     ///
-    /// Reference: steps are in 32 bits and in this order. Computed more exactly, the last bit of an angle differs, which
-    /// thousands of positions make visible.
+    /// Reference: computed in float32 and in this order. More precise frequencies would differ in the last bit, which becomes
+    /// visible after thousands of positions.
     fn frequencies(&self, length: usize) -> (Vec<f32>, f32) {
         let width = self.width as f64;
         let theta = match self.parameters.scaling {
@@ -268,8 +270,8 @@ impl Rotary {
                 (plain.map(stretch).collect(), 1.0)
             }
             Scaling::Yarn { factor, original, fast, slow, truncate, attention } => {
-                let place = |turns: f64| width * (original / (turns * TAU)).ln() / (2.0 * theta.ln());
-                let (mut first, mut last) = (place(*fast), place(*slow));
+                let dimension = |turns: f64| width * (original / (turns * TAU)).ln() / (2.0 * theta.ln());
+                let (mut first, mut last) = (dimension(*fast), dimension(*slow));
                 if *truncate {
                     (first, last) = (first.floor(), last.ceil());
                 }
@@ -293,7 +295,7 @@ impl Rotary {
     }
 }
 
-/// The rotation of each row of a batch.
+/// Sines and cosines of a batch's rows.
 #[derive(Clone, Debug)]
 pub struct Angles {
     /// `[rows, pairs]`.
@@ -304,7 +306,7 @@ pub struct Angles {
 }
 
 impl Angles {
-    /// Rotates heads `[rows, heads, width]`; numbers of a head beyond those that are rotated stay.
+    /// Rotates heads `[rows, heads, width]`. Further dimensions of a head are unchanged.
     pub fn apply(&self, heads: &Tensor) -> Result<Tensor> {
         let (_, _, width) = heads.dims3()?;
         if width > self.width {
@@ -334,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    /// The sum of the frequencies' bits, and what sines and cosines are multiplied with.
+    /// The sum of the bits of all frequencies, and the scale of sines and cosines.
     fn bits(config: &str, width: usize, length: usize) -> (u64, f32) {
         let Value::Dict(fields) = json::loads(config).unwrap() else { panic!("{config}") };
         let config = Config::from_fields((*fields).clone());
@@ -370,7 +372,7 @@ mod tests {
         ];
         for (config, width, length, expected, expected_scale) in recorded {
             let (sum, scale) = bits(config, width, length);
-            // Powers of the reference are now and then off by their last bit.
+            // The reference's powers are sometimes off by one bit.
             assert!(sum.abs_diff(expected) <= 1, "{config}, {width}, {length}: {sum} instead of {expected}");
             assert_eq!(scale.to_bits(), expected_scale.to_bits(), "{config}");
         }

@@ -1,34 +1,33 @@
-//! Loops over numbers, compiled for the vectors of the processor that runs them.
+//! Vectorised loops, dispatched at run time to the instruction set of the CPU.
 //!
-//! They are types rather than closures: what calls a closure is not always inlined, and then it is compiled for any
-//! processor.
+//! They are types rather than closures: a closure that is not inlined would be compiled for the baseline instruction set.
 
 #![expect(
     clippy::inline_always,
-    reason = "what is not part of a dispatched function is compiled for any processor"
+    reason = "code outside a dispatched function is compiled for the baseline instruction set"
 )]
 
 use std::sync::LazyLock;
 
 use pulp::{Arch, Simd, WithSimd};
 
-/// Lanes of a panel: two vectors of 256 bits.
+/// Lanes of a panel: two 256-bit vectors.
 pub(super) const LANES: usize = 16;
-/// Rows that [`multiply`] works on at once: with the lanes, twelve of sixteen registers of 256 bits hold sums.
+/// Rows per step of [`multiply`]: the sums then take twelve of sixteen 256-bit registers.
 const TILE: usize = 6;
 
-/// What the processor can do.
+/// The instruction set of this CPU.
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// `exp(x)` with a relative error below 3e-7; 0 below -87, as this is used for numbers that are not positive.
+/// `exp(x)` for `x <= 0` with a relative error below 3e-7; 0 below -87.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    // Adding and subtracting 1.5 · 2^23 rounds to a whole number.
+    // Adding and subtracting 1.5 · 2^23 rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.0);
     let scaled = clamped.mul_add(std::f32::consts::LOG2_E, ROUND);
     let whole = scaled - ROUND;
-    // ln 2 in two parts, of which the first has zeros at its end.
+    // ln 2 in two parts; the first has trailing zero bits.
     let rest = whole.mul_add(-0.693_359_4, clamped);
     let rest = whole.mul_add(2.121_944_4e-4, rest);
     let mut sum = 1.987_569_2e-4_f32;
@@ -51,19 +50,19 @@ impl WithSimd for SiluTimes<'_> {
     fn with_simd<S: Simd>(self, _: S) {
         for (gate, row) in self.gate.iter_mut().zip(self.rows) {
             let tail = exp(-gate.abs());
-            // sigmoid(x) is 1 / (1 + e^-x), or e^x / (1 + e^x), whichever has the smaller power.
+            // sigmoid(x) is 1 / (1 + e^-x) or e^x / (1 + e^x): take the one with the negative exponent.
             let above = if *gate >= 0.0 { 1.0 } else { tail };
             *gate = *gate * (above / (1.0 + tail)) * row;
         }
     }
 }
 
-/// Replaces each `gate` by `silu(gate) · rows`.
+/// Replaces `gate` with `silu(gate) · rows`.
 pub(super) fn silu_times(gate: &mut [f32], rows: &[f32]) {
     ARCH.dispatch(SiluTimes { gate, rows });
 }
 
-/// The largest of some numbers.
+/// The maximum of a non-empty slice.
 #[inline(always)]
 fn largest(numbers: &[f32]) -> f32 {
     let (chunks, rest) = numbers.as_chunks::<LANES>();
@@ -104,7 +103,7 @@ impl WithSimd for Softmax<'_> {
     }
 }
 
-/// Turns scores into weights that add up to one. The caller makes sure that some score is finite.
+/// Softmax in place. At least one score must be finite.
 pub(super) fn softmax(scores: &mut [f32]) {
     ARCH.dispatch(Softmax(scores));
 }
@@ -130,14 +129,14 @@ impl WithSimd for LogSumExp<'_> {
     }
 }
 
-/// The place of the largest number, that number, and the sum of the exponentials of all numbers less it.
+/// The index of the maximum, the maximum, and the sum of `exp(x - maximum)`.
 pub(crate) fn log_sum_exp(numbers: &[f32]) -> (u32, f32, f32) {
     ARCH.dispatch(LogSumExp(numbers))
 }
 
-/// The product of rows with a panel: `[depth, LANES]`, one row of it after the other.
+/// Multiplies rows with a panel `[depth, LANES]` in row-major order.
 ///
-/// `rows` holds `depth` numbers of each row, the rows being `stride` apart; `write` gets each row's products.
+/// `rows` has `depth` elements per row, `stride` apart. `write` gets the products of each row.
 pub(super) fn multiply(
     rows: &[f32],
     stride: usize,
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_any_number_of_rows() {
+    fn multiplies_any_number_of_rows() {
         let panel: Vec<[f32; LANES]> =
             (0..7).map(|depth| std::array::from_fn(|lane| (depth * lane) as f32 - 20.0)).collect();
         for count in 0..10 {

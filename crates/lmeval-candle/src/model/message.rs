@@ -1,7 +1,7 @@
-//! What a run and its worker processes say to each other: lines of JSON.
+//! The protocol between a run and its worker processes: lines of JSON.
 //!
-//! A worker gets the settings of its model first and answers `ready` or an error; then it gets requests, many on a line,
-//! and gives a line for each answer and one when it has them all.
+//! A worker first gets its model settings and replies `ready` or an error. Then it gets lines with many requests each,
+//! and replies with a line per answer and a final `done`.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use lmeval_core::{
 };
 use lmeval_pycompat::{Dict, Value, json};
 
-use super::work::text_of;
+use super::work::prompt_of;
 use crate::arguments::configuration;
 
-/// All kinds of errors, with their names on the wire.
+/// Error kinds and their wire names.
 const KINDS: [(ModelErrorKind, &str); 7] = [
     (ModelErrorKind::Configuration, "configuration"),
     (ModelErrorKind::Unsupported, "unsupported"),
@@ -25,39 +25,39 @@ const KINDS: [(ModelErrorKind, &str); 7] = [
     (ModelErrorKind::Answer, "answer"),
 ];
 
-/// The line that ends what is under way: it need not be finished.
+/// The line that cancels running work.
 pub(super) const END: &str = r#"{"end": true}"#;
 
-/// What a worker gets.
+/// A message to a worker.
 #[derive(Debug)]
 pub(super) enum ToWorker {
-    /// The settings of its model, and how many workers share the device.
+    /// The model settings, and the number of workers sharing the device.
     Setup { settings: Box<ModelSettings>, share: usize },
-    /// Requests.
+    /// Requests to answer.
     Requests(Vec<ModelRequest>),
-    /// The run ends.
+    /// Cancel running work: the run is stopping.
     End,
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug)]
 pub(super) enum FromWorker {
     /// The model is loaded.
     Ready,
     /// The model cannot be loaded.
     Failed(ModelError),
-    /// What came of the request at a place, and how many tokens were asked for and computed since the last answer.
-    Answered { place: usize, answer: Result<Answer, ModelError>, asked: u64, computed: u64 },
-    /// All requests are answered.
+    /// The answer to a request, and the tokens requested and computed since the last answer.
+    Answered { index: usize, answer: Result<Answer, ModelError>, asked: u64, computed: u64 },
+    /// All requests of a line are answered.
     Done,
 }
 
-/// The version of both sides.
+/// The protocol version: both sides must be the same build.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The line with the settings of a model, for a worker whose device so many workers share.
+/// Serialises [`ToWorker::Setup`].
 pub(super) fn setup_line(settings: &ModelSettings, share: usize) -> Result<String, ModelError> {
-    text(&Value::dict([
+    to_json(&Value::dict([
         ("version", Value::str(VERSION)),
         ("share", Value::Int(share as i64)),
         ("args", Value::from(settings.args.clone())),
@@ -67,30 +67,30 @@ pub(super) fn setup_line(settings: &ModelSettings, share: usize) -> Result<Strin
     ]))
 }
 
-/// The line with requests that [`request_text`] wrote.
+/// Serialises [`ToWorker::Requests`] from requests written by [`request_json`].
 pub(super) fn requests_line<'a>(requests: impl Iterator<Item = &'a str>) -> String {
     let requests: Vec<&str> = requests.collect();
     format!(r#"{{"requests": [{}]}}"#, requests.join(", "))
 }
 
-/// A request as it stands in a line; those with the same beginnings have the same beginnings there.
-pub(super) fn request_text(asked: &ModelRequest) -> Result<String, ModelError> {
+/// Serialises a request. Requests with a common prefix keep it in serialised form.
+pub(super) fn request_json(asked: &ModelRequest) -> Result<String, ModelError> {
     let value = match &asked.arguments {
         Arguments::Loglikelihood { context, continuation } => {
-            Value::list([Value::str(text_of(context)?), Value::Str(Arc::clone(continuation))])
+            Value::list([Value::str(prompt_of(context)?), Value::Str(Arc::clone(continuation))])
         }
         Arguments::Rolling { text } => Value::list([Value::Str(Arc::clone(text))]),
         Arguments::Generate { context, kwargs } => Value::list([
-            Value::str(text_of(context)?),
+            Value::str(prompt_of(context)?),
             Value::Dict(Arc::clone(kwargs)),
             Value::Int(asked.repeat as i64),
         ]),
     };
-    text(&value)
+    to_json(&value)
 }
 
 impl ToWorker {
-    /// What a line says, where it is understood.
+    /// Parses a line; `None` if it is invalid.
     pub(super) fn from_line(line: &str) -> Option<Self> {
         let value = json::loads(line).ok()?;
         let fields = value.as_dict()?;
@@ -116,17 +116,17 @@ impl ToWorker {
 }
 
 impl FromWorker {
-    /// The line, without its end.
+    /// Serialises the message without a newline.
     pub(super) fn to_line(&self) -> Result<String, ModelError> {
         let value = match self {
             Self::Ready => Value::dict([("ready", Value::Bool(true))]),
             Self::Failed(error) => Value::dict([("failed", of_error(error))]),
-            Self::Answered { place, answer, asked, computed } => {
+            Self::Answered { index, answer, asked, computed } => {
                 let answer = match answer {
                     Ok(answer) => ("answer", of_answer(answer)),
                     Err(error) => ("error", of_error(error)),
                 };
-                let numbers = [("asked", *asked), ("computed", *computed), ("place", *place as u64)];
+                let numbers = [("asked", *asked), ("computed", *computed), ("place", *index as u64)];
                 Value::dict(
                     numbers
                         .map(|(name, number)| (name, Value::Int(number as i64)))
@@ -136,17 +136,17 @@ impl FromWorker {
             }
             Self::Done => Value::dict([("done", Value::Bool(true))]),
         };
-        text(&value)
+        to_json(&value)
     }
 
-    /// What a line says, where it is understood.
+    /// Parses a line; `None` if it is invalid.
     pub(super) fn from_line(line: &str) -> Option<Self> {
         let value = json::loads(line).ok()?;
         let fields = value.as_dict()?;
         if let Some(error) = fields.get_str("failed") {
             return Some(Self::Failed(to_error(error)?));
         }
-        let Some(place) = fields.get_str("place") else {
+        let Some(index) = fields.get_str("place") else {
             return match fields.get_index(0)?.0.as_str()? {
                 "ready" => Some(Self::Ready),
                 "done" => Some(Self::Done),
@@ -158,15 +158,15 @@ impl FromWorker {
             (Some(answer), _) => Ok(to_answer(answer)?),
             (None, error) => Err(to_error(error?)?),
         };
-        let place = usize::try_from(place.as_i64()?).ok()?;
-        Some(Self::Answered { place, answer, asked: number("asked")?, computed: number("computed")? })
+        let index = usize::try_from(index.as_i64()?).ok()?;
+        Some(Self::Answered { index, answer, asked: number("asked")?, computed: number("computed")? })
     }
 }
 
-fn text(value: &Value) -> Result<String, ModelError> {
+fn to_json(value: &Value) -> Result<String, ModelError> {
     let options = json::Options { ensure_ascii: false, ..json::Options::default() };
     json::dumps(value, &options)
-        .map_err(|error| configuration(format!("What is asked cannot be handed to a worker: {error}")))
+        .map_err(|error| configuration(format!("Cannot serialise a message to a worker: {error}")))
 }
 
 fn to_request(value: &Value) -> Option<ModelRequest> {
@@ -184,7 +184,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
         }
         _ => return None,
     };
-    // Names and numbers of documents are nothing that an answer depends on.
+    // Answers do not depend on task names and document ids.
     let task_name = Arc::from("");
     Some(ModelRequest { task_name, doc_id: DocId(0), idx: 0, repeat, arguments, additional_args: None })
 }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_arrive_as_they_were_sent() {
+    fn requests_round_trip() {
         let context = Context::from("π\u{2028}\n\"a\"");
         let kwargs = Arc::new(Dict::from_iter([(Value::str("until"), Value::list([Value::str("\n")]))]));
         let requests = vec![
@@ -270,22 +270,22 @@ mod tests {
             asked(Arguments::Rolling { text: "".into() }, 0),
             asked(Arguments::Generate { context, kwargs }, 3),
         ];
-        let texts: Vec<String> = requests.iter().map(|asked| request_text(asked).unwrap()).collect();
-        let line = requests_line(texts.iter().map(String::as_str));
+        let lines: Vec<String> = requests.iter().map(|asked| request_json(asked).unwrap()).collect();
+        let line = requests_line(lines.iter().map(String::as_str));
         assert!(!line.contains('\n'), "{line}");
         let Some(ToWorker::Requests(found)) = ToWorker::from_line(&line) else { panic!("{line}") };
         assert_eq!(found, requests);
     }
 
     #[test]
-    fn conversations_are_refused() {
+    fn refuses_chat_messages() {
         let arguments = Arguments::Generate { context: Context::Json("[]".into()), kwargs: Arc::default() };
-        let error = request_text(&asked(arguments, 0)).unwrap_err();
-        assert!(error.hints().is_empty() && error.to_string().contains("conversations"), "{error}");
+        let error = request_json(&asked(arguments, 0)).unwrap_err();
+        assert!(error.hints().is_empty() && error.to_string().contains("chat messages"), "{error}");
     }
 
     #[test]
-    fn answers_arrive_as_they_were_given() {
+    fn answers_round_trip() {
         let usage = Usage { prompt_tokens: 3, completion_tokens: 4 };
         let responses = [
             Response::Loglikelihood { logprob: -0.1 - 0.2, is_greedy: true },
@@ -294,9 +294,9 @@ mod tests {
         ];
         for response in responses {
             let answer = Answer { response, truncated: true, usage };
-            let sent = FromWorker::Answered { place: 7, answer: Ok(answer.clone()), asked: 2, computed: 1 };
+            let sent = FromWorker::Answered { index: 7, answer: Ok(answer.clone()), asked: 2, computed: 1 };
             match FromWorker::from_line(&sent.to_line().unwrap()) {
-                Some(FromWorker::Answered { place: 7, answer: Ok(found), asked: 2, computed: 1 }) => {
+                Some(FromWorker::Answered { index: 7, answer: Ok(found), asked: 2, computed: 1 }) => {
                     assert_eq!(found, answer);
                 }
                 other => panic!("{other:?}"),

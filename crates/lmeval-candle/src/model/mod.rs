@@ -1,4 +1,4 @@
-//! The model `hf`: answers requests with a model of this process, or of several like it.
+//! The model `hf`: answers requests in this process, or in several worker processes.
 
 mod message;
 mod parallel;
@@ -19,28 +19,28 @@ use lmeval_core::{
 
 use self::parallel::ParallelModel;
 use self::prepare::Prepared;
-use self::sink::{Sink, lost};
+use self::sink::{Sink, unanswered};
 use self::work::Answerer;
 
 pub use self::serve::serve;
 
-/// Requests that are looked at together for what they have in common.
+/// Requests per batch. Prefixes are shared within a batch.
 const REQUESTS: usize = 8192;
-/// How much of their text: what is computed of it needs several times as much.
+/// Bytes of prompts per batch. Their tokens need several times as much memory.
 const BATCH_BYTES: usize = 32 << 20;
-/// How long that many are waited for.
+/// How long to wait for a full batch.
 const FILL_TIME: Duration = Duration::from_secs(1);
 
-/// Makes the model.
+/// Creates the model from its settings.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let prepared = Prepared::new(settings)?;
-    if prepared.arguments.places.len() > 1 {
+    if prepared.arguments.devices.len() > 1 {
         return Ok(Arc::new(ParallelModel::new(prepared, settings)?));
     }
     Ok(Arc::new(HfModel { answerer: Arc::new(Answerer::new(prepared, 1)?) }))
 }
 
-/// A model of this process.
+/// A model in this process.
 #[derive(Debug)]
 struct HfModel {
     answerer: Arc<Answerer>,
@@ -76,7 +76,7 @@ impl Model for HfModel {
     }
 
     fn wind_down(&self) {
-        self.answerer.end();
+        self.answerer.cancel();
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
@@ -96,30 +96,30 @@ impl Model for HfModel {
     }
 }
 
-/// The error of work that ended in a way it should not.
+/// The error of a computation that panicked.
 fn failed(error: tokio::task::JoinError) -> ModelError {
-    let Ok(panic) = error.try_into_panic() else { return lost() };
-    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let Ok(panic) = error.try_into_panic() else { return unanswered() };
     let message =
-        format!("The computation failed in a way it should not: {}", text.unwrap_or("it says no more"));
+        panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let message = format!("Internal error in the model: {}", message.unwrap_or("unknown panic"));
     ModelError::new(ModelErrorKind::Capability, message)
 }
 
-/// All answers in the order of the requests, from a model that gives them one by one.
+/// Collects the answers of [`Model::answer_each`] in the order of the requests.
 fn in_order(
     model: &dyn Model,
     requests: Vec<ModelRequest>,
 ) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
     Box::pin(async move {
         let answers = Arc::new(Mutex::new(vec![None; requests.len()]));
-        let kept = Arc::clone(&answers);
-        let sink = move |place: usize, answer| {
-            if let Some(slot) = kept.lock().unwrap_or_else(PoisonError::into_inner).get_mut(place) {
+        let slots = Arc::clone(&answers);
+        let sink = move |index: usize, answer| {
+            if let Some(slot) = slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
                 *slot = Some(answer);
             }
         };
         model.answer_each(requests, Box::new(sink)).await;
         let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(lost()))).collect()
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
     })
 }

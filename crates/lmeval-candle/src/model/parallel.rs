@@ -1,7 +1,7 @@
-//! A model in several worker processes, one for each device (`data_parallel`).
+//! A model in several worker processes (`data_parallel`).
 //!
-//! All of them take requests from one queue. A worker that dies is started again, and what it had not answered goes back
-//! into the queue.
+//! All workers take requests from one queue. A worker that dies is restarted, and its unanswered requests return to the
+//! queue.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use lmeval_core::{
 use lmeval_pycompat::Value;
 use tokio::sync::mpsc::channel;
 
-use super::message::{END, FromWorker, request_text, requests_line, setup_line};
+use super::message::{END, FromWorker, request_json, requests_line, setup_line};
 use super::prepare::Prepared;
 use super::process::{Input, Process, THREADS, write_line};
 use super::queue::{Item, Queue};
 use super::sink::Sink;
 use super::{BATCH_BYTES, FILL_TIME, REQUESTS, in_order};
 use crate::arguments::configuration;
+use crate::device::DeviceSpec;
 use crate::load::Opened;
-use crate::place::Place;
 
-/// How often a worker is started again that has answered nothing since.
+/// How often a worker is restarted without answering anything in between.
 const RESTARTS: usize = 6;
-/// How many workers may die with a request before it fails: with the last two of them it was alone.
+/// A request fails after this many workers died with it; it was alone with the last two of them.
 const DEATHS: usize = 5;
 
-/// A model in several processes.
+/// A model in several worker processes.
 #[derive(Debug)]
 pub(super) struct ParallelModel {
     prepared: Prepared,
@@ -41,14 +41,14 @@ pub(super) struct ParallelModel {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What those who wait for the workers share.
+/// State shared by the threads that attend to the workers.
 struct Shared {
     queue: Queue,
     stats: ModelStats,
     workers: usize,
-    /// Workers that are of use.
+    /// Workers that have not been given up.
     alive: AtomicUsize,
-    is_ending: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -60,20 +60,20 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What is left of requests that a worker was asked.
-struct Left {
-    /// Those without an answer.
+/// The outcome of sending requests to a worker.
+struct Outcome {
+    /// Requests without an answer.
     items: Vec<Item>,
-    /// Whether the worker got them.
-    is_asked: bool,
-    /// Whether it answered any.
+    /// Whether the worker received the requests.
+    is_sent: bool,
+    /// Whether it answered at least one.
     has_answered: bool,
 }
 
-/// How a worker is started.
+/// How to start a worker.
 struct Start {
-    program: PathBuf,
-    place: Place,
+    binary: PathBuf,
+    device: DeviceSpec,
     threads: usize,
     setup: String,
     input: Input,
@@ -81,25 +81,25 @@ struct Start {
 
 impl Start {
     fn process(&self) -> Result<Process, ModelError> {
-        Process::start(&self.program, self.place, self.threads, &self.setup, Arc::clone(&self.input))
+        Process::start(&self.binary, self.device, self.threads, &self.setup, Arc::clone(&self.input))
     }
 }
 
 impl ParallelModel {
     /// Starts the workers and waits until all have loaded the model.
     pub(super) fn new(prepared: Prepared, settings: &ModelSettings) -> Result<Self, ModelError> {
-        let program = std::env::current_exe().map_err(|error| {
-            configuration(format!("The program cannot find itself to start workers: {error}"))
+        let binary = std::env::current_exe().map_err(|error| {
+            configuration(format!("Cannot find the path of this binary to start workers: {error}"))
         })?;
-        let places = &prepared.arguments.places;
-        let share = places.iter().filter(|place| **place == places[0]).count();
-        let mut started = Vec::with_capacity(places.len());
-        for place in places {
+        let devices = &prepared.arguments.devices;
+        let share = devices.iter().filter(|device| **device == devices[0]).count();
+        let mut started = Vec::with_capacity(devices.len());
+        for device in devices {
             let start = Start {
-                program: program.clone(),
-                place: *place,
-                threads: threads(places.len()),
-                setup: setup_line(&of_worker(settings, &prepared, *place)?, share)?,
+                binary: binary.clone(),
+                device: *device,
+                threads: threads(devices.len()),
+                setup: setup_line(&worker_settings(settings, &prepared, *device)?, share)?,
                 input: Input::default(),
             };
             started.push((start.process()?, start));
@@ -113,7 +113,7 @@ impl ParallelModel {
             stats: ModelStats::default(),
             workers,
             alive: AtomicUsize::new(workers),
-            is_ending: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
         });
         let inputs = started.iter().map(|(_, start)| Arc::clone(&start.input)).collect();
         let threads = started.into_iter().map(|(process, start)| {
@@ -125,94 +125,95 @@ impl ParallelModel {
     }
 }
 
-/// Threads of each of some workers: those that there are, or that the user wants, are shared out.
+/// Threads per worker: the machine's, or those the user asked for, divided among the workers.
 fn threads(workers: usize) -> usize {
-    let wanted = std::env::var(THREADS).ok().and_then(|number| number.parse::<usize>().ok());
-    let all = wanted.filter(|number| *number > 0);
+    let wanted = std::env::var(THREADS).ok().and_then(|count| count.parse::<usize>().ok());
+    let all = wanted.filter(|count| *count > 0);
     let all = all.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZero::get));
     (all / workers).max(1)
 }
 
-/// The settings of a worker: the files that were found, and one device.
-fn of_worker(
+/// The settings of a worker: the local files, and one device.
+fn worker_settings(
     settings: &ModelSettings,
     prepared: &Prepared,
-    place: Place,
+    device: DeviceSpec,
 ) -> Result<ModelSettings, ModelError> {
-    let text = |path: &Path| {
-        let text = path.to_str().map(Value::str);
-        text.ok_or_else(|| configuration(format!("The path `{}` is no valid text", path.display())))
+    let value = |path: &Path| {
+        let value = path.to_str().map(Value::str);
+        value.ok_or_else(|| configuration(format!("The path `{}` is not valid UTF-8", path.display())))
     };
     let mut settings = settings.clone();
     let Opened { folder, file, .. } = &prepared.opened;
-    settings.args.insert("pretrained", text(folder)?);
+    settings.args.insert("pretrained", value(folder)?);
     if let Some(name) = file.as_ref().and_then(|file| file.file_name()) {
-        settings.args.insert("gguf_file", text(Path::new(name))?);
+        settings.args.insert("gguf_file", value(Path::new(name))?);
     }
     if prepared.arguments.tokenizer.is_some() {
-        settings.args.insert("tokenizer", text(prepared.codec.tokenizer().folder())?);
+        settings.args.insert("tokenizer", value(prepared.encoder.tokenizer().folder())?);
     }
-    settings.args.insert("device", Value::str(place.to_string()));
+    settings.args.insert("device", Value::str(device.to_string()));
     settings.args.remove_str("data_parallel");
     Ok(settings)
 }
 
 impl Shared {
-    /// Hands requests to one worker until there are no more, or the worker cannot be kept alive.
+    /// Feeds one worker until the queue is closed or the worker cannot be kept alive.
     fn attend(&self, mut process: Process, start: &Start) {
         let mut restarts = 0;
         while let Some(items) = self.queue.take(self.workers) {
-            let Left { items, is_asked, has_answered } = self.ask(&mut process, items);
+            let Outcome { items, is_sent, has_answered } = self.send(&mut process, items);
             if has_answered {
                 restarts = 0;
             }
             if items.is_empty() {
                 continue;
             }
-            let error = process.death("ended while it worked");
+            let error = process.death("died while answering requests");
             drop(process);
-            if self.give_up_or_put_back(items, is_asked, &error) {
-                // The one that killed it is gone.
+            if self.fail_or_put_back(items, is_sent, &error) {
+                // The request that killed it has failed and does not return.
                 restarts = 0;
             }
-            if self.is_ending.load(Ordering::Relaxed) {
+            if self.is_stopping.load(Ordering::Relaxed) {
                 return;
             }
             self.stats.retry(error.to_string());
             process = match self.restart(start, &mut restarts) {
                 Some(process) => process,
-                None if self.is_ending.load(Ordering::Relaxed) => return,
-                None => return self.leave(&error),
+                None if self.is_stopping.load(Ordering::Relaxed) => return,
+                None => return self.give_up_worker(&error),
             };
         }
     }
 
-    /// Has requests answered, until the worker is done or dead.
-    fn ask(&self, process: &mut Process, items: Vec<Item>) -> Left {
-        let line = requests_line(items.iter().map(|item| item.text.as_str()));
+    /// Sends requests and delivers answers until the worker is done or dead.
+    fn send(&self, process: &mut Process, items: Vec<Item>) -> Outcome {
+        let line = requests_line(items.iter().map(|item| item.json.as_str()));
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
-        let is_asked = process.write(&line).is_ok();
+        let is_sent = process.write(&line).is_ok();
         let mut has_answered = false;
-        // A worker that is done says so; one that is dead says nothing.
-        while is_asked && let Ok(FromWorker::Answered { place, answer, asked, computed }) = process.read() {
+        // Ends with `Done`, or with an error if the worker died.
+        while is_sent && let Ok(FromWorker::Answered { index, answer, asked, computed }) = process.read() {
             has_answered = true;
             self.stats.tokens_asked.fetch_add(asked, Ordering::Relaxed);
             self.stats.tokens_computed.fetch_add(computed, Ordering::Relaxed);
-            if let Some(item) = open.get_mut(place).and_then(Option::take) {
+            if let Some(item) = open.get_mut(index).and_then(Option::take) {
                 item.answer(answer);
             }
         }
-        Left { items: open.into_iter().flatten().collect(), is_asked, has_answered }
+        Outcome { items: open.into_iter().flatten().collect(), is_sent, has_answered }
     }
 
-    /// Puts requests back that a worker died with, and fails those that too many died with; whether there were some.
-    fn give_up_or_put_back(&self, left: Vec<Item>, is_asked: bool, error: &ModelError) -> bool {
+    /// Returns the requests of a dead worker to the queue, and fails those that killed too many workers. Returns whether any
+    /// failed.
+    fn fail_or_put_back(&self, left: Vec<Item>, is_sent: bool, error: &ModelError) -> bool {
         let mut again = Vec::new();
         let mut failed = false;
         for mut item in left {
-            // A worker that was dead before it was asked did not die of what it was asked.
-            item.deaths += usize::from(is_asked);
-            if item.deaths < DEATHS && !self.is_ending.load(Ordering::Relaxed) {
+            // A worker that died before it got the requests did not die because of them.
+            item.deaths += usize::from(is_sent);
+            if item.deaths < DEATHS && !self.is_stopping.load(Ordering::Relaxed) {
                 again.push(item);
             } else {
                 failed = true;
@@ -223,13 +224,13 @@ impl Shared {
         failed
     }
 
-    /// Starts a worker again, where it did not die too often.
+    /// Restarts a worker, unless it died too often.
     fn restart(&self, start: &Start, restarts: &mut usize) -> Option<Process> {
-        while *restarts < RESTARTS && !self.is_ending.load(Ordering::Relaxed) {
+        while *restarts < RESTARTS && !self.is_stopping.load(Ordering::Relaxed) {
             *restarts += 1;
             let process = start.process().and_then(|mut process| {
-                // The run may have ended meanwhile: nobody waits for the model to be loaded then.
-                if !self.is_ending.load(Ordering::Relaxed) {
+                // Do not wait for the model to load if the run stopped meanwhile.
+                if !self.is_stopping.load(Ordering::Relaxed) {
                     process.wait_until_ready()?;
                 }
                 Ok(process)
@@ -242,12 +243,12 @@ impl Shared {
         None
     }
 
-    /// A worker is gone for good. The others go on; without any, the run cannot.
-    fn leave(&self, error: &ModelError) {
+    /// Gives up a worker. The others continue; without any left, the run fails.
+    fn give_up_worker(&self, error: &ModelError) {
         if self.alive.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        let message = format!("All workers of the model are gone: {error}");
+        let message = format!("All workers of the model died: {error}");
         let last = ModelError::new(ModelErrorKind::Capability, message);
         self.queue.close(&error.hints().into_iter().fold(last, ModelError::hint));
     }
@@ -263,7 +264,7 @@ impl Model for ParallelModel {
     }
 
     fn dispatch(&self) -> Dispatch {
-        // While the last requests of one batch are answered, workers that are free take those of the next one.
+        // Free workers take requests of the next batch while the last ones of this batch are being answered.
         Dispatch { batch_size: REQUESTS, in_flight: 2 }
     }
 
@@ -284,10 +285,10 @@ impl Model for ParallelModel {
     }
 
     fn wind_down(&self) {
-        self.shared.is_ending.store(true, Ordering::Relaxed);
-        self.shared.queue.close(&ended());
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.queue.close(&stopped());
         for input in &self.inputs {
-            // A worker that is gone has nothing to end.
+            // A dead worker has nothing to cancel.
             let _ = write_line(input, END);
         }
     }
@@ -301,15 +302,15 @@ impl Model for ParallelModel {
             let sink = Arc::new(Sink::new(sink, requests.len()));
             let (open, mut done) = channel(1);
             let mut items = Vec::with_capacity(requests.len());
-            for (place, request) in requests.iter().enumerate() {
-                match request_text(request) {
-                    Ok(text) => items.push(Item::new(text, place, &sink, &open)),
-                    Err(error) => sink.give(place, Err(error)),
+            for (index, request) in requests.iter().enumerate() {
+                match request_json(request) {
+                    Ok(json) => items.push(Item::new(json, index, &sink, &open)),
+                    Err(error) => sink.deliver(index, Err(error)),
                 }
             }
             drop((requests, open));
             self.shared.queue.add(items);
-            // Nothing is ever sent: it ends when no request is open any more.
+            // Nothing is ever sent: the channel closes when the last request is answered.
             let _ = done.recv().await;
         })
     }
@@ -317,19 +318,19 @@ impl Model for ParallelModel {
 
 impl Drop for ParallelModel {
     fn drop(&mut self) {
-        self.shared.is_ending.store(true, Ordering::Relaxed);
-        self.shared.queue.close(&ended());
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.queue.close(&stopped());
         for input in &self.inputs {
             *input.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
         let threads = std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // A thread that failed has nothing left to do.
+            // A panicked thread needs no cleanup.
             let _ = thread.join();
         }
     }
 }
 
-fn ended() -> ModelError {
-    ModelError::new(ModelErrorKind::Unreachable, "The run was ended")
+fn stopped() -> ModelError {
+    ModelError::new(ModelErrorKind::Unreachable, "The run was stopped")
 }

@@ -1,4 +1,4 @@
-//! What is known of a model before its weights are loaded.
+//! A model before its weights are loaded.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use lmeval_hub::{Kind, Settings};
 use lmeval_pycompat::Value;
 
 use crate::arguments::Arguments;
-use crate::codec::Codec;
 use crate::config::Config;
+use crate::encoder::PromptEncoder;
 use crate::error::Result;
 use crate::fingerprint;
 use crate::generation::Defaults;
 use crate::load::Opened;
 
-/// How many tokens a model takes where nothing says so.
+/// The maximum length if neither the arguments nor the files define one.
 const DEFAULT_LENGTH: usize = 2048;
 
-/// A model without its weights: what requests and results need to know of it.
+/// A model without its weights: everything that requests and result files need.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) arguments: Arguments,
     pub(super) opened: Opened,
-    pub(super) codec: Codec,
+    pub(super) encoder: PromptEncoder,
     pub(super) defaults: Defaults,
     pub(super) max_length: usize,
     pub(super) identity: ModelIdentity,
     pub(super) facts: ModelFacts,
-    /// Whether thoughts are removed before stop strings are looked for.
+    /// Remove thinking before applying stop strings.
     pub(super) thinks_first: bool,
 }
 
 impl Prepared {
-    /// Reads all that is small of a model.
+    /// Reads everything but the weights.
     pub(super) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
         let arguments = Arguments::read(settings)?;
         let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
@@ -42,27 +42,27 @@ impl Prepared {
             Some(name) => lmeval_tokenizers::locate(&hub, name, &arguments.revision)?,
         };
         let own = opened.tokenizer.take();
-        let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
+        let encoder = PromptEncoder::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
         let path = opened.folder.join("generation_config.json");
-        // What lies beside a GGUF file may be of another model.
+        // Next to a GGUF file, it may belong to another model.
         let is_own = opened.file.is_none() && path.is_file();
         let generation = if is_own { Some(Config::read(&path)?) } else { None };
         let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.name == "0.4";
-        let files = fingerprint::of_small_files(&opened.folder, &folder)?;
+        let files = fingerprint::hash_small_files(&opened.folder, &folder)?;
         let identity = identity(&arguments, &opened, max_length, files, thinks_first);
-        let facts = facts(&arguments, &opened, &codec, max_length);
-        Ok(Self { arguments, opened, codec, defaults, max_length, identity, facts, thinks_first })
+        let facts = facts(&arguments, &opened, &encoder, max_length);
+        Ok(Self { arguments, opened, encoder, defaults, max_length, identity, facts, thinks_first })
     }
 
     /// The chat template, with the variables that the arguments set.
     pub(super) fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
-        self.codec.tokenizer().chat_template_with(name, &self.arguments.template_variables)
+        self.encoder.tokenizer().chat_template_with(name, &self.arguments.template_variables)
     }
 }
 
-/// How many tokens the model takes: as the arguments, the configuration, its class or the tokenizer say.
+/// The maximum length: from the arguments, the configuration, the class or the tokenizer, in this order.
 fn max_length(arguments: &Arguments, opened: &Opened, tokenizer: &Path) -> Result<usize> {
     if let Some(length) = arguments.max_length {
         return Ok(length);
@@ -80,7 +80,7 @@ fn max_length(arguments: &Arguments, opened: &Opened, tokenizer: &Path) -> Resul
     let path = tokenizer.join("tokenizer_config.json");
     let length =
         if path.is_file() { Config::read(&path)?.optional_number("model_max_length")? } else { None };
-    // Tokenizers without a limit have a number that no text reaches.
+    // Tokenizers without a limit store a huge number.
     let length = length.filter(|length| (1.0..1e12).contains(length));
     Ok(length.map_or(DEFAULT_LENGTH, |length| length as usize))
 }
@@ -106,16 +106,16 @@ fn identity(
     add("add_bos_token", arguments.add_bos_token.map(|flag| flag.to_string()));
     add("prefix_token_id", arguments.prefix_token_id.map(|token| token.to_string()));
     add("max_gen_toks", arguments.max_gen_toks.map(|limit| limit.to_string()));
-    // The order matters where there is something to remove.
+    // The order matters only with an end-of-thinking marker.
     add("think_end_token", arguments.think_end.as_ref().map(|end| format!("{end:?}, first: {thinks_first}")));
     ModelIdentity { backend: "hf".into(), facts }
 }
 
-fn facts(arguments: &Arguments, opened: &Opened, codec: &Codec, max_length: usize) -> ModelFacts {
+fn facts(arguments: &Arguments, opened: &Opened, encoder: &PromptEncoder, max_length: usize) -> ModelFacts {
     let mut facts = ModelFacts::default();
-    let mut places: Vec<String> = arguments.places.iter().map(ToString::to_string).collect();
-    places.dedup();
-    facts.device = Some(places.join(","));
+    let mut devices: Vec<String> = arguments.devices.iter().map(ToString::to_string).collect();
+    devices.dedup();
+    facts.device = Some(devices.join(","));
     facts.config.insert("model_num_parameters", opened.parameters as i64);
     let dtype = match opened.dtype {
         candle_core::DType::BF16 => "torch.bfloat16",
@@ -125,7 +125,7 @@ fn facts(arguments: &Arguments, opened: &Opened, codec: &Codec, max_length: usiz
     facts.config.insert("model_dtype", dtype);
     facts.config.insert("model_revision", arguments.revision.as_str());
     facts.config.insert("model_sha", opened.commit.as_deref().unwrap_or_default());
-    let tokenizer = codec.tokenizer();
+    let tokenizer = encoder.tokenizer();
     let shown = |text: Option<&str>, id: Option<u32>| {
         let id = id.map_or_else(|| "None".to_owned(), |id| id.to_string());
         Value::list([text.map_or(Value::None, Value::str), Value::str(id)])
@@ -138,7 +138,7 @@ fn facts(arguments: &Arguments, opened: &Opened, codec: &Codec, max_length: usiz
     facts.tokenizer.insert("tokenizer_pad_token", shown(Some(&text), Some(id)));
     facts.tokenizer.insert("tokenizer_eos_token", own("eos_token"));
     facts.tokenizer.insert("tokenizer_bos_token", own("bos_token"));
-    let end = codec.end().map_or(Value::None, |(token, _)| Value::Int(token.into()));
+    let end = encoder.eos().map_or(Value::None, |(token, _)| Value::Int(token.into()));
     facts.tokenizer.insert("eot_token_id", end);
     facts.tokenizer.insert("max_length", max_length as i64);
     facts

@@ -11,56 +11,56 @@ use lmeval_core::{ModelError, ModelErrorKind};
 
 use super::message::FromWorker;
 use super::serve::COMMAND;
-use crate::place::Place;
+use crate::device::DeviceSpec;
 
-/// Lines of a worker's messages that are kept to explain its death.
-const KEPT_LINES: usize = 10;
-/// The variable that says how many threads compute.
+/// Lines of a worker's standard error that are kept for the message if it dies.
+const STDERR_LINES: usize = 10;
+/// The environment variable for the number of threads.
 pub(super) const THREADS: &str = "RAYON_NUM_THREADS";
 
-/// What a worker is written to, for as long as it lives.
+/// A worker's standard input; `None` once it is closed.
 pub(super) type Input = Arc<Mutex<Option<ChildStdin>>>;
 
-/// A worker process.
+/// A running worker process.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     input: Input,
     output: BufReader<ChildStdout>,
-    place: Place,
-    /// Collects the last lines that it wrote to standard error.
+    device: DeviceSpec,
+    /// Collects the last lines of its standard error.
     messages: Option<JoinHandle<VecDeque<String>>>,
 }
 
 impl Process {
-    /// Starts a worker, which loads the model that `setup` describes; `input` is where it can be written to.
+    /// Starts a worker and sends it `setup`. Its standard input is stored in `input`.
     pub(super) fn start(
-        program: &Path,
-        place: Place,
+        binary: &Path,
+        device: DeviceSpec,
         threads: usize,
         setup: &str,
         input: Input,
     ) -> Result<Self, ModelError> {
-        let mut command = Command::new(program);
+        let mut command = Command::new(binary);
         command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A key press that ends the run reaches the run alone, which keeps what the workers still answer.
+        // Ctrl-C must reach only the run, which still saves the answers of its workers.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.env(THREADS, threads.to_string());
-        // All files are here; and where a worker failed is of no use to whoever reads why.
+        // All files are local by now, and a backtrace would only clutter the message of a dead worker.
         command.env("HF_HUB_OFFLINE", "1").env("RUST_BACKTRACE", "0");
         let failed = |error: io::Error| {
-            let message = format!("No worker can be started for `{place}`: {error}");
+            let message = format!("Cannot start a worker for `{device}`: {error}");
             ModelError::new(ModelErrorKind::Configuration, message)
         };
         let mut child = command.spawn().map_err(failed)?;
         let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(failed(io::Error::other("it has no output")));
+            return Err(failed(io::Error::other("its output is not piped")));
         };
         *input.lock().unwrap_or_else(PoisonError::into_inner) = child.stdin.take();
         let messages = Some(thread::spawn(move || last_lines(BufReader::new(errors))));
-        let mut process = Self { child, input, output: BufReader::new(output), place, messages };
-        // A worker that is gone at once says why where its first answer is read.
+        let mut process = Self { child, input, output: BufReader::new(output), device, messages };
+        // If the worker is already dead, reading its first message reports why.
         let _ = process.write(setup);
         Ok(process)
     }
@@ -70,17 +70,17 @@ impl Process {
         match self.read() {
             Ok(FromWorker::Ready) => Ok(()),
             Ok(FromWorker::Failed(error)) => Err(error),
-            Ok(_) => Err(self.death("gave an answer that nobody asked for")),
-            Err(()) => Err(self.death("ended before its model was loaded")),
+            Ok(_) => Err(self.death("sent an unexpected message")),
+            Err(()) => Err(self.death("died while loading the model")),
         }
     }
 
-    /// Writes a line.
+    /// Sends a line to the worker.
     pub(super) fn write(&mut self, line: &str) -> Result<(), ()> {
         write_line(&self.input, line)
     }
 
-    /// Reads the next line; fails where there is none, or none that can be understood.
+    /// Reads the next message. Fails at the end of the output and on an invalid line.
     pub(super) fn read(&mut self) -> Result<FromWorker, ()> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
@@ -89,20 +89,20 @@ impl Process {
         }
     }
 
-    /// Ends the process, and says why it is of no use any more.
+    /// Stops the process and describes how it failed.
     pub(super) fn death(&mut self, what: &str) -> ModelError {
         let end = self.stop();
-        let message = format!("The worker for `{}` {what}{end}", self.place);
+        let message = format!("The worker for `{}` {what}{end}", self.device);
         let mut error = ModelError::new(ModelErrorKind::Unreachable, message);
         let messages = self.messages.take().and_then(|messages| messages.join().ok()).unwrap_or_default();
         if !messages.is_empty() {
             let lines: Vec<String> = messages.into();
             error = error.hint(format!("It wrote: {}", lines.join(" / ")));
         }
-        error.hint("A process that is killed without a word has often used up the memory of the machine")
+        error.hint("A process that is killed without a message has often run out of memory")
     }
 
-    /// Closes the worker's input, which ends it, and waits for that.
+    /// Closes the worker's input, which makes it exit, and waits for it.
     fn stop(&mut self) -> String {
         *self.input.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match self.child.wait() {
@@ -119,7 +119,7 @@ impl Drop for Process {
     }
 }
 
-/// Writes a line to a worker, where it still lives.
+/// Writes a line to a worker's input, if it is open.
 pub(super) fn write_line(input: &Input, line: &str) -> Result<(), ()> {
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(input) = input.as_mut() else { return Err(()) };
@@ -134,7 +134,7 @@ fn last_lines(errors: impl io::BufRead) -> VecDeque<String> {
         if line.is_empty() {
             continue;
         }
-        if kept.len() == KEPT_LINES {
+        if kept.len() == STDERR_LINES {
             kept.pop_front();
         }
         kept.push_back(line);

@@ -1,4 +1,4 @@
-//! The requests that worker processes take from.
+//! The queue of requests shared by worker processes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,37 +8,37 @@ use tokio::sync::mpsc::Sender;
 
 use super::sink::Sink;
 
-/// The fewest requests that a worker takes at once, where there are as many for each worker.
-const FEWEST: usize = 32;
-/// The most requests that a worker takes at once, of those that one, two and more workers died with: the one that kills
-/// them is alone in the end.
-const MOST_AGAIN: [usize; 3] = [32, 4, 1];
+/// The minimum number of requests a worker takes, if there are enough for all workers.
+const MIN_TAKEN: usize = 32;
+/// The maximum number of requests a worker takes if one, two or more workers died with them. This isolates the request
+/// that kills workers.
+const MAX_RETAKEN: [usize; 3] = [32, 4, 1];
 
-/// A request, and where its answer goes.
+/// A queued request and the sink for its answer.
 pub(super) struct Item {
-    /// The request as it is sent.
-    pub(super) text: String,
-    place: usize,
+    /// The serialised request.
+    pub(super) json: String,
+    index: usize,
     batch: Arc<Sink>,
-    /// Dropped when there is an answer: the batch is done when all of them are.
+    /// Dropped when answered. A batch is done when all of its senders are dropped.
     _open: Sender<()>,
-    /// How many workers died with it.
+    /// The number of workers that died while processing it.
     pub(super) deaths: usize,
 }
 
 impl Item {
-    /// The request at a place of a batch.
-    pub(super) fn new(text: String, place: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
-        Self { text, place, batch: Arc::clone(batch), _open: open.clone(), deaths: 0 }
+    /// The request at an index of a batch.
+    pub(super) fn new(json: String, index: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
+        Self { json, index, batch: Arc::clone(batch), _open: open.clone(), deaths: 0 }
     }
 
-    /// Hands over what came of the request.
+    /// Delivers the answer.
     pub(super) fn answer(self, answer: Result<Answer, ModelError>) {
-        self.batch.give(self.place, answer);
+        self.batch.deliver(self.index, answer);
     }
 }
 
-/// Requests that wait, for whichever worker comes first.
+/// A queue of requests for any free worker.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -48,7 +48,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Item>,
-    /// Why nothing is taken any more.
+    /// Set when the queue no longer accepts requests.
     closed: Option<ModelError>,
 }
 
@@ -57,9 +57,9 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds requests of a batch. Those that begin alike stand together, so that one worker gets them.
+    /// Adds requests of a batch, sorted so that one worker gets those with a common prefix.
     pub(super) fn add(&self, mut items: Vec<Item>) {
-        items.sort_by(|a, b| a.text.cmp(&b.text));
+        items.sort_by(|a, b| a.json.cmp(&b.json));
         let mut state = self.state();
         match &state.closed {
             None => state.waiting.extend(items),
@@ -68,7 +68,7 @@ impl Queue {
         self.change.notify_all();
     }
 
-    /// Puts requests back that a worker died with.
+    /// Returns the requests of a dead worker to the front.
     pub(super) fn put_back(&self, items: Vec<Item>) {
         let mut state = self.state();
         for item in items.into_iter().rev() {
@@ -80,10 +80,10 @@ impl Queue {
         self.change.notify_all();
     }
 
-    /// Waits for requests and takes some for one of so many workers; `None` when there will be no more.
+    /// Waits for requests and takes some for one of `workers` workers; `None` if the queue is closed.
     ///
-    /// A worker takes half of its share of what waits: much at first, because requests that begin alike are computed
-    /// together, and little in the end, so that all workers are done at the same time.
+    /// A worker takes half of its share: many at first, because requests with a common prefix are computed together, and
+    /// few at the end, so that all workers finish at the same time.
     pub(super) fn take(&self, workers: usize) -> Option<Vec<Item>> {
         let mut state = self.state();
         loop {
@@ -99,16 +99,16 @@ impl Queue {
         let most = match deaths {
             0 => {
                 let waiting = state.waiting.len();
-                (waiting / (2 * workers)).max(FEWEST.min(waiting.div_ceil(workers)))
+                (waiting / (2 * workers)).max(MIN_TAKEN.min(waiting.div_ceil(workers)))
             }
-            _ => MOST_AGAIN[(deaths - 1).min(MOST_AGAIN.len() - 1)],
+            _ => MAX_RETAKEN[(deaths - 1).min(MAX_RETAKEN.len() - 1)],
         };
         let like_first = state.waiting.iter().take(most).take_while(|item| item.deaths == deaths);
         let count = like_first.count();
         Some(state.waiting.drain(..count).collect())
     }
 
-    /// Answers what waits, and all that comes later, with an error.
+    /// Fails waiting and future requests with an error.
     pub(super) fn close(&self, error: &ModelError) {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| error.clone());
@@ -130,33 +130,33 @@ mod tests {
 
     fn items(count: usize) -> (Vec<Item>, Answers, Receiver<()>) {
         let answers = Answers::default();
-        let kept = Arc::clone(&answers);
-        let give = move |place, answer: Result<Answer, ModelError>| {
-            kept.lock().unwrap().push((place, answer.is_ok()));
+        let recorded = Arc::clone(&answers);
+        let record = move |index, answer: Result<Answer, ModelError>| {
+            recorded.lock().unwrap().push((index, answer.is_ok()));
         };
-        let batch = Arc::new(Sink::new(Box::new(give), count));
+        let batch = Arc::new(Sink::new(Box::new(record), count));
         let (open, done) = channel(1);
-        let item = |place| Item::new(format!("{:03}", count - place), place, &batch, &open);
+        let item = |index| Item::new(format!("{:03}", count - index), index, &batch, &open);
         ((0..count).map(item).collect(), answers, done)
     }
 
     #[test]
-    fn workers_take_less_and_less_in_order() {
+    fn workers_take_fewer_and_fewer_in_order() {
         let queue = Queue::default();
         queue.add(items(400).0);
         let mut sizes = Vec::new();
-        let mut texts = Vec::new();
-        while texts.len() < 400 {
+        let mut requests = Vec::new();
+        while requests.len() < 400 {
             let taken = queue.take(2).unwrap();
             sizes.push(taken.len());
-            texts.extend(taken.into_iter().map(|item| item.text));
+            requests.extend(taken.into_iter().map(|item| item.json));
         }
         assert_eq!(sizes, [100, 75, 56, 42, 32, 32, 32, 16, 8, 4, 2, 1]);
-        assert!(texts.is_sorted());
+        assert!(requests.is_sorted());
     }
 
     #[test]
-    fn few_requests_are_shared_out() {
+    fn distributes_few_requests() {
         let queue = Queue::default();
         queue.add(items(30).0);
         let sizes: Vec<usize> = (0..3).map(|_| queue.take(3).unwrap().len()).collect();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_killed_a_worker_comes_in_small_parts_alone() {
+    fn isolates_requests_that_kill_workers() {
         let queue = Queue::default();
         queue.add(items(40).0);
         let mut taken = queue.take(1).unwrap();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_done_when_all_is_answered() {
+    fn batch_is_done_when_all_requests_are_answered() {
         let queue = Queue::default();
         let (items, answers, mut done) = items(3);
         queue.add(items);

@@ -1,4 +1,4 @@
-//! The worker's side: a model that answers what it is sent.
+//! The worker process: answers requests from standard input.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use super::prepare::Prepared;
 use super::sink::Sink;
 use super::work::Answerer;
 
-/// The command of the program that serves.
+/// The hidden subcommand that starts a worker.
 pub(super) const COMMAND: &str = "serve-model";
 
-/// Loads the model that standard input asks for and answers what it is sent, until standard input ends.
+/// Loads the model described on standard input and answers requests until standard input ends.
 ///
-/// This is what worker processes do (`data_parallel`); it is of no use to anybody else.
+/// Runs in the worker processes of `data_parallel`.
 pub fn serve(output: impl Write + Send + 'static) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut line = String::new();
@@ -26,16 +26,16 @@ pub fn serve(output: impl Write + Send + 'static) -> io::Result<()> {
     let output = Arc::new(Output(Mutex::new(output)));
     let Some(ToWorker::Setup { settings, share }) = ToWorker::from_line(&line) else {
         return Err(io::Error::other(
-            "This command is for worker processes of `--model hf` of the same version",
+            "This command is internal: `--model hf` of the same version starts it for `data_parallel`",
         ));
     };
     let answerer: Arc<OnceLock<Arc<Answerer>>> = Arc::default();
-    let pieces = listen(Arc::clone(&answerer));
+    let batches = listen(Arc::clone(&answerer));
     match Prepared::new(&settings).and_then(|prepared| Answerer::new(prepared, share)) {
         Ok(loaded) => {
             let loaded = answerer.get_or_init(|| Arc::new(loaded));
             output.write(&FromWorker::Ready)?;
-            for requests in pieces {
+            for requests in batches {
                 work(loaded, &requests, &output);
                 output.write(&FromWorker::Done)?;
             }
@@ -45,17 +45,17 @@ pub fn serve(output: impl Write + Send + 'static) -> io::Result<()> {
     }
 }
 
-/// Reads requests while others are answered. When the run is gone, there is nothing to answer any more.
-#[expect(clippy::exit, reason = "a pass may take minutes, and nobody waits for it any more")]
+/// Reads messages on another thread. Exits the process when the run closes standard input.
+#[expect(clippy::exit, reason = "a forward pass may take minutes, and nothing waits for its result")]
 fn listen(answerer: Arc<OnceLock<Arc<Answerer>>>) -> mpsc::Receiver<Vec<ModelRequest>> {
-    let (sender, pieces) = mpsc::channel();
+    let (sender, batches) = mpsc::channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             match ToWorker::from_line(&line) {
                 Some(ToWorker::Requests(requests)) => drop(sender.send(requests)),
                 Some(ToWorker::End) => {
                     if let Some(answerer) = answerer.get() {
-                        answerer.end();
+                        answerer.cancel();
                     }
                 }
                 _ => break,
@@ -63,28 +63,28 @@ fn listen(answerer: Arc<OnceLock<Arc<Answerer>>>) -> mpsc::Receiver<Vec<ModelReq
         }
         std::process::exit(0);
     });
-    pieces
+    batches
 }
 
-/// Answers requests and writes each answer when it is there.
+/// Answers requests and writes each answer as soon as it is known.
 fn work<W: Write + Send + 'static>(
     answerer: &Arc<Answerer>,
     requests: &[ModelRequest],
     output: &Arc<Output<W>>,
 ) {
     let (model, output) = (Arc::clone(answerer), Arc::clone(output));
-    let mut told = counts(model.stats());
-    let give = move |place: usize, answer: Result<Answer, ModelError>| {
+    let mut reported = counts(model.stats());
+    let write = move |index: usize, answer: Result<Answer, ModelError>| {
         let now = counts(model.stats());
-        let [asked, computed] = [0, 1].map(|index| now[index] - told[index]);
-        told = now;
-        // A run that is gone ends this process.
-        let _ = output.write(&FromWorker::Answered { place, answer, asked, computed });
+        let [asked, computed] = [0, 1].map(|count| now[count] - reported[count]);
+        reported = now;
+        // If the run is gone, the listener exits the process.
+        let _ = output.write(&FromWorker::Answered { index, answer, asked, computed });
     };
-    answerer.work(requests, &Sink::new(Box::new(give), requests.len()));
+    answerer.work(requests, &Sink::new(Box::new(write), requests.len()));
 }
 
-/// Tokens that were asked for and computed so far.
+/// Tokens requested and computed so far.
 fn counts(stats: &ModelStats) -> [u64; 2] {
     [&stats.tokens_asked, &stats.tokens_computed].map(|count| count.load(Ordering::Relaxed))
 }

@@ -1,10 +1,10 @@
-//! Where answers go.
+//! Delivery of answers.
 
 use std::sync::{Mutex, PoisonError};
 
 use lmeval_core::{Answer, AnswerSink, ModelError, ModelErrorKind};
 
-/// Hands answers over, each request once.
+/// Delivers at most one answer per request.
 pub(super) struct Sink(Mutex<State>);
 
 struct State {
@@ -13,35 +13,35 @@ struct State {
 }
 
 impl State {
-    fn give(&mut self, place: usize, answer: Result<Answer, ModelError>) {
-        if let Some(is_done) = self.is_done.get_mut(place).filter(|is_done| !**is_done) {
+    fn deliver(&mut self, index: usize, answer: Result<Answer, ModelError>) {
+        if let Some(is_done) = self.is_done.get_mut(index).filter(|is_done| !**is_done) {
             *is_done = true;
-            (self.sink)(place, answer);
+            (self.sink)(index, answer);
         }
     }
 }
 
 impl Sink {
-    /// Hands over the answers to `count` requests.
+    /// Creates a sink for the answers to `count` requests.
     pub(super) fn new(sink: AnswerSink, count: usize) -> Self {
         Self(Mutex::new(State { sink, is_done: vec![false; count] }))
     }
 
-    /// Hands over what came of a request, where nothing came before.
-    pub(super) fn give(&self, place: usize, answer: Result<Answer, ModelError>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).give(place, answer);
+    /// Delivers an answer, unless the request already has one.
+    pub(super) fn deliver(&self, index: usize, answer: Result<Answer, ModelError>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).deliver(index, answer);
     }
 
-    /// Answers all requests that have no answer yet with an error.
+    /// Fails all unanswered requests.
     pub(super) fn fail(&self, error: &ModelError) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in 0..state.is_done.len() {
-            state.give(place, Err(error.clone()));
+        for index in 0..state.is_done.len() {
+            state.deliver(index, Err(error.clone()));
         }
     }
 }
 
-/// The error of requests that nothing came of.
-pub(super) fn lost() -> ModelError {
+/// The error of requests that were never answered.
+pub(super) fn unanswered() -> ModelError {
     ModelError::new(ModelErrorKind::Unreachable, "The computation ended unexpectedly")
 }

@@ -1,4 +1,4 @@
-//! Requests in, answers out: what a model of one device does.
+//! Answers requests with a model on one device.
 
 use lmeval_core::{
     Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage, Window,
@@ -7,15 +7,15 @@ use lmeval_core::{
 use rayon::prelude::*;
 
 use super::prepare::Prepared;
-use super::sink::{Sink, lost};
+use super::sink::{Sink, unanswered};
 use crate::arguments::configuration;
-use crate::codec::request;
+use crate::encoder::request;
 use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
-use crate::generation::{GenerationSettings, StopCheck, Surroundings, answer_text};
+use crate::generation::{GenerationSettings, ModelDefaults, StopCheck, answer_text};
 
-/// How much of whole texts is scored at a time on a processor, and on other devices. A run that is ended loses what it has
-/// of it.
+/// Bytes of rolling log-likelihood requests scored at a time, on the CPU and on GPUs. A stopped run loses the answers in
+/// progress.
 const CPU_ROLLING_BYTES: usize = 128 << 10;
 const DEVICE_ROLLING_BYTES: usize = 1 << 20;
 
@@ -24,34 +24,34 @@ const DEVICE_ROLLING_BYTES: usize = 1 << 20;
 pub(super) struct Answerer {
     prepared: Prepared,
     engine: Engine,
-    /// How many tokens the model knows.
+    /// The vocabulary size of the model.
     vocabulary: usize,
 }
 
 impl Answerer {
-    /// Loads the weights of a model to a device that so many share.
+    /// Loads the weights onto a device shared by `share` workers.
     pub(super) fn new(prepared: Prepared, share: usize) -> Result<Self, ModelError> {
-        let device = prepared.arguments.places.first().copied().unwrap_or_default().open()?;
+        let device = prepared.arguments.devices.first().copied().unwrap_or_default().open()?;
         let architecture = prepared.opened.build(&device)?;
         let vocabulary = architecture.shape().vocabulary;
-        let size = prepared.codec.tokenizer().vocabulary_size();
+        let size = prepared.encoder.tokenizer().vocabulary_size();
         if size > vocabulary {
             return Err(configuration(format!(
-                "The tokenizer has {size} tokens, and the model knows {vocabulary}"
+                "The tokenizer has {size} tokens, but the model's vocabulary has {vocabulary}"
             ))
-            .hint("Give the model's own tokenizer as `tokenizer=<name or folder>`"));
+            .hint("Set the model's own tokenizer with `tokenizer=<name or folder>`"));
         }
         if let Some(token) = prepared.arguments.prefix_token_id.filter(|token| *token as usize >= vocabulary)
         {
             return Err(configuration(format!(
-                "There is no token {token} for `prefix_token_id`: the model knows {vocabulary} tokens"
+                "`prefix_token_id={token}` is not in the model's vocabulary of {vocabulary} tokens"
             )));
         }
         if let Some(positions) = architecture.shape().positions
             && prepared.max_length > positions
         {
             return Err(configuration(format!(
-                "The model has {positions} positions, fewer than `max_length={}`",
+                "`max_length={}` exceeds the model's {positions} positions",
                 prepared.max_length
             )));
         }
@@ -60,24 +60,24 @@ impl Answerer {
         Ok(Self { prepared, engine, vocabulary })
     }
 
-    /// What is known without the weights.
+    /// The model without its weights.
     pub(super) fn prepared(&self) -> &Prepared {
         &self.prepared
     }
 
-    /// What was computed so far.
+    /// Token counts so far.
     pub(super) fn stats(&self) -> &ModelStats {
         &self.engine.stats
     }
 
-    /// Ends the work that is under way as soon as possible.
-    pub(super) fn end(&self) {
-        self.engine.end();
+    /// Cancels running work as soon as possible.
+    pub(super) fn cancel(&self) {
+        self.engine.cancel();
     }
 
-    /// Answers requests of all kinds.
+    /// Answers requests of all types.
     pub(super) fn work(&self, requests: &[ModelRequest], sink: &Sink) {
-        // What is wrong with settings is told before anything is computed.
+        // Report invalid settings before computing anything.
         let mut settings = requests.iter().filter_map(|asked| match &asked.arguments {
             Asked::Generate { kwargs, .. } => self.settings(kwargs).err(),
             _ => None,
@@ -90,67 +90,67 @@ impl Answerer {
             .and_then(|()| self.score_rolling(requests, sink))
             .and_then(|()| self.generate(requests, sink));
         match result {
-            Ok(()) => sink.fail(&lost()),
+            Ok(()) => sink.fail(&unanswered()),
             Err(error) => sink.fail(&error.into()),
         }
     }
 
-    /// Answers requests for the likelihood of continuations.
+    /// Answers log-likelihood requests.
     fn score(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
         let encoded: Vec<(usize, Result<ScoreRequest, ModelError>)> = requests
             .par_iter()
             .enumerate()
-            .filter_map(|(place, asked)| match &asked.arguments {
+            .filter_map(|(index, asked)| match &asked.arguments {
                 Asked::Loglikelihood { context, continuation } => {
-                    Some((place, self.pair(context, continuation)))
+                    Some((index, self.pair(context, continuation)))
                 }
                 _ => None,
             })
             .collect();
-        let mut places = Vec::new();
-        let mut texts = Vec::new();
-        for (place, text) in encoded {
-            match text {
-                Ok(text) => {
-                    places.push(place);
-                    texts.push(text);
+        let mut indices = Vec::new();
+        let mut sequences = Vec::new();
+        for (index, sequence) in encoded {
+            match sequence {
+                Ok(sequence) => {
+                    indices.push(index);
+                    sequences.push(sequence);
                 }
-                Err(error) => sink.give(place, Err(error)),
+                Err(error) => sink.deliver(index, Err(error)),
             }
         }
-        self.engine.score(&texts, &mut |index, score| {
-            let usage = usage(texts[index].tokens.len(), 0);
+        self.engine.score(&sequences, &mut |sequence, score| {
+            let usage = usage(sequences[sequence].tokens.len(), 0);
             let answer = score.map_err(ModelError::from).map(|Score { logprob, is_greedy }| Answer {
                 response: Response::Loglikelihood { logprob, is_greedy },
                 truncated: false,
                 usage,
             });
-            sink.give(places[index], answer);
+            sink.deliver(indices[sequence], answer);
         })
     }
 
     fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
-        let pair = self.prepared.codec.pair(text_of(context)?, continuation, self.prepared.max_length)?;
-        self.known(&pair.tokens)?;
+        let pair = self.prepared.encoder.pair(prompt_of(context)?, continuation, self.prepared.max_length)?;
+        self.check_tokens(&pair.tokens)?;
         Ok(pair)
     }
 
-    /// Refuses tokens that the model does not know.
-    fn known(&self, tokens: &[u32]) -> Result<(), ModelError> {
+    /// Refuses tokens outside the model's vocabulary.
+    fn check_tokens(&self, tokens: &[u32]) -> Result<(), ModelError> {
         match tokens.iter().find(|token| **token as usize >= self.vocabulary) {
             None => Ok(()),
             Some(token) => Err(request(format!(
-                "The tokenizer gives the token {token}, and the model knows {} tokens",
+                "The tokenizer produced token {token}, but the model's vocabulary has {} tokens",
                 self.vocabulary
             ))),
         }
     }
 
-    /// Answers requests for the likelihood of whole texts, some at a time: a text has many windows, and its answer is only
-    /// there with the last of them.
+    /// Answers rolling log-likelihood requests, some at a time: a request has many windows, and is answered only with the
+    /// last of them.
     fn score_rolling(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
-        let texts = requests.iter().enumerate().filter_map(|(place, asked)| match &asked.arguments {
-            Asked::Rolling { text } => Some((place, text.as_ref())),
+        let texts = requests.iter().enumerate().filter_map(|(index, asked)| match &asked.arguments {
+            Asked::Rolling { text } => Some((index, text.as_ref())),
             _ => None,
         });
         let texts: Vec<(usize, &str)> = texts.collect();
@@ -163,119 +163,119 @@ impl Answerer {
                 bytes <= most
             };
             let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
-            self.score_whole(now, sink)?;
+            self.score_documents(now, sink)?;
             rest = later;
         }
         Ok(())
     }
 
-    /// Answers requests for the likelihood of whole texts, given with their places.
-    fn score_whole(&self, asked: &[(usize, &str)], sink: &Sink) -> Result<(), Error> {
+    /// Answers rolling log-likelihood requests, given with their indices.
+    fn score_documents(&self, asked: &[(usize, &str)], sink: &Sink) -> Result<(), Error> {
         let encoded: Vec<Result<Vec<Window>, ModelError>> =
             asked.par_iter().map(|(_, text)| self.windows(text)).collect();
         let mut sums = Vec::new();
-        let mut texts = Vec::new();
-        // Which of the sums a window belongs to, and which of its windows it is.
+        let mut sequences = Vec::new();
+        // For each window: the index of its sum, and its index in the request.
         let mut owners = Vec::new();
-        for ((place, _), windows) in asked.iter().zip(encoded) {
+        for ((index, _), windows) in asked.iter().zip(encoded) {
             match windows {
-                Err(error) => sink.give(*place, Err(error)),
+                Err(error) => sink.deliver(*index, Err(error)),
                 Ok(windows) if windows.is_empty() => {
-                    sink.give(*place, Ok(Response::Rolling { logprob: 0.0 }.into()));
+                    sink.deliver(*index, Ok(Response::Rolling { logprob: 0.0 }.into()));
                 }
                 Ok(windows) => {
                     owners.extend((0..windows.len()).map(|window| (sums.len(), window)));
-                    sums.push(Rolling::new(*place, &windows));
-                    texts.extend(windows.into_iter().map(|window| {
+                    sums.push(Rolling::new(*index, &windows));
+                    sequences.extend(windows.into_iter().map(|window| {
                         let scored = window.continuation.len();
                         ScoreRequest { tokens: [window.context, window.continuation].concat(), scored }
                     }));
                 }
             }
         }
-        self.engine.score(&texts, &mut |index, score| {
-            let (owner, window) = owners[index];
+        self.engine.score(&sequences, &mut |sequence, score| {
+            let (owner, window) = owners[sequence];
             let sum: &mut Rolling = &mut sums[owner];
             if let Some(answer) = sum.add(window, score) {
-                sink.give(sum.place, answer);
+                sink.deliver(sum.index, answer);
             }
         })
     }
 
     fn windows(&self, text: &str) -> Result<Vec<Window>, ModelError> {
-        let tokens = self.prepared.codec.encode(text)?;
-        self.known(&tokens)?;
-        Ok(windows(&tokens, self.prepared.codec.prefix()?, self.prepared.max_length, 1))
+        let tokens = self.prepared.encoder.encode(text)?;
+        self.check_tokens(&tokens)?;
+        Ok(windows(&tokens, self.prepared.encoder.prefix()?, self.prepared.max_length, 1))
     }
 
-    /// Answers requests for text.
+    /// Answers generation requests.
     fn generate(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
         let mut asked: Vec<(usize, GenerationSettings, StopCheck)> = Vec::new();
-        let mut texts = Vec::new();
-        for (place, one) in requests.iter().enumerate() {
+        let mut sequences = Vec::new();
+        for (index, one) in requests.iter().enumerate() {
             let Asked::Generate { context, kwargs } = &one.arguments else { continue };
             let prepared = self.settings(kwargs).and_then(|mut settings| {
                 let prompt = self.prompt(context, settings.limit)?;
-                self.known(&prompt)?;
+                self.check_tokens(&prompt)?;
                 settings.limit = settings.room(prompt.len(), self.prepared.max_length)?;
-                let check = StopCheck::new(&settings.stops, self.prepared.codec.tokenizer())?;
+                let check = StopCheck::new(&settings.stops, self.prepared.encoder.tokenizer())?;
                 Ok((settings, prompt, check))
             });
             match prepared {
-                Err(error) => sink.give(place, Err(error)),
+                Err(error) => sink.deliver(index, Err(error)),
                 Ok((settings, _, _)) if settings.limit == 0 => {
-                    sink.give(place, Ok(Response::Text("".into()).into()));
+                    sink.deliver(index, Ok(Response::Text("".into()).into()));
                 }
                 Ok((settings, tokens, check)) => {
                     let mut sampling = settings.sampling.clone();
                     sampling.prompt = tokens.len();
                     sampling.total = tokens.len() + settings.limit;
                     sampling.seed = seed(self.prepared.arguments.seed, settings.seed, one.repeat, &tokens);
-                    texts.push(GenerationRequest { tokens, limit: settings.limit, sampling });
-                    asked.push((place, settings, check));
+                    sequences.push(GenerationRequest { tokens, limit: settings.limit, sampling });
+                    asked.push((index, settings, check));
                 }
             }
         }
-        let tokenizer = self.prepared.codec.tokenizer();
-        let is_done = |index: usize, added: &[u32]| {
-            added.last().is_some_and(|token| asked[index].1.ends.contains(token))
-                || asked[index].2.is_found(added, tokenizer)
+        let tokenizer = self.prepared.encoder.tokenizer();
+        let is_done = |sequence: usize, added: &[u32]| {
+            added.last().is_some_and(|token| asked[sequence].1.ends.contains(token))
+                || asked[sequence].2.is_found(added, tokenizer)
         };
-        self.engine.generate(&texts, &is_done, &mut |index, generated| {
-            let (place, settings, _) = &asked[index];
+        self.engine.generate(&sequences, &is_done, &mut |sequence, generated| {
+            let (index, settings, _) = &asked[sequence];
             let generated = match generated {
                 Ok(generated) => generated,
-                Err(error) => return sink.give(*place, Err(error.into())),
+                Err(error) => return sink.deliver(*index, Err(error.into())),
             };
             let end = self.prepared.arguments.think_end.as_ref();
             let text =
                 answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
-            let usage = usage(texts[index].tokens.len(), generated.tokens.len());
+            let usage = usage(sequences[sequence].tokens.len(), generated.tokens.len());
             let answer = text.map(|text| Answer {
                 response: Response::Text(text.into()),
                 truncated: generated.is_cut,
                 usage,
             });
-            sink.give(*place, answer);
+            sink.deliver(*index, answer);
         })
     }
 
-    /// The settings of a request; it needs no prompt, so that all of them can be checked before anything is computed.
+    /// The settings of a request. Independent of the prompt, so that all can be validated before computing anything.
     fn settings(&self, kwargs: &lmeval_pycompat::Dict) -> Result<GenerationSettings, ModelError> {
-        let around = Surroundings {
-            defaults: &self.prepared.defaults,
-            end_text: self.prepared.codec.end().map(|(_, text)| text),
+        let defaults = ModelDefaults {
+            files: &self.prepared.defaults,
+            eos_token: self.prepared.encoder.eos().map(|(_, token)| token),
             limit: self.prepared.arguments.max_gen_toks,
             max_length: self.prepared.max_length,
         };
-        GenerationSettings::read(kwargs, around)
+        GenerationSettings::read(kwargs, defaults)
     }
 
-    /// The tokens of a prompt, of which those stay that leave room for the answer.
+    /// Encodes a prompt, truncated on the left to leave room for the answer.
     fn prompt(&self, context: &Context, limit: usize) -> Result<Vec<u32>, ModelError> {
-        let mut tokens = self.prepared.codec.encode_prompt(text_of(context)?)?;
+        let mut tokens = self.prepared.encoder.encode_prompt(prompt_of(context)?)?;
         if tokens.is_empty() {
-            tokens.push(self.prepared.codec.prefix()?);
+            tokens.push(self.prepared.encoder.prefix()?);
         }
         let surplus = tokens.len().saturating_sub(self.prepared.max_length - limit);
         tokens.drain(..surplus);
@@ -283,22 +283,22 @@ impl Answerer {
     }
 }
 
-/// The windows of a whole text that are scored, and those that are missing.
+/// The partial result of a rolling log-likelihood request.
 struct Rolling {
-    place: usize,
-    /// The log-probabilities by window; they are added in order.
+    index: usize,
+    /// Log-probabilities by window, summed in order.
     logprobs: Vec<f64>,
     missing: usize,
     tokens: usize,
 }
 
 impl Rolling {
-    fn new(place: usize, windows: &[Window]) -> Self {
+    fn new(index: usize, windows: &[Window]) -> Self {
         let tokens = windows.iter().map(|window| window.continuation.len()).sum();
-        Self { place, logprobs: vec![0.0; windows.len()], missing: windows.len(), tokens }
+        Self { index, logprobs: vec![0.0; windows.len()], missing: windows.len(), tokens }
     }
 
-    /// Takes the score of a window; the answer where it was the last one, or where there will be none.
+    /// Adds the score of a window. Returns the answer after the last window, or after an error.
     fn add(&mut self, window: usize, score: Result<Score, Error>) -> Option<Result<Answer, ModelError>> {
         match score {
             Ok(score) => self.logprobs[window] = score.logprob,
@@ -312,17 +312,17 @@ impl Rolling {
     }
 }
 
-/// The text of a context.
-pub(super) fn text_of(context: &Context) -> Result<&str, ModelError> {
-    let text = context.as_text().map(AsRef::as_ref);
-    text.ok_or_else(|| request("The model `hf` continues texts: conversations need `--apply_chat_template`"))
+/// The prompt of a context, which must not be chat messages.
+pub(super) fn prompt_of(context: &Context) -> Result<&str, ModelError> {
+    let prompt = context.as_text().map(AsRef::as_ref);
+    prompt.ok_or_else(|| request("The model `hf` needs `--apply_chat_template` to answer chat messages"))
 }
 
 fn usage(prompt: usize, completion: usize) -> Usage {
     Usage { prompt_tokens: prompt as u64, completion_tokens: completion as u64 }
 }
 
-/// The seed of a request: of the run, of what is asked, and of which time it is asked.
+/// Derives a request's seed from the run's seed, its own seed, the repeat and the prompt.
 fn seed(run: u64, own: Option<u64>, repeat: usize, tokens: &[u32]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let tokens = tokens.iter().map(|token| u64::from(*token));

@@ -1,4 +1,4 @@
-//! Which files of a folder hold the weights.
+//! The weight files of a folder.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use lmeval_pycompat::{Value, json, repr};
 use super::{Safetensors, Source, TorchFiles};
 use crate::error::{Error, Result};
 
-/// A format: the file of weights that are not in parts, and the one that says which weights are in which part.
+/// A checkpoint format: the name of a single file, and of the index of a sharded checkpoint.
 pub(super) struct Format {
     pub(super) single: &'static str,
     pub(super) index: &'static str,
 }
 
-/// The format that is preferred.
+/// The preferred format.
 pub(super) const SAFETENSORS: Format =
     Format { single: "model.safetensors", index: "model.safetensors.index.json" };
 /// The older format.
 pub(super) const TORCH: Format =
     Format { single: "pytorch_model.bin", index: "pytorch_model.bin.index.json" };
 
-/// The weights of a folder: safetensors where there are some, else files of torch.
-pub(crate) fn of_folder(folder: &Path) -> Result<Arc<dyn Source>> {
+/// Opens the weights of a folder: safetensors if present, else PyTorch files.
+pub(crate) fn open_folder(folder: &Path) -> Result<Arc<dyn Source>> {
     if !SAFETENSORS.is_in(folder) && TORCH.is_in(folder) {
         return Ok(Arc::new(TorchFiles::open(&TORCH.files(folder)?)?));
     }
     Ok(Arc::new(Safetensors::from_folder(folder)?))
 }
 
-/// The files with the weights of a folder.
+/// The weight files of a folder.
 pub(crate) fn files_of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let is_older = !SAFETENSORS.is_in(folder) && TORCH.is_in(folder);
     if is_older { TORCH.files(folder) } else { SAFETENSORS.files(folder) }
@@ -41,9 +41,9 @@ impl Format {
         folder.join(self.single).is_file() || folder.join(self.index).is_file()
     }
 
-    /// The files of this format in a folder.
+    /// The weight files of this format.
     pub(super) fn files(&self, folder: &Path) -> Result<Vec<PathBuf>> {
-        // Reference: a single file counts, also beside an index.
+        // Reference: a single file takes precedence over an index.
         let (single, index) = (folder.join(self.single), folder.join(self.index));
         if single.is_file() {
             return Ok(vec![single]);
@@ -51,23 +51,23 @@ impl Format {
         if !index.is_file() {
             return Err(Error::Unsupported {
                 message: format!(
-                    "The folder `{}` cannot be used: it has neither `{}` nor `{}`, nor the index of one",
+                    "The folder `{}` has no weights: neither `{}` nor `{}`, nor an index of either",
                     folder.display(),
                     SAFETENSORS.single,
                     TORCH.single
                 ),
-                hint: Some("`save_pretrained(…)` of `transformers` writes weights as safetensors".into()),
+                hint: Some("`save_pretrained(…)` of `transformers` writes safetensors".into()),
             });
         }
         let files: Vec<PathBuf> = parts(&index)?.into_iter().map(|name| folder.join(name)).collect();
         if let Some(missing) = files.iter().find(|file| !file.is_file()) {
-            return Err(Error::file(missing, format!("`{}` names it, and it is not there", self.index)));
+            return Err(Error::file(missing, format!("it is missing, but `{}` lists it", self.index)));
         }
         Ok(files)
     }
 }
 
-/// The names of the parts that an index names.
+/// The shards that an index lists.
 fn parts(index: &Path) -> Result<BTreeSet<String>> {
     let text = fs_err::read_to_string(index).map_err(|error| Error::file(index, error))?;
     let value = json::loads(&text).map_err(|error| Error::file(index, error))?;
@@ -79,7 +79,7 @@ fn parts(index: &Path) -> Result<BTreeSet<String>> {
             !name.is_empty() && !name.contains(['/', '\\', ':']) && *name != "." && *name != ".."
         };
         let name = file.as_str().filter(is_plain).ok_or_else(|| {
-            Error::file(index, format!("the part of `{}` is no name of a file", repr::str(tensor)))
+            Error::file(index, format!("the shard of `{}` is not a file name", repr::str(tensor)))
         })?;
         if !parts.contains(name) {
             parts.insert(name.to_owned());

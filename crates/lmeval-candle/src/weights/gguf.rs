@@ -1,4 +1,4 @@
-//! Weights in a GGUF file: quantised numbers become plain ones.
+//! Weights in a GGUF file, dequantised when loaded.
 
 mod config;
 mod entries;
@@ -19,60 +19,60 @@ use self::layout::{Change, Layout};
 use super::Source;
 use crate::error::{Error, Result};
 
-/// Tensors that are no weights: how rotary embeddings are stretched.
+/// Tensors that are not weights: factors of rotary embeddings.
 const ROTARY: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
-/// How many weights a file has at most, where the matrix of each expert is one.
-const MOST: usize = 1 << 20;
-/// Where the numbers of blocks may stand in memory: at multiples of this.
+/// The maximum number of weights in a file, counting each expert's matrix.
+const MAX_WEIGHTS: usize = 1 << 20;
+/// The alignment of quantised blocks in memory.
 const ALIGNMENT: usize = 16;
 
-/// A GGUF file.
+/// An open GGUF file.
 pub struct Gguf {
     path: PathBuf,
     header: Header,
     file: Mutex<std::fs::File>,
     architecture: String,
     layout: &'static Layout,
-    /// The weights, by their names here.
+    /// Weights by checkpoint name.
     parts: FxHashMap<String, Part>,
-    /// Those of them that were loaded.
+    /// The names of loaded weights.
     loaded: Mutex<FxHashSet<String>>,
 }
 
-/// A weight: a stored tensor, or the matrix of one expert in it.
+/// A weight: a stored tensor, or one expert's matrix in it.
 struct Part {
     stored: String,
     change: Change,
-    /// Which of how many.
+    /// The index of the expert and the number of experts.
     expert: Option<(usize, usize)>,
     shape: Vec<usize>,
 }
 
 impl Gguf {
-    /// Opens a file and checks that its tensors are all there and known.
+    /// Opens a file and validates its metadata and tensors.
     pub fn open(path: &Path) -> Result<Self> {
         let broken = |problem: String| Error::file(path, problem);
         let file = fs_err::File::open(path).map_err(|error| broken(error.to_string()))?;
         let length = file.metadata().map_err(|error| broken(error.to_string()))?.len();
         let mut file = file.into_parts().0;
         let header = Header::read(BufReader::new(&mut file), length).map_err(broken)?;
-        let Some(Entry::Text(architecture)) = header.entries.get("general.architecture") else {
-            return Err(broken("it names no architecture".into()));
+        let Some(Entry::String(architecture)) = header.entries.get("general.architecture") else {
+            return Err(broken("it has no `general.architecture`".into()));
         };
         let architecture = architecture.clone();
         if let Some(Entry::Whole(count)) = header.entries.get("split.count")
             && *count > 1
         {
             return Err(broken(format!(
-                "it is one of {count} parts; put them together first with `llama-gguf-split --merge`"
+                "it is one of {count} shards; merge them with `llama-gguf-split --merge`"
             )));
         }
         let Some(layout) = Layout::find(&architecture, |name| header.tensors.contains_key(name)) else {
             return Err(Error::Unsupported {
-                message: format!("GGUF files of the architecture `{architecture}` are not known here"),
+                message: format!("GGUF files of the architecture `{architecture}` are not supported"),
                 hint: Some(format!(
-                    "There are `{}`; other models load from safetensors",
+                    "Supported architectures: `{}`; others load from safetensors",
                     layout::architectures().join("`, `")
                 )),
             });
@@ -93,7 +93,7 @@ impl Gguf {
         })
     }
 
-    /// An entry of the architecture.
+    /// A metadata entry of the architecture.
     fn entry(&self, key: &str) -> Option<&Entry> {
         self.header.entries.get(&format!("{}.{key}", self.architecture))
     }
@@ -117,11 +117,10 @@ impl Gguf {
         self.header.tensors.contains_key(stored)
     }
 
-    /// A stored tensor, or one of `count` matrices in it.
+    /// Reads a stored tensor, or one of `count` matrices in it.
     fn read(&self, name: &str, part: Option<(usize, usize)>) -> Result<Tensor> {
-        let broken = |problem: String| {
-            Error::file(&self.path, format!("the tensor `{name}` cannot be read ({problem})"))
-        };
+        let broken =
+            |problem: String| Error::file(&self.path, format!("cannot read the tensor `{name}` ({problem})"));
         let stored = self.header.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
         let Stored { dtype, shape, start, bytes } = stored;
         let (start, bytes, shape) = match part {
@@ -131,11 +130,11 @@ impl Gguf {
             }
             None => (*start, *bytes, shape.clone()),
         };
-        // Blocks are read in place, and have to stand where their numbers may.
+        // Blocks are read in place and must be aligned.
         let mut room = vec![0_u8; bytes.saturating_add(ALIGNMENT)];
         let first = room.as_ptr().align_offset(ALIGNMENT);
         let raw = first.checked_add(bytes).and_then(|end| room.get_mut(first..end));
-        let raw = raw.ok_or_else(|| broken("there is no room for it".into()))?;
+        let raw = raw.ok_or_else(|| broken("not enough memory".into()))?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(start)).map_err(|error| broken(error.to_string()))?;
         file.read_exact(raw).map_err(|error| broken(error.to_string()))?;
@@ -148,11 +147,14 @@ impl Gguf {
     fn heads(&self, key: &str) -> Result<usize> {
         let heads = self.whole(key).and_then(|heads| usize::try_from(heads).ok()).filter(|heads| *heads > 0);
         heads.ok_or_else(|| {
-            Error::file(&self.path, format!("it has no number `{}.{key}` above zero", self.architecture))
+            Error::file(
+                &self.path,
+                format!("its metadata entry `{}.{key}` is not a positive integer", self.architecture),
+            )
         })
     }
 
-    /// The number of heads, and of those of keys and values.
+    /// The number of query heads and of key/value heads.
     fn all_heads(&self) -> Result<(usize, usize)> {
         let count = self.heads("attention.head_count")?;
         let kv = if self.entry("attention.head_count_kv").is_some() {
@@ -164,27 +166,27 @@ impl Gguf {
     }
 }
 
-/// The weights of a file with so many experts.
+/// The weights of a file.
 fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<String, Part>, String> {
     let mut parts = FxHashMap::default();
     for (stored, tensor) in &header.tensors {
         if ROTARY.contains(&stored.as_str()) {
             continue;
         }
-        // Something that is left out would change answers.
+        // Omitting a tensor would change answers.
         let Some((own, change)) = layout.own(stored) else {
             return Err(format!(
-                "its tensor `{stored}` is not known among those of the architecture `{}`",
+                "its tensor `{stored}` is not supported for the architecture `{}`",
                 layout.architecture
             ));
         };
         let mut add = |own: String, expert, shape| {
-            if parts.len() == MOST {
-                return Err(format!("it has more than {MOST} weights"));
+            if parts.len() == MAX_WEIGHTS {
+                return Err(format!("it has more than {MAX_WEIGHTS} weights"));
             }
             let part = Part { stored: stored.clone(), change, expert, shape };
             if parts.insert(own, part).is_some() {
-                return Err(format!("its tensor `{stored}` is there under another name as well"));
+                return Err(format!("its tensor `{stored}` also exists under another name"));
             }
             Ok(())
         };
@@ -193,7 +195,7 @@ fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<S
             Change::Experts => {
                 if shape.len() != 3 || shape[0] != experts {
                     return Err(format!(
-                        "its tensor `{stored}` has the shape {shape:?}, and there are {experts} experts (`{}.expert_count`)",
+                        "its tensor `{stored}` has shape {shape:?}, but `{}.expert_count` is {experts}",
                         layout.architecture
                     ));
                 }
@@ -238,10 +240,10 @@ impl Source for Gguf {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let left =
             self.parts.iter().filter(|(name, _)| !loaded.contains(*name)).map(|(_, part)| &part.stored);
-        // The same one is named each time.
+        // Sorted, so that the same tensor is reported every time.
         left.min().map_or(Ok(()), |stored| {
             let problem = format!(
-                "the model that its entries describe has no place for the tensor `{stored}`, which would change answers"
+                "the model described by its metadata does not use the tensor `{stored}`; ignoring it would change answers"
             );
             Err(Error::file(&self.path, problem))
         })
@@ -256,7 +258,7 @@ impl Source for Gguf {
     }
 }
 
-/// Rows of queries and keys in the order of halves; these files have them as neighbours.
+/// Reorders rows of queries and keys from adjacent pairs to halves.
 fn halves(weight: &Tensor, heads: usize) -> Result<Tensor> {
     let dims = weight.dims().to_vec();
     let width = rows_of(&dims, heads)?;
@@ -268,7 +270,7 @@ fn halves(weight: &Tensor, heads: usize) -> Result<Tensor> {
     Ok(split.transpose(1, 2)?.contiguous()?.reshape(dims)?)
 }
 
-/// Queries, keys and values side by side in each group of heads; these files have first all queries, then all keys, then all
+/// Reorders queries, keys and values to be interleaved per group of heads. GGUF files store all queries, then all keys, then all
 /// values.
 fn grouped(weight: &Tensor, count: usize, kv: usize) -> Result<Tensor> {
     let dims = weight.dims().to_vec();
@@ -285,7 +287,7 @@ fn grouped(weight: &Tensor, count: usize, kv: usize) -> Result<Tensor> {
     Ok(all.reshape(dims)?)
 }
 
-/// How many rows a head has.
+/// The number of rows per head.
 fn rows_of(dims: &[usize], heads: usize) -> Result<usize> {
     let rows = dims.first().copied().unwrap_or_default();
     if heads == 0 || rows == 0 || !rows.is_multiple_of(heads) {
@@ -295,7 +297,7 @@ fn rows_of(dims: &[usize], heads: usize) -> Result<usize> {
 }
 
 fn wrong_rows(dims: &[usize], heads: usize) -> Error {
-    Error::unsupported(format!("A tensor of the shape {dims:?} cannot be that of {heads} heads"))
+    Error::unsupported(format!("A tensor of shape {dims:?} does not fit {heads} heads"))
 }
 
 #[cfg(test)]
@@ -310,7 +312,7 @@ mod tests {
     fn rows_are_put_in_order() {
         let weight = Tensor::arange(0_u32, 16, &Device::Cpu).unwrap().reshape((8, 2)).unwrap();
         assert_eq!(rows(&halves(&weight, 2).unwrap()), [0, 2, 1, 3, 4, 6, 5, 7]);
-        // Four heads of queries in two groups.
+        // Four query heads in two groups.
         assert_eq!(rows(&grouped(&weight, 4, 2).unwrap()), [0, 1, 4, 6, 2, 3, 5, 7]);
         assert!(
             halves(&weight, 3).is_err() && halves(&weight, 8).is_err() && grouped(&weight, 3, 2).is_err()

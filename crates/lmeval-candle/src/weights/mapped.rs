@@ -1,4 +1,4 @@
-//! Files that are mapped into memory.
+//! Memory-mapped files.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use memmap2::Mmap;
 
 use crate::error::{Error, Result};
 
-/// A file in memory.
+/// A memory-mapped file.
 pub(super) struct Mapped {
     pub(super) path: PathBuf,
     pub(super) bytes: Mmap,
@@ -16,9 +16,8 @@ impl Mapped {
     /// Maps a file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = fs_err::File::open(path).map_err(|error| Error::file(path, error))?;
-        // SAFETY: the file is only read. Whoever shortens it while it is mapped ends this process, as with any
-        // program that maps files.
-        #[expect(unsafe_code, reason = "weights are read where they are, without a second copy of them")]
+        // SAFETY: the file is only read. Truncating it while it is mapped kills this process, as with any memory map.
+        #[expect(unsafe_code, reason = "weights are read without copying them")]
         let bytes = unsafe { Mmap::map(file.file()) }.map_err(|error| Error::file(path, error))?;
         Ok(Self { path: path.to_owned(), bytes })
     }

@@ -1,4 +1,4 @@
-//! Weights in files of the safetensors format.
+//! Weights in safetensors files.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use super::folder::SAFETENSORS;
 use super::mapped::Mapped;
 use crate::error::{Error, Result};
 
-/// Weights in one or several files, mapped into memory.
+/// Weights in one or several memory-mapped safetensors files.
 pub struct Safetensors {
     files: Vec<Mapped>,
-    /// The file and the description of each tensor.
-    tensors: FxHashMap<String, Place>,
+    /// Tensor locations by name.
+    tensors: FxHashMap<String, TensorLocation>,
 }
 
-struct Place {
+struct TensorLocation {
     file: usize,
     dtype: DType,
     shape: Vec<usize>,
@@ -27,17 +27,17 @@ struct Place {
 }
 
 impl Safetensors {
-    /// The weights of a model's folder: `model.safetensors`, or the parts that its index names.
+    /// Opens `model.safetensors` of a folder, or the shards of its index.
     pub fn from_folder(folder: &Path) -> Result<Self> {
         Self::open(&Self::files_of(folder)?)
     }
 
-    /// The files that hold the weights of a folder.
+    /// The weight files of a folder.
     pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
         SAFETENSORS.files(folder)
     }
 
-    /// The weights of files, whose headers and lengths are checked.
+    /// Opens files and validates their headers and lengths.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
         let mut files = Vec::new();
         let mut tensors = FxHashMap::default();
@@ -45,7 +45,7 @@ impl Safetensors {
             let Mapped { path, bytes } = Mapped::open(path)?;
             let broken = |problem: String| Error::file(&path, problem);
             let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|error| {
-                broken(format!("it is no complete safetensors file ({error}; {} bytes)", bytes.len()))
+                broken(format!("it is not a complete safetensors file ({error}; {} bytes)", bytes.len()))
             })?;
             describe(&metadata, files.len(), header + 8, bytes.len(), &mut tensors).map_err(broken)?;
             files.push(Mapped { path, bytes });
@@ -54,40 +54,40 @@ impl Safetensors {
     }
 }
 
-/// Adds the tensors of a file.
+/// Collects the tensors of a file.
 fn describe(
     metadata: &Metadata,
     file: usize,
     data: usize,
     length: usize,
-    tensors: &mut FxHashMap<String, Place>,
+    tensors: &mut FxHashMap<String, TensorLocation>,
 ) -> Result<(), String> {
     for (name, info) in metadata.tensors() {
         let dtype = DType::try_from(info.dtype).map_err(|_| {
-            format!("the tensor `{name}` has the type {:?}, which is not known here", info.dtype)
+            format!("the tensor `{name}` has data type {:?}, which is not supported", info.dtype)
         })?;
         let (start, end) = (data + info.data_offsets.0, data + info.data_offsets.1);
         let size = info.shape.iter().product::<usize>() * dtype.size_in_bytes();
         if end > length || end - start != size {
-            return Err(format!("the tensor `{name}` does not have the {size} bytes of its shape"));
+            return Err(format!("the tensor `{name}` does not have {size} bytes, as its shape requires"));
         }
-        tensors.insert(name, Place { file, dtype, shape: info.shape.clone(), start, end });
+        tensors.insert(name, TensorLocation { file, dtype, shape: info.shape.clone(), start, end });
     }
     Ok(())
 }
 
 impl Source for Safetensors {
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        self.tensors.get(name).map(|place| place.shape.clone())
+        self.tensors.get(name).map(|location| location.shape.clone())
     }
 
     fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
-        let place = self.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
-        let file = &self.files[place.file];
-        let bytes = file.bytes.get(place.start..place.end);
+        let location = self.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
+        let file = &self.files[location.file];
+        let bytes = file.bytes.get(location.start..location.end);
         let bytes =
-            bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is cut off")))?;
-        Ok(Tensor::from_raw_buffer(bytes, place.dtype, &place.shape, device)?)
+            bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is truncated")))?;
+        Ok(Tensor::from_raw_buffer(bytes, location.dtype, &location.shape, device)?)
     }
 
     fn names(&self) -> Vec<String> {
@@ -96,11 +96,11 @@ impl Source for Safetensors {
 
     fn stored(&self) -> DType {
         let mut sizes: Vec<(DType, usize)> = Vec::new();
-        for place in self.tensors.values() {
-            let bytes = place.end - place.start;
-            match sizes.iter_mut().find(|(dtype, _)| *dtype == place.dtype) {
+        for location in self.tensors.values() {
+            let bytes = location.end - location.start;
+            match sizes.iter_mut().find(|(dtype, _)| *dtype == location.dtype) {
                 Some((_, size)) => *size += bytes,
-                None => sizes.push((place.dtype, bytes)),
+                None => sizes.push((location.dtype, bytes)),
             }
         }
         sizes.into_iter().max_by_key(|(_, size)| *size).map_or(DType::F32, |(dtype, _)| dtype)

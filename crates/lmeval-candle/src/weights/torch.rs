@@ -1,4 +1,4 @@
-//! Weights in files of torch (`pytorch_model.bin`), which are read without running anything in them.
+//! Weights in PyTorch files (`pytorch_model.bin`), read without executing their pickles.
 
 mod pickle;
 
@@ -15,24 +15,24 @@ use super::Source;
 use super::mapped::Mapped;
 use crate::error::{Error, Result};
 
-/// Weights in one or several files of torch, mapped into memory.
+/// Weights in one or several memory-mapped PyTorch files.
 pub struct TorchFiles {
     files: Vec<Mapped>,
-    tensors: FxHashMap<String, Place>,
+    tensors: FxHashMap<String, TensorLocation>,
 }
 
-struct Place {
+struct TensorLocation {
     file: usize,
     dtype: DType,
     shape: Vec<usize>,
-    /// How many numbers are between neighbours, for each dimension.
+    /// Strides in elements.
     strides: Vec<usize>,
-    /// The bytes from the first number on.
+    /// The byte range from the first element.
     bytes: Range<usize>,
 }
 
 impl TorchFiles {
-    /// The weights of files, whose contents are described by pickles.
+    /// Opens files and validates their pickles.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
         let mut files = Vec::new();
         let mut tensors = FxHashMap::default();
@@ -45,31 +45,35 @@ impl TorchFiles {
     }
 }
 
-/// Adds the tensors of a file.
-fn describe(bytes: &[u8], file: usize, tensors: &mut FxHashMap<String, Place>) -> Result<(), String> {
+/// Collects the tensors of a file.
+fn describe(
+    bytes: &[u8],
+    file: usize,
+    tensors: &mut FxHashMap<String, TensorLocation>,
+) -> Result<(), String> {
     let entries = entries(bytes)?;
     let mut descriptions = entries.iter().filter_map(|(name, range)| {
         let root = name.strip_suffix("/data.pkl").filter(|root| !root.contains('/'))?;
         Some((root, range))
     });
-    let (root, described) = descriptions.next().ok_or("it has no description of tensors (`data.pkl`)")?;
+    let (root, described) = descriptions.next().ok_or("it has no `data.pkl`")?;
     if descriptions.next().is_some() {
-        return Err("it has several descriptions of tensors (`data.pkl`)".into());
+        return Err("it has several `data.pkl`".into());
     }
     if let Some(order) = entries.get(&format!("{root}/byteorder"))
         && bytes.get(order.clone()) != Some(b"little")
     {
-        return Err("its numbers are stored with the highest byte first".into());
+        return Err("it is big-endian".into());
     }
     for (name, tensor) in pickle::read(bytes.get(described.clone()).unwrap_or_default())? {
         let Described { dtype, storage, offset, shape, strides } = tensor.as_ref();
         let (dtype, offset) = (*dtype, *offset);
         let range = entries.get(&format!("{root}/data/{storage}"));
-        let range = range.ok_or_else(|| format!("the numbers of the tensor `{name}` are missing"))?;
+        let range = range.ok_or_else(|| format!("the data of the tensor `{name}` is missing"))?;
         let size = dtype.size_in_bytes();
         let held = (range.end - range.start) / size;
         let count = shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
-        // One behind the last number.
+        // The offset after the last element.
         let needed = shape.iter().zip(strides).try_fold(offset, |end, (size, stride)| {
             end.checked_add(size.saturating_sub(1).checked_mul(*stride)?)
         });
@@ -77,46 +81,47 @@ fn describe(bytes: &[u8], file: usize, tensors: &mut FxHashMap<String, Place>) -
             Some(0) => Some(offset),
             _ => needed.and_then(|last| last.checked_add(1)),
         };
-        // A tensor that repeats numbers could be of any size.
+        // A tensor that repeats elements could have any size.
         if needed.is_some_and(|needed| needed <= held) && count.is_none_or(|count| count > held) {
             return Err(format!(
-                "the tensor `{name}` of the shape {shape:?} repeats the {held} numbers that are there; \
+                "the tensor `{name}` of shape {shape:?} repeats its {held} stored elements; \
                  `.contiguous()` before `torch.save` writes them all"
             ));
         }
         if count.is_none_or(|count| count > held) || needed.is_none_or(|needed| needed > held) {
             return Err(format!(
-                "the tensor `{name}` is cut off: its shape is {shape:?}, and {held} numbers are there"
+                "the tensor `{name}` is truncated: its shape is {shape:?}, but only {held} elements are stored"
             ));
         }
         let bytes = range.start + offset * size..range.end;
-        let place = Place { file, dtype, shape: shape.clone(), strides: strides.clone(), bytes };
-        tensors.insert(name.as_ref().to_owned(), place);
+        let location = TensorLocation { file, dtype, shape: shape.clone(), strides: strides.clone(), bytes };
+        tensors.insert(name.as_ref().to_owned(), location);
     }
     Ok(())
 }
 
-/// Where the files are in an archive. Those of torch are never compressed.
+/// The byte ranges of an archive's files, which PyTorch never compresses.
 fn entries(bytes: &[u8]) -> Result<FxHashMap<String, Range<usize>>, String> {
-    // The first bytes of a pickle of the second version.
+    // The first bytes of a protocol 2 pickle.
     if bytes.starts_with(&[0x80, 2]) {
         return Err(
-            "it was written by a torch older than 1.6; `torch.load` and `torch.save` write it anew".into()
+            "it was written by a PyTorch older than 1.6; convert it with `torch.load` and `torch.save`"
+                .into(),
         );
     }
-    let broken = |error: zip::result::ZipError| format!("it is no complete file of torch ({error})");
+    let broken = |error: zip::result::ZipError| format!("it is not a complete PyTorch file ({error})");
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let mut entries = FxHashMap::default();
     for index in 0..archive.len() {
         let entry = archive.by_index_raw(index).map_err(broken)?;
         let name = entry.name().map_err(broken)?.into_owned();
         if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
-            return Err(format!("its part `{name}` is compressed, which torch does not do"));
+            return Err(format!("its file `{name}` is compressed, which PyTorch never does"));
         }
         let start = entry.data_start().and_then(|start| usize::try_from(start).ok());
         let end = start.and_then(|start| start.checked_add(usize::try_from(entry.size()).ok()?));
         let (Some(start), Some(end)) = (start, end.filter(|end| *end <= bytes.len())) else {
-            return Err(format!("its part `{name}` is cut off"));
+            return Err(format!("its file `{name}` is truncated"));
         };
         entries.insert(name, start..end);
     }
@@ -125,35 +130,35 @@ fn entries(bytes: &[u8]) -> Result<FxHashMap<String, Range<usize>>, String> {
 
 impl Source for TorchFiles {
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        self.tensors.get(name).map(|place| place.shape.clone())
+        self.tensors.get(name).map(|location| location.shape.clone())
     }
 
     fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
-        let place = self.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
-        let file = &self.files[place.file];
-        let cut_off = || Error::file(&file.path, format!("the tensor `{name}` is cut off"));
-        let bytes = file.bytes.get(place.bytes.clone()).ok_or_else(cut_off)?;
-        let size = place.dtype.size_in_bytes();
-        let length = place.shape.iter().product::<usize>() * size;
-        if place.strides == contiguous(&place.shape) || length == 0 {
+        let location = self.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
+        let file = &self.files[location.file];
+        let cut_off = || Error::file(&file.path, format!("the tensor `{name}` is truncated"));
+        let bytes = file.bytes.get(location.bytes.clone()).ok_or_else(cut_off)?;
+        let size = location.dtype.size_in_bytes();
+        let length = location.shape.iter().product::<usize>() * size;
+        if location.strides == contiguous(&location.shape) || length == 0 {
             let bytes = bytes.get(..length).ok_or_else(cut_off)?;
-            return Ok(Tensor::from_raw_buffer(bytes, place.dtype, &place.shape, device)?);
+            return Ok(Tensor::from_raw_buffer(bytes, location.dtype, &location.shape, device)?);
         }
         let mut gathered = Vec::with_capacity(length);
-        let mut position = vec![0; place.shape.len()];
+        let mut position = vec![0; location.shape.len()];
         while gathered.len() < length {
             let first: usize =
-                position.iter().zip(&place.strides).map(|(place, stride)| place * stride * size).sum();
+                position.iter().zip(&location.strides).map(|(index, stride)| index * stride * size).sum();
             gathered.extend_from_slice(bytes.get(first..first + size).ok_or_else(cut_off)?);
-            for (place, size) in position.iter_mut().zip(&place.shape).rev() {
-                *place += 1;
-                if *place < *size {
+            for (index, size) in position.iter_mut().zip(&location.shape).rev() {
+                *index += 1;
+                if *index < *size {
                     break;
                 }
-                *place = 0;
+                *index = 0;
             }
         }
-        Ok(Tensor::from_raw_buffer(&gathered, place.dtype, &place.shape, device)?)
+        Ok(Tensor::from_raw_buffer(&gathered, location.dtype, &location.shape, device)?)
     }
 
     fn names(&self) -> Vec<String> {
@@ -162,20 +167,20 @@ impl Source for TorchFiles {
 
     fn stored(&self) -> DType {
         let mut sizes: FxHashMap<DType, usize> = FxHashMap::default();
-        for place in self.tensors.values() {
-            *sizes.entry(place.dtype).or_default() +=
-                place.shape.iter().product::<usize>() * place.dtype.size_in_bytes();
+        for location in self.tensors.values() {
+            *sizes.entry(location.dtype).or_default() +=
+                location.shape.iter().product::<usize>() * location.dtype.size_in_bytes();
         }
         let largest = sizes.into_iter().max_by_key(|(dtype, size)| (*size, dtype.as_str()));
         largest.map_or(DType::F32, |(dtype, _)| dtype)
     }
 }
 
-/// The strides of a tensor without gaps, whose last numbers are neighbours.
+/// The strides of a contiguous tensor in row-major order.
 fn contiguous(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1_usize; shape.len()];
     for index in (1..shape.len()).rev() {
-        // Without numbers, sizes may be any.
+        // The sizes of an empty tensor are arbitrary.
         strides[index - 1] = strides[index].saturating_mul(shape[index]);
     }
     strides
@@ -190,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// An archive of these files.
+    /// A zip archive of these files.
     fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
@@ -201,7 +206,7 @@ mod tests {
         writer.finish().unwrap().into_inner()
     }
 
-    /// A dictionary with the tensor `w` of two dimensions, in four numbers of 32 bits.
+    /// A pickled dictionary with the two-dimensional tensor `w` over four 32-bit elements.
     fn pickle(shape: [u8; 2], strides: [u8; 2]) -> Vec<u8> {
         let [(rows, columns), (row, column)] = [shape, strides].map(|[first, second]| (first, second));
         [
@@ -214,13 +219,13 @@ mod tests {
         .concat()
     }
 
-    fn described(archive: &[u8]) -> Result<FxHashMap<String, Place>, String> {
+    fn described(archive: &[u8]) -> Result<FxHashMap<String, TensorLocation>, String> {
         let mut tensors = FxHashMap::default();
         describe(archive, 0, &mut tensors).map(|()| tensors)
     }
 
     #[test]
-    fn archives_are_checked() {
+    fn validates_archives() {
         let numbers = [0; 16];
         let with = |pickle: &[u8]| archive(&[("m/data.pkl", pickle), ("m/data/0", &numbers)]);
         let usual = pickle([2, 2], [2, 1]);
@@ -229,16 +234,16 @@ mod tests {
         assert!(described(&other).is_ok());
         let two = archive(&[("m/data.pkl", &usual), ("n/data.pkl", &usual), ("m/data/0", &numbers)]);
         let mut compressed = with(&usual);
-        for (mark, place) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+        for (mark, offset) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
             let first = compressed.windows(4).position(|bytes| bytes == mark).unwrap();
-            compressed[first + place] = 8;
+            compressed[first + offset] = 8;
         }
         for (archive, expected) in [
-            (two, "several descriptions"),
-            (archive(&[("data.pkl", &usual)]), "no description"),
-            (archive(&[("m/data.pkl", &usual)]), "numbers of the tensor `w` are missing"),
-            (with(&pickle([8, 8], [0, 0])), "repeats the 4 numbers"),
-            (with(&pickle([8, 8], [8, 1])), "is cut off"),
+            (two, "several `data.pkl`"),
+            (archive(&[("data.pkl", &usual)]), "no `data.pkl`"),
+            (archive(&[("m/data.pkl", &usual)]), "data of the tensor `w` is missing"),
+            (with(&pickle([8, 8], [0, 0])), "repeats its 4 stored elements"),
+            (with(&pickle([8, 8], [8, 1])), "is truncated"),
             (compressed, "`m/data.pkl` is compressed"),
         ] {
             let found = described(&archive).err().unwrap();

@@ -1,7 +1,7 @@
-//! Every architecture against what `transformers` answers on a tiny checkpoint, in 32 bits.
+//! Compares every architecture with `transformers` on a tiny checkpoint, in float32.
 //!
-//! `LM_EVAL_TEST_DEVICE=cuda:0` runs the tests on a GPU, where the crate is built with the feature `cuda`. Products of
-//! matrices are in full 32 bits there as well, so tolerances are the same.
+//! `LM_EVAL_TEST_DEVICE=cuda:0` runs the tests on a GPU if the crate is built with the feature `cuda`. Matrix products use
+//! full float32 precision there too, so tolerances are the same.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,22 +12,22 @@ use lmeval_candle::arch::{self, ARCHITECTURES, Architecture};
 use lmeval_candle::{Batch, Cache, Config, Error, Safetensors, Segment, Span, Weights};
 use serde_json::{Value, json};
 
-/// How far log-probabilities may be from those of `transformers`.
+/// Tolerance against log-probabilities of `transformers`.
 pub(crate) const TOLERANCE: f32 = 1e-4;
-/// How far log-probabilities may be apart that differ in nothing but what was computed together.
+/// Tolerance between different batchings of the same sequences.
 const SHARED_TOLERANCE: f32 = 5e-5;
-/// How far log-probabilities may be on average from those of a model that computes in 32 bits.
+/// Mean tolerance of 16-bit computation against float32.
 const HALF_TOLERANCE: f32 = 0.06;
 
-/// The functions that feed-forward layers may have.
+/// All activation functions.
 const ACTIVATIONS: &str = "one of `silu`, `swish`, `gelu`, `gelu_python`, `gelu_new`, `gelu_fast`, `gelu_accurate`, \
                            `gelu_pytorch_tanh`, `gelu_python_tanh`, `gelu_10`, `quick_gelu`, `relu`, `relu2`, `relu6`, \
                            `leaky_relu`, `hardswish`, `mish`, `sigmoid`, `tanh`, `linear`";
 
-/// The rows of a text in the cache.
+/// Rows of log-probabilities.
 pub(crate) type Rows = Vec<Vec<f32>>;
 
-/// Where the tests compute: on the processor, or where `LM_EVAL_TEST_DEVICE` says.
+/// The device of `LM_EVAL_TEST_DEVICE`, by default the CPU.
 fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     DEVICE.get_or_init(|| {
@@ -36,9 +36,9 @@ fn device() -> &'static Device {
             None if name == "cpu" => Device::Cpu,
             Some("") => Device::new_cuda(0).unwrap(),
             Some(number) if number.starts_with(':') => {
-                Device::new_cuda(number[1..].parse().expect("a number of a GPU")).unwrap()
+                Device::new_cuda(number[1..].parse().expect("the index of a GPU")).unwrap()
             }
-            _ => panic!("`LM_EVAL_TEST_DEVICE` must be `cpu`, `cuda` or `cuda:<number>`, not `{name}`"),
+            _ => panic!("`LM_EVAL_TEST_DEVICE` must be `cpu`, `cuda` or `cuda:<index>`, not `{name}`"),
         }
     })
 }
@@ -47,7 +47,7 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The checkpoints, by name.
+/// The names of all fixture checkpoints.
 fn names() -> Vec<String> {
     let entries = fs_err::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().join("expected.json").exists());
@@ -88,7 +88,7 @@ pub(crate) fn most_likely(row: &[f32]) -> u32 {
     best.unwrap().0 as u32
 }
 
-/// A model with a cache, whose rows are handed out one after the other.
+/// A model with a cache.
 struct Run<'model> {
     model: &'model dyn Architecture,
     cache: Cache,
@@ -105,13 +105,13 @@ impl<'model> Run<'model> {
         Self { model, cache, used: 0 }
     }
 
-    /// Log-probabilities behind each token of several texts, each of which follows rows that are in the cache. The
-    /// spans of what is computed are returned with them.
+    /// The log-probabilities after each token of several sequences, each of which continues cached rows. Also returns the
+    /// spans of the new rows.
     fn forward(&mut self, texts: &[(&[u32], &[Span])], length: usize) -> (Rows, Vec<Span>) {
         self.forward_each(texts, &vec![length; texts.len()])
     }
 
-    /// The same for texts of which each belongs to one of another length.
+    /// The same with a total length per sequence.
     fn forward_each(&mut self, texts: &[(&[u32], &[Span])], lengths: &[usize]) -> (Rows, Vec<Span>) {
         let mut all = Vec::new();
         let (mut segments, mut own) = (Vec::new(), Vec::new());
@@ -134,17 +134,17 @@ fn log_probabilities(logits: &Tensor) -> Rows {
     ops::log_softmax(logits, D::Minus1).unwrap().to_vec2().unwrap()
 }
 
-/// One text alone.
+/// A single sequence.
 pub(crate) fn alone(model: &dyn Architecture, text: &[u32]) -> Rows {
     Run::new(model, text.len()).forward(&[(text, &[])], text.len()).0
 }
 
-/// The largest of numbers, or what is no number among them, which `f32::max` would drop.
+/// The maximum, or NaN if there is one, which `f32::max` would drop.
 pub(crate) fn largest(numbers: impl IntoIterator<Item = f32>) -> f32 {
     numbers.into_iter().fold(0.0, |most, next| if next > most || next.is_nan() { next } else { most })
 }
 
-/// Whether a difference is small, which one that is no number is not.
+/// Whether a difference is small. NaN is not.
 fn below(apart: f32, tolerance: f32) -> bool {
     apart < tolerance
 }
@@ -160,7 +160,7 @@ fn rows_difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
 }
 
 #[test]
-fn log_probabilities_are_those_of_transformers() {
+fn log_probabilities_match_transformers() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load(&name);
@@ -185,7 +185,7 @@ fn log_probabilities_are_those_of_transformers() {
 }
 
 #[test]
-fn greedy_continuations_are_those_of_transformers() {
+fn greedy_continuations_match_transformers() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load(&name);
@@ -209,7 +209,7 @@ fn greedy_continuations_are_those_of_transformers() {
 }
 
 #[test]
-fn shared_prefixes_change_nothing() {
+fn shared_prefixes_do_not_change_results() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load(&name);
@@ -217,7 +217,7 @@ fn shared_prefixes_change_nothing() {
         let text = tokens(&sequence["tokens"]);
         let mut other = text.clone();
         for shared in [1, 17] {
-            // Two continuations of the same prefix, and one that goes on after the first of them.
+            // Two continuations of the same prefix, and a continuation of the first of them.
             other[shared..].reverse();
             let middle = usize::midpoint(shared, text.len());
             let mut run = Run::new(model.as_ref(), 3 * text.len());
@@ -240,7 +240,7 @@ fn shared_prefixes_change_nothing() {
 }
 
 #[test]
-fn texts_of_other_lengths_change_nothing() {
+fn batching_different_lengths_does_not_change_results() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load(&name);
@@ -265,7 +265,7 @@ fn texts_of_other_lengths_change_nothing() {
 }
 
 #[test]
-fn numbers_of_16_bits_are_close() {
+fn sixteen_bit_results_are_close() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load_as(&name, DType::BF16);
@@ -305,7 +305,7 @@ fn every_architecture_has_a_checkpoint() {
     }
 }
 
-/// What is wrong with a checkpoint whose configuration is changed: fields are replaced, or taken away with `null`.
+/// The error for a checkpoint with changed configuration fields. `null` removes a field.
 fn refusal(name: &str, changes: &Value) -> String {
     let folder = fixtures().join(name);
     let text = fs_err::read(folder.join("config.json")).unwrap();
@@ -316,8 +316,8 @@ fn refusal(name: &str, changes: &Value) -> String {
             value => config[field] = value.clone(),
         }
     }
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("config.json");
+    let changed = tempfile::tempdir().unwrap();
+    let path = changed.path().join("config.json");
     fs_err::write(&path, config.to_string()).unwrap();
     match build(&folder, &Config::read(&path).unwrap(), DType::F32) {
         Ok(_) => panic!("{name} is not refused with {changes}"),
@@ -326,7 +326,7 @@ fn refusal(name: &str, changes: &Value) -> String {
 }
 
 #[test]
-fn configurations_that_are_not_known_are_refused() {
+fn refuses_unsupported_configurations() {
     let must = |field: &str, expected: &str, found: &str| {
         format!("The field `{field}` of the model's configuration must be {expected}, not `{found}`")
     };
@@ -348,7 +348,7 @@ fn configurations_that_are_not_known_are_refused() {
         (
             "llama",
             json!({"quantization_config": {"quant_method": "fp8"}}),
-            "The weights are quantised (`quantization_config` with `quant_method` `fp8`)".to_owned(),
+            "Quantised weights are not supported (`quantization_config` with `quant_method` `fp8`)".to_owned(),
         ),
         (
             "qwen3",
@@ -364,7 +364,7 @@ fn configurations_that_are_not_known_are_refused() {
             json!({"rope_parameters": {"full_attention": {"rope_type": "default"}}}),
             must(
                 "rope_parameters.full_attention",
-                "missing, as all layers rotate in the same way",
+                "missing, because all layers use the same rotary embedding",
                 "{'rope_type': 'default'}",
             ),
         ),
@@ -421,7 +421,7 @@ fn configurations_that_are_not_known_are_refused() {
             json!({"no_rope_layers": [1, 0]}),
             must("no_rope_layers", "a list with an entry for each layer", "[1, 0]"),
         ),
-        ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "another number than zero", "0.0")),
+        ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "non-zero", "0.0")),
         ("mpt", json!({"attn_config": {"qk_ln": true}}), must("attn_config.qk_ln", "`false`", "True")),
         (
             "bloom",
@@ -429,21 +429,21 @@ fn configurations_that_are_not_known_are_refused() {
             must("apply_residual_connection_post_layernorm", "`false`", "True"),
         ),
         ("gpt2", json!({"add_cross_attention": true}), must("add_cross_attention", "`false`", "True")),
-        ("gpt2", json!({"n_embd": "many"}), must("n_embd", "a number that is not negative", "'many'")),
+        ("gpt2", json!({"n_embd": "many"}), must("n_embd", "a non-negative integer", "'many'")),
         (
             "gpt_neox",
             json!({"num_attention_heads": 5}),
-            "Rows of width 32 cannot be divided among 5 heads".to_owned(),
+            "The hidden size 32 is not divisible by 5 heads".to_owned(),
         ),
         (
             "qwen3",
             json!({"num_key_value_heads": 3}),
-            "4 heads of width 16 cannot share 3 heads of keys and values evenly".to_owned(),
+            "4 heads of width 16 are not a multiple of 3 key/value heads".to_owned(),
         ),
         (
             "qwen2",
             json!({"vocab_size": 129}),
-            "The weight `model.embed_tokens.weight` has the shape [128, 32] where the configuration asks for [129, 32]"
+            "The weight `model.embed_tokens.weight` has shape [128, 32], but the configuration requires [129, 32]"
                 .to_owned(),
         ),
         (
@@ -464,7 +464,7 @@ fn configurations_that_are_not_known_are_refused() {
 }
 
 #[test]
-fn missing_fields_are_named() {
+fn names_missing_fields() {
     let cases = [
         ("llama", "hidden_size"),
         ("llama", "intermediate_size"),
@@ -502,13 +502,13 @@ fn missing_fields_are_named() {
         let found = refusal(name, &json!({field: null}));
         assert_eq!(found, format!("The model's configuration has no field `{field}`"), "{name}");
     }
-    // Under another name in this checkpoint.
+    // This checkpoint uses another name for the field.
     let found = refusal("qwen3_moe", &json!({"num_local_experts": null}));
     assert_eq!(found, "The model's configuration has no field `num_experts`");
 }
 
 #[test]
-fn the_documentation_lists_every_architecture() {
+fn documentation_lists_every_architecture() {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let rows = ARCHITECTURES.iter().map(|entry| {
         format!("| {} | {} | {} |\n", entry.models, quoted(entry.classes), quoted(entry.model_types))

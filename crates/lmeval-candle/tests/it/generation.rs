@@ -1,5 +1,4 @@
-//! Answers by arguments and generation settings, as the reference gives them. `record.py` beside the checkpoints has
-//! recorded them.
+//! Compares answers for many arguments and generation settings with the reference, recorded by `fixtures/record.py`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use serde_json::Value as Json;
 use super::model::{answer, damaged, fixture, logprob, pair, request, text};
 use super::tokens::recorded;
 
-/// The model of a folder with the arguments of a recorded case, and the rules of the version that was recorded.
+/// Creates the model of a folder with the arguments of a recorded case, in the dialect of the recorded version.
 fn create(folder: &Path, arguments: &Json) -> Result<Arc<dyn Model>, ModelError> {
     let mut args = Dict::new();
     args.insert("pretrained", folder.to_str().unwrap());
@@ -45,13 +44,13 @@ fn shown(answer: &Result<Answer, ModelError>) -> &str {
     }
 }
 
-/// Asks for texts with the same settings.
+/// Generates answers with the same settings.
 fn texts(model: &dyn Model, prompts: &[&str], kwargs: &Json) -> Vec<String> {
     let requests = prompts.iter().map(|prompt| text(prompt, &kwargs.to_string())).collect();
     answer(model, requests).iter().map(|answer| shown(answer).to_owned()).collect()
 }
 
-/// The checkpoint with fields of one file set.
+/// A copy of the checkpoint with some fields of a file set.
 fn with_fields(file: &str, fields: &Json) -> tempfile::TempDir {
     let known = fs_err::read(fixture().join(file)).unwrap_or_else(|_| b"{}".to_vec());
     let mut known: Json = serde_json::from_slice(&known).unwrap();
@@ -62,7 +61,7 @@ fn with_fields(file: &str, fields: &Json) -> tempfile::TempDir {
 }
 
 #[test]
-fn settings_give_the_texts_of_the_reference() {
+fn generation_settings_match_the_reference() {
     let recorded = recorded("generation.json");
     let prompts = strings(&recorded["prompts"]);
     let plain = create(&fixture(), &serde_json::json!({})).unwrap();
@@ -72,7 +71,7 @@ fn settings_give_the_texts_of_the_reference() {
         let request = &case["request"];
         let Some(file) = case["file"].as_str() else {
             assert_eq!(texts(plain.as_ref(), &prompts, request), expected, "{request}");
-            // A file may say the same.
+            // The same settings in a file.
             let mut fields = request.clone();
             fields.as_object_mut().unwrap().retain(|name, _| !own.contains(&name.as_str()));
             if fields.get("eos_token_id").is_none() {
@@ -91,31 +90,31 @@ fn settings_give_the_texts_of_the_reference() {
     }
 }
 
-/// Compares log-likelihoods, of which the reference refuses some.
+/// Compares log-likelihoods. The reference refuses some requests.
 fn compare(found: &[Result<Answer, ModelError>], expected: &Json, tolerance: f64, what: &str) {
-    for (place, (found, expected)) in found.iter().zip(expected.as_array().unwrap()).enumerate() {
+    for (index, (found, expected)) in found.iter().zip(expected.as_array().unwrap()).enumerate() {
         let (expected, is_greedy) = match expected {
             Json::Array(pair) => (pair[0].as_f64().unwrap(), pair[1].as_bool()),
             Json::Number(number) => (number.as_f64().unwrap(), None),
             _ => continue,
         };
         let difference = (logprob(found) - expected).abs();
-        assert!(difference <= tolerance * expected.abs(), "{what}, {place}: {} {expected}", logprob(found));
+        assert!(difference <= tolerance * expected.abs(), "{what}, {index}: {} {expected}", logprob(found));
         if let Response::Loglikelihood { is_greedy: found, .. } = found.as_ref().unwrap().response {
-            assert_eq!(Some(found), is_greedy, "{what}, {place}");
+            assert_eq!(Some(found), is_greedy, "{what}, {index}");
         }
     }
 }
 
 #[test]
-fn arguments_give_the_answers_of_the_reference() {
+fn arguments_match_the_reference() {
     let recorded = recorded("answers.json");
     let prompts = strings(&recorded["prompts"]);
     let pairs: Vec<Vec<&str>> = recorded["pairs"].as_array().unwrap().iter().map(strings).collect();
     for case in recorded["cases"].as_array().unwrap() {
         let what = format!("{} {}", case["name"], case["arguments"]);
         let model = create(&fixture(), &case["arguments"]).unwrap();
-        // In half precision the reference computes with few digits.
+        // The reference is imprecise in half precision.
         let tolerance = if case["arguments"].get("dtype").is_some() { 1e-2 } else { 1e-5 };
         if !case["pairs"].is_null() {
             let requests = pairs.iter().map(|texts| pair(texts[0], texts[1])).collect();
@@ -132,11 +131,11 @@ fn arguments_give_the_answers_of_the_reference() {
 }
 
 #[test]
-fn stop_strings_end_the_work() {
+fn generation_stops_at_stop_strings() {
     let recorded = recorded("answers.json");
     let prompt = recorded["prompts"][0].as_str().unwrap();
     let model = create(&fixture(), &serde_json::json!({})).unwrap();
-    // Within a token, and across tokens; both are long before the limit.
+    // Within a token and across tokens, long before the limit.
     for kwargs in &recorded["settings"].as_array().unwrap()[1..3] {
         let made = answer(model.as_ref(), vec![text(prompt, &kwargs.to_string())]).remove(0).unwrap();
         assert!((5..20).contains(&made.usage.completion_tokens), "{kwargs}: {:?}", made.usage);
@@ -145,7 +144,7 @@ fn stop_strings_end_the_work() {
 }
 
 #[test]
-fn a_prompt_without_tokens_begins_with_the_prefix() {
+fn empty_prompt_becomes_the_prefix_token() {
     let model = create(&fixture(), &serde_json::json!({})).unwrap();
     let kwargs = r#"{"until": [], "max_gen_toks": 5}"#;
     let answers = answer(
@@ -172,7 +171,7 @@ fn facts_follow_the_arguments() {
     };
     assert_eq!(fact(serde_json::json!({"revision": "other"}), "model_revision"), "'other'");
     assert_eq!(fact(serde_json::json!({}), "model_revision"), "'main'");
-    // A processor computes in 32 bits, whatever the weights are.
+    // The CPU computes in float32, whatever the weights are.
     if std::env::var("LM_EVAL_TEST_DEVICE").is_err() {
         assert_eq!(fact(serde_json::json!({"dtype": "bfloat16"}), "model_dtype"), "'torch.float32'");
     }
@@ -184,7 +183,7 @@ fn facts_follow_the_arguments() {
 }
 
 #[test]
-fn chats_become_the_prompts_of_the_reference() {
+fn chat_prompts_match_the_reference() {
     let chats = &recorded("answers.json")["chats"];
     let fields = serde_json::json!({"chat_template": chats["template"]});
     let folder = with_fields("tokenizer_config.json", &fields);
@@ -219,7 +218,7 @@ fn chats_become_the_prompts_of_the_reference() {
 }
 
 #[test]
-fn wrong_settings_end_the_run() {
+fn invalid_settings_fail_the_run() {
     let model = create(&fixture(), &serde_json::json!({})).unwrap();
     let kind = |model: &dyn Model, kwargs: &str| {
         let error = answer(model, vec![text("abc", kwargs)]).remove(0).unwrap_err();
@@ -227,7 +226,7 @@ fn wrong_settings_end_the_run() {
     };
     for (kwargs, expected) in [
         (r#"{"num_beams": 4}"#, "`num_beams` is `4`"),
-        (r#"{"temprature": 1.0}"#, "`temprature` is not known here"),
+        (r#"{"temprature": 1.0}"#, "Unknown generation setting `temprature`"),
         (r#"{"max_gen_toks": 1e30}"#, "must be a number from 0 to 2147483648"),
         (r#"{"max_gen_toks": 128}"#, "leaves no room"),
         (r#"{"max_gen_toks": 5, "repetition_penalty": 0}"#, "must be a number above 0"),
@@ -236,7 +235,7 @@ fn wrong_settings_end_the_run() {
         assert_eq!(kind, ModelErrorKind::Configuration, "{message}");
         assert!(message.contains(expected), "{message}");
     }
-    // What a file says matters where texts are generated, not before.
+    // Invalid settings in a file matter only for generation.
     for (fields, expected) in [
         (serde_json::json!({"num_beams": 4}), "The field `num_beams` of `generation_config.json` is `4`"),
         (

@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, most_likely, numbers, tokens};
 use crate::model::{answer, create, damaged, fixture, logprob, pair, text};
 
-/// The name of a weight in GGUF files.
+/// The GGUF name of a weight.
 fn stored_name(name: &str) -> String {
     [
         ("model.embed_tokens", "token_embd"),
@@ -38,14 +38,14 @@ fn stored_name(name: &str) -> String {
     .fold(name.to_owned(), |name, (own, stored)| name.replace(own, stored))
 }
 
-/// Rows of heads as GGUF files of this architecture have them: pairs that are rotated together are neighbours.
+/// Reorders rows of heads like GGUF converters for this architecture: pairs that are rotated together are adjacent.
 fn neighbours(weight: &Tensor, heads: usize) -> Tensor {
     let (rows, width) = weight.dims2().unwrap();
     let split = weight.reshape((heads, 2, rows / heads / 2, width)).unwrap();
     split.transpose(1, 2).unwrap().contiguous().unwrap().reshape((rows, width)).unwrap()
 }
 
-/// The checkpoint of the tests as a GGUF file, with its tokenizer beside it.
+/// The fixture checkpoint as a GGUF file, with its tokenizer in the same folder.
 fn converted() -> (tempfile::TempDir, PathBuf) {
     let folder = damaged("model.safetensors", None);
     fs_err::remove_file(folder.path().join("config.json")).unwrap();
@@ -83,7 +83,7 @@ fn converted() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn answers_are_those_of_the_same_weights() {
+fn answers_match_the_same_weights_as_safetensors() {
     let (folder, path) = converted();
     let own = create(&path, &[]).unwrap();
     let named = create(folder.path(), &[("gguf_file", Value::str("model.gguf"))]).unwrap();
@@ -107,27 +107,27 @@ fn answers_are_those_of_the_same_weights() {
 }
 
 #[test]
-fn damaged_files_are_named() {
+fn refuses_damaged_files() {
     let (folder, path) = converted();
     let message = |path: &Path| create(path, &[]).unwrap_err().to_string();
     let content = fs_err::read(&path).unwrap();
     for (content, expected) in [
-        (&content[..content.len() - 1000], "is cut off"),
-        (&content[..300], "no GGUF file"),
-        (b"GGUF".as_slice(), "no GGUF file"),
-        (b"a text that is no model at all", "no GGUF file"),
-        (&[], "no GGUF file"),
+        (&content[..content.len() - 1000], "is truncated"),
+        (&content[..300], "not a GGUF file"),
+        (b"GGUF".as_slice(), "not a GGUF file"),
+        (b"some text that is not a model at all", "not a GGUF file"),
+        (&[], "not a GGUF file"),
     ] {
         fs_err::write(&path, content).unwrap();
         let found = message(&path);
         assert!(found.contains("model.gguf") && found.contains(expected), "{found}");
     }
     let error = create(folder.path(), &[("gguf_file", Value::str("other.gguf"))]).unwrap_err();
-    assert!(error.to_string().contains("There is no file") && error.to_string().contains("other.gguf"));
+    assert!(error.to_string().contains("does not exist") && error.to_string().contains("other.gguf"));
     assert!(error.hints().join(" ").contains("`pretrained`"));
 }
 
-/// The files that the format's own converter made, by name.
+/// Files made by the format's own converter, by name.
 fn converted_by_others() -> Vec<(String, PathBuf)> {
     let folder = fixtures().join("gguf");
     let entries = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -149,7 +149,7 @@ fn architecture(path: &Path) -> Result<Box<dyn Architecture>, Error> {
 }
 
 #[test]
-fn files_of_the_converter_answer_as_their_checkpoints() {
+fn converted_files_match_their_checkpoints() {
     let files = converted_by_others();
     assert!(files.len() > 20, "{files:?}");
     let mut failed = Vec::new();
@@ -183,7 +183,7 @@ fn files_of_the_converter_answer_as_their_checkpoints() {
 }
 
 #[test]
-fn the_tokenizer_of_a_file_is_that_of_its_checkpoint() {
+fn tokenizer_of_a_file_matches_its_checkpoint() {
     let own = Gguf::open(&fixtures().join("gguf/llama.gguf")).unwrap().vocabulary().unwrap();
     let own = HuggingFaceTokenizer::from_gguf(own).unwrap();
     let expected = HuggingFaceTokenizer::from_folder(&fixture()).unwrap();
@@ -202,12 +202,12 @@ fn the_tokenizer_of_a_file_is_that_of_its_checkpoint() {
 }
 
 #[test]
-fn a_file_alone_is_a_model() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("model.gguf");
+fn single_file_is_a_complete_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
     fs_err::copy(fixtures().join("gguf/llama.gguf"), &path).unwrap();
-    // It may be of another model, and is not read.
-    fs_err::write(place.path().join("generation_config.json"), "no JSON").unwrap();
+    // Not read, because it may belong to another model.
+    fs_err::write(folder.path().join("generation_config.json"), "no JSON").unwrap();
     let alone = create(&path, &[]).unwrap();
     let with_folder = create(&path, &[("tokenizer", Value::str(fixture().to_str().unwrap()))]).unwrap();
     for fact in ["tokenizer_bos_token", "tokenizer_eos_token", "eot_token_id", "max_length"] {
@@ -222,7 +222,7 @@ fn a_file_alone_is_a_model() {
     }
     let error = alone.chat_template(None).unwrap_err();
     assert!(error.to_string().contains("model.gguf` has no chat template"), "{error}");
-    let bare = place.path().join("bare.gguf");
+    let bare = folder.path().join("bare.gguf");
     fs_err::copy(fixtures().join("gguf/llama3.gguf"), &bare).unwrap();
     let error = create(&bare, &[]).unwrap_err();
     assert!(error.to_string().contains("it has no tokenizer"), "{error}");
@@ -230,25 +230,25 @@ fn a_file_alone_is_a_model() {
 }
 
 #[test]
-fn no_byte_makes_it_panic() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("model.gguf");
+fn changed_bytes_do_not_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
     let whole = fs_err::read(fixtures().join("gguf/llama.gguf")).unwrap();
-    // Metadata and descriptions of tensors; in what follows every byte is a number.
+    // Only metadata and tensor descriptions: any tensor data is valid.
     let header = 7_040;
     for index in (0..header).step_by(29) {
         for byte in [0, 0x7f, 0xff] {
             let mut changed = whole.clone();
             changed[index] = byte;
             fs_err::write(&path, &changed).unwrap();
-            // Whatever comes of it, it is no panic.
+            // Must not panic.
             let _ = architecture(&path);
             let _ = Gguf::open(&path).map(|file| file.vocabulary().map(HuggingFaceTokenizer::from_gguf));
         }
     }
 }
 
-/// A file whose entries or tensors are changed.
+/// The error for a file with changed metadata or tensors.
 fn changed(change: impl Fn(&mut Vec<(&'static str, Entry)>, &mut Vec<(String, QTensor)>)) -> String {
     let matrix = |rows: usize, columns: usize| {
         let zeros = Tensor::zeros((rows, columns), DType::F32, &Device::Cpu).unwrap();
@@ -268,21 +268,21 @@ fn changed(change: impl Fn(&mut Vec<(&'static str, Entry)>, &mut Vec<(String, QT
     ];
     let mut tensors = vec![("token_embd.weight".to_owned(), matrix(3, 4))];
     change(&mut entries, &mut tensors);
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("model.gguf");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
     let mut file = fs_err::File::create(&path).unwrap();
     let entries: Vec<(&str, &Entry)> = entries.iter().map(|(name, entry)| (*name, entry)).collect();
     let tensors: Vec<(&str, &QTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     gguf_file::write(file.file_mut(), &entries, &tensors).unwrap();
     match create(&path, &[]) {
-        Ok(_) => panic!("nothing is refused"),
+        Ok(_) => panic!("not refused"),
         Err(error) => format!("{error} {}", error.hints().join(" ")),
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn refuses_inconsistent_files() {
     let with = |name: &'static str, entry: Entry| {
         changed(move |entries, _| {
             entries.retain(|(known, _)| *known != name);
@@ -294,27 +294,45 @@ fn what_does_not_fit_is_refused() {
         |texts: &[&str]| Entry::Array(texts.iter().map(|text| Entry::String((*text).into())).collect());
     let text = |text: &str| Entry::String(text.into());
     let cases = [
-        (without("general.architecture"), "it names no architecture"),
-        (with("general.architecture", text("mamba")), "`mamba` are not known here There are `llama`"),
+        (without("general.architecture"), "it has no `general.architecture`"),
+        (
+            with("general.architecture", text("mamba")),
+            "`mamba` are not supported Supported architectures: `llama`",
+        ),
         (without("tokenizer.ggml.model"), "it has no tokenizer"),
-        (with("tokenizer.ggml.model", text("t5")), "tokenizers of the kind `t5` are not known here"),
-        (with("tokenizer.ggml.pre", text("whales")), "the rules `whales`"),
+        (with("tokenizer.ggml.model", text("t5")), "tokenizer type `t5` is not supported"),
+        (with("tokenizer.ggml.pre", text("whales")), "its pre-tokenizer `whales`"),
         (without("tokenizer.ggml.tokens"), "no list `tokenizer.ggml.tokens`"),
-        (with("tokenizer.ggml.tokens", texts(&["a", "b", "ab", "c"])), "4 tokens, and its model knows 3"),
-        (with("tokenizer.ggml.tokens", texts(&["a", "b"])), "has or makes `ab`, which is no token"),
-        (with("tokenizer.ggml.bos_token_id", Entry::U32(3)), "`bos_token` is the token 3, and there are 3"),
-        (with("tokenizer.ggml.bos_token_id", Entry::I32(-2)), "which is no token"),
-        (with("tokenizer.ggml.merges", texts(&["ab"])), "`ab` is no pair"),
-        (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens and the types of 1"),
+        (
+            with("tokenizer.ggml.tokens", texts(&["a", "b", "ab", "c"])),
+            "4 tokens, but the model's vocabulary has 3",
+        ),
+        (
+            with("tokenizer.ggml.tokens", texts(&["a", "b"])),
+            "needs the token `ab`, which is not in the vocabulary",
+        ),
+        (
+            with("tokenizer.ggml.bos_token_id", Entry::U32(3)),
+            "`bos_token` is token 3, but the vocabulary has 3 tokens",
+        ),
+        (with("tokenizer.ggml.bos_token_id", Entry::I32(-2)), "which is not a token id"),
+        (with("tokenizer.ggml.merges", texts(&["ab"])), "`ab` is not a pair"),
+        (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens but 1 token types"),
         (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
-        (with("split.count", Entry::U16(2)), "one of 2 parts"),
-        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` is not known here"),
-        (with("gpt2.attention.causal", Entry::Bool(false)), "`gpt2.attention.causal` has a value"),
-        (with("gpt2.attention.sliding_window", Entry::U32(8)), "`gpt2.attention.sliding_window` has a value"),
-        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a number above zero"),
+        (with("split.count", Entry::U16(2)), "one of 2 shards"),
+        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` is not supported"),
+        (
+            with("gpt2.attention.causal", Entry::Bool(false)),
+            "`gpt2.attention.causal` has an unsupported value",
+        ),
+        (
+            with("gpt2.attention.sliding_window", Entry::U32(8)),
+            "`gpt2.attention.sliding_window` has an unsupported value",
+        ),
+        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a positive integer"),
         (
             changed(|_, tensors| tensors[0].0 = "blk.0.attn_sinks.weight".into()),
-            "its tensor `blk.0.attn_sinks.weight` is not known",
+            "its tensor `blk.0.attn_sinks.weight` is not supported",
         ),
     ];
     for (found, expected) in cases {
@@ -325,7 +343,7 @@ fn what_does_not_fit_is_refused() {
 type Entries = HashMap<String, Entry>;
 type Tensors = Vec<(String, QTensor)>;
 
-/// A file of the converter, changed, below a folder.
+/// Writes a changed copy of a converted file into a folder.
 fn rewritten(folder: &Path, name: &str, change: impl FnOnce(&mut Entries, &mut Tensors)) -> PathBuf {
     let mut file = fs_err::File::open(fixtures().join("gguf").join(format!("{name}.gguf"))).unwrap();
     let mut content = gguf_file::Content::read(file.file_mut()).unwrap();
@@ -352,66 +370,66 @@ fn zeros(shape: &[usize]) -> QTensor {
     QTensor::quantize(&Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap(), GgmlDType::F32).unwrap()
 }
 
-/// Why a changed file is refused.
+/// The error for a changed copy of a converted file.
 fn refused(name: &str, change: impl FnOnce(&mut Entries, &mut Tensors)) -> String {
-    let place = tempfile::tempdir().unwrap();
-    match architecture(&rewritten(place.path(), name, change)) {
-        Ok(_) => panic!("nothing is refused"),
+    let folder = tempfile::tempdir().unwrap();
+    match architecture(&rewritten(folder.path(), name, change)) {
+        Ok(_) => panic!("not refused"),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn tensors_without_a_place_are_refused() {
-    let place = tempfile::tempdir().unwrap();
-    architecture(&rewritten(place.path(), "llama", |_, _| {})).unwrap();
-    let left_out = "has no place for the tensor";
+fn refuses_unused_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    architecture(&rewritten(folder.path(), "llama", |_, _| {})).unwrap();
+    let unused = "does not use the tensor";
     let fewer =
         refused("llama", |entries, _| drop(entries.insert("llama.block_count".into(), Entry::U32(1))));
-    assert!(fewer.contains(left_out) && fewer.contains("`blk.1.attn_k.weight`"), "{fewer}");
+    assert!(fewer.contains(unused) && fewer.contains("`blk.1.attn_k.weight`"), "{fewer}");
     for (name, tensor) in [
         ("llama", "blk.7.attn_norm.weight"),
         ("gemma", "blk.0.attn_q.bias"),
         ("llama", "blk.00.attn_norm.weight"),
     ] {
         let found = refused(name, |_, tensors| tensors.push((tensor.into(), zeros(&[32]))));
-        assert!(found.contains(left_out) && found.contains(tensor), "{found}");
+        assert!(found.contains(unused) && found.contains(tensor), "{found}");
     }
     let more =
         refused("mixtral", |entries, _| drop(entries.insert("llama.expert_count".into(), Entry::U32(4))));
-    assert!(more.contains("and there are 4 experts (`llama.expert_count`)"), "{more}");
+    assert!(more.contains("but `llama.expert_count` is 4"), "{more}");
 }
 
 #[test]
-fn entries_that_change_answers_are_refused() {
+fn refuses_metadata_that_changes_answers() {
     let number = Entry::F32;
     let window = Entry::Array(vec![Entry::U32(4), Entry::U32(4)]);
     let cases = [
-        ("llama", "attention.sliding_window", window, "must be a whole number"),
-        ("llama", "attention.sliding_window", Entry::U32(4), "has a value that is not known"),
-        ("llama", "rope.freq_base", Entry::String("500000".into()), "must be a number"),
-        ("llama", "rope.freq_base", number(0.0), "has a value that is not known"),
-        ("llama", "rope.freq_base", number(f32::NAN), "must be a number with limits"),
-        ("llama", "attention.layer_norm_rms_epsilon", number(f32::INFINITY), "with limits"),
-        ("llama", "attention.whales", Entry::Bool(true), "is not known here, and may change answers"),
-        ("llama", "attention.value_length", Entry::U32(3), "has a value"),
-        ("llama", "expert_count", Entry::U32(2), "has a value"),
+        ("llama", "attention.sliding_window", window, "must be an integer"),
+        ("llama", "attention.sliding_window", Entry::U32(4), "has an unsupported value"),
+        ("llama", "rope.freq_base", Entry::String("500000".into()), "must be a finite number"),
+        ("llama", "rope.freq_base", number(0.0), "has an unsupported value"),
+        ("llama", "rope.freq_base", number(f32::NAN), "must be a finite number"),
+        ("llama", "attention.layer_norm_rms_epsilon", number(f32::INFINITY), "finite"),
+        ("llama", "attention.whales", Entry::Bool(true), "is not supported and may change answers"),
+        ("llama", "attention.value_length", Entry::U32(3), "has an unsupported value"),
+        ("llama", "expert_count", Entry::U32(2), "has an unsupported value"),
         ("gptneox", "attention.head_count_kv", Entry::I64(i64::MAX), "from 0 to 2147483647"),
         ("gptneox", "attention.head_count_kv", Entry::I32(-1), "from 0 to 2147483647"),
-        ("gemma2", "attn_logit_softcapping", number(0.0), "has a value"),
-        ("llama", "final_logit_softcapping", number(30.0), "has a value"),
-        ("qwen2moe", "expert_gating_func", Entry::U32(2), "has a value"),
-        ("qwen2moe", "expert_used_count", Entry::U32(9), "has a value"),
-        ("qwen2moe", "expert_used_count", Entry::U32(0), "has a value"),
-        ("qwen2moe", "expert_weights_norm", Entry::Bool(true), "has a value"),
-        ("qwen3moe", "expert_weights_norm", Entry::Bool(false), "has a value"),
-        ("qwen3moe", "expert_weights_scale", number(2.5), "has a value"),
-        ("llama_yarn", "rope.scaling.yarn_ext_factor", number(0.0), "has a value"),
-        ("llama_yarn", "rope.scaling.yarn_log_multiplier", number(0.1), "has a value"),
-        ("llama_yarn", "rope.scaling.attn_factor", number(2.0), "has a value"),
-        ("llama_yarn", "rope.scaling.factor", number(-3.0), "has a value"),
-        ("llama_yarn", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
-        ("phi3_long", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
+        ("gemma2", "attn_logit_softcapping", number(0.0), "has an unsupported value"),
+        ("llama", "final_logit_softcapping", number(30.0), "has an unsupported value"),
+        ("qwen2moe", "expert_gating_func", Entry::U32(2), "has an unsupported value"),
+        ("qwen2moe", "expert_used_count", Entry::U32(9), "has an unsupported value"),
+        ("qwen2moe", "expert_used_count", Entry::U32(0), "has an unsupported value"),
+        ("qwen2moe", "expert_weights_norm", Entry::Bool(true), "has an unsupported value"),
+        ("qwen3moe", "expert_weights_norm", Entry::Bool(false), "has an unsupported value"),
+        ("qwen3moe", "expert_weights_scale", number(2.5), "has an unsupported value"),
+        ("llama_yarn", "rope.scaling.yarn_ext_factor", number(0.0), "has an unsupported value"),
+        ("llama_yarn", "rope.scaling.yarn_log_multiplier", number(0.1), "has an unsupported value"),
+        ("llama_yarn", "rope.scaling.attn_factor", number(2.0), "has an unsupported value"),
+        ("llama_yarn", "rope.scaling.factor", number(-3.0), "has an unsupported value"),
+        ("llama_yarn", "rope.scaling.original_context_length", Entry::U32(0), "has an unsupported value"),
+        ("phi3_long", "rope.scaling.original_context_length", Entry::U32(0), "has an unsupported value"),
     ];
     for (name, key, entry, expected) in cases {
         let mut full = String::new();
@@ -429,11 +447,11 @@ fn entries_that_change_answers_are_refused() {
 }
 
 #[test]
-fn older_names_stretch_rotations() {
-    let place = tempfile::tempdir().unwrap();
+fn supports_older_names_of_rope_scaling() {
+    let folder = tempfile::tempdir().unwrap();
     let text: Vec<u32> = (1..40).collect();
     let answers = |entries: &[(&str, Entry)]| {
-        let path = rewritten(place.path(), "llama", |known, _| {
+        let path = rewritten(folder.path(), "llama", |known, _| {
             known.extend(entries.iter().map(|(key, entry)| (format!("llama.rope.{key}"), entry.clone())));
         });
         alone(architecture(&path).unwrap().as_ref(), &text).pop().unwrap()
@@ -448,10 +466,10 @@ fn older_names_stretch_rotations() {
 }
 
 #[test]
-fn ends_that_are_no_tokens_are_none() {
-    let place = tempfile::tempdir().unwrap();
+fn ignores_end_tokens_outside_the_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
     let ends = |end: Entry, turn: Entry| {
-        let path = rewritten(place.path(), "llama", |entries, _| {
+        let path = rewritten(folder.path(), "llama", |entries, _| {
             entries.insert("tokenizer.ggml.eos_token_id".into(), end);
             entries.insert("tokenizer.ggml.eot_token_id".into(), turn);
         });

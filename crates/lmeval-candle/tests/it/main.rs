@@ -1,4 +1,4 @@
-//! Tests of models in this process.
+//! Tests of in-process models.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The model `hf` as the program uses it.
+//! The model `hf` through its public interface.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub(crate) fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/llama")
 }
 
-/// The model of a folder, with further arguments.
+/// Creates the model of a folder with additional arguments.
 pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Model>, ModelError> {
     let mut args = Dict::new();
     args.insert("pretrained", folder.to_str().unwrap());
-    // The whole model can be tested on a GPU as well.
+    // The tests can also run on a GPU.
     let device = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
     args.insert("device", device);
     args.insert("dtype", "float32");
@@ -56,12 +56,12 @@ pub(crate) fn answer(model: &dyn Model, requests: Vec<ModelRequest>) -> Vec<Resu
 pub(crate) fn logprob(answer: &Result<Answer, ModelError>) -> f64 {
     match answer.as_ref().unwrap().response {
         Response::Loglikelihood { logprob, .. } | Response::Rolling { logprob } => logprob,
-        Response::Text(_) => panic!("a text"),
+        Response::Text(_) => panic!("not a log-likelihood"),
     }
 }
 
 #[test]
-fn answers_stand_in_the_order_of_requests() {
+fn answers_are_in_the_order_of_requests() {
     let model = create(&fixture(), &[]).unwrap();
     let requests = vec![
         pair("abc", " d"),
@@ -88,16 +88,16 @@ fn answers_stand_in_the_order_of_requests() {
             _ => panic!("{alone:?} {together:?}"),
         }
     }
-    assert!(together[7].as_ref().unwrap_err().to_string().contains("nothing to score"));
+    assert!(together[7].as_ref().unwrap_err().to_string().contains("Nothing to score"));
     assert_eq!(logprob(&together[5]), 0.0);
-    // Without a context, the token that begins texts stands there: the same as the whole text.
+    // Without a context, `bos_token` is the context: the same as the rolling log-likelihood.
     assert!((logprob(&together[2]) - logprob(&together[3])).abs() < 1e-5);
     let stats = model.stats().unwrap();
     assert!(stats.saved().is_some_and(|saved| saved > 0.0 && saved < 1.0), "{stats:?}");
 }
 
 #[test]
-fn long_texts_are_cut_from_the_left() {
+fn truncates_long_prompts_on_the_left() {
     let model = create(&fixture(), &[("max_length", Value::Int(8))]).unwrap();
     let long = "abcdefghijklmnopqrstuvwxyz".repeat(3);
     let answers = answer(
@@ -110,7 +110,7 @@ fn long_texts_are_cut_from_the_left() {
         ],
     );
     assert!((logprob(&answers[0]) - logprob(&answers[1])).abs() < 1e-5);
-    assert!(answers[2].as_ref().unwrap_err().to_string().contains("8 at most"));
+    assert!(answers[2].as_ref().unwrap_err().to_string().contains("maximum length is 8"));
     assert!(logprob(&answers[3]) < -50.0);
     let error = answer(model.as_ref(), vec![text("a", "{}")]).remove(0).unwrap_err();
     assert!(error.to_string().contains("leaves no room"), "{error}");
@@ -131,7 +131,7 @@ fn facts_and_identity() {
     assert_ne!(identity(model.as_ref()), identity(other.as_ref()));
     let other = create(&fixture(), &[("max_gen_toks", Value::Int(9))]).unwrap();
     assert_ne!(identity(model.as_ref()), identity(other.as_ref()));
-    // Another file is another model, also where its weights are the same; the folder is not what counts.
+    // The identity depends on the contents of the files, not on the folder.
     let files = |folder: &Path| {
         let identity = runtime.block_on(create(folder, &[]).unwrap().identity()).unwrap();
         identity.facts.into_iter().find(|(name, _)| *name == "files").unwrap().1
@@ -143,12 +143,12 @@ fn facts_and_identity() {
 }
 
 #[test]
-fn lengths_of_answers() {
+fn limits_the_length_of_answers() {
     let tokens = |model: &dyn Model, kwargs: &str| {
         let answer = answer(model, vec![text("abc", kwargs)]).remove(0);
         answer.map(|answer| (answer.usage.prompt_tokens, answer.usage.completion_tokens))
     };
-    // No token ends a text but the limit.
+    // Without end tokens, only the limit stops generation.
     let folder = damaged("generation_config.json", Some(br#"{"eos_token_id": []}"#));
     let model = create(folder.path(), &[("max_gen_toks", Value::Int(7))]).unwrap();
     let until = r#""until": ["no such text"]"#;
@@ -176,10 +176,10 @@ fn lengths_of_answers() {
 }
 
 #[test]
-fn tokens_that_the_model_does_not_know() {
+fn refuses_tokens_outside_the_vocabulary() {
     let error = create(&fixture(), &[("prefix_token_id", Value::Int(300))]).unwrap_err();
-    assert!(error.to_string().contains("no token 300"), "{error}");
-    // A tokenizer with more tokens than the model has; other requests are answered all the same.
+    assert!(error.to_string().contains("`prefix_token_id=300`"), "{error}");
+    // A tokenizer with more tokens than the model; other requests are still answered.
     let tokenizer = fs_err::read(fixture().join("tokenizer.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_slice(&tokenizer).unwrap();
     let added = tokenizer["added_tokens"].as_array_mut().unwrap();
@@ -205,12 +205,12 @@ fn tokens_that_the_model_does_not_know() {
     assert!(answers.pop().unwrap().is_ok() && answers.remove(0).is_ok());
     for answer in answers {
         let error = answer.unwrap_err().to_string();
-        assert!(error.contains("The tokenizer gives the token 3"), "{error}");
+        assert!(error.contains("The tokenizer produced token 3"), "{error}");
     }
 }
 
 #[test]
-fn lengths_are_those_of_the_class_where_the_configuration_has_none() {
+fn maximum_length_defaults_to_that_of_the_class() {
     let config = fs_err::read(fixture().join("config.json")).unwrap();
     let mut config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     config.as_object_mut().unwrap().remove("max_position_embeddings");
@@ -223,8 +223,8 @@ fn lengths_are_those_of_the_class_where_the_configuration_has_none() {
 }
 
 #[test]
-fn windows_of_other_classes_mean_nothing() {
-    // Reference: LLaMA's class does not know the field.
+fn ignores_windows_of_other_classes() {
+    // Reference: LLaMA's class does not read the field.
     let config = fs_err::read(fixture().join("config.json")).unwrap();
     let mut config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     let expected = answer(create(&fixture(), &[]).unwrap().as_ref(), vec![pair("abcdefgh", " d")]).remove(0);
@@ -237,7 +237,7 @@ fn windows_of_other_classes_mean_nothing() {
     }
 }
 
-/// A copy of the model's folder, with a file replaced or, without content, removed.
+/// A copy of the model's folder with a file replaced, or removed if there is no content.
 pub(crate) fn damaged(file: &str, content: Option<&[u8]>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs_err::read_dir(fixture()).unwrap() {
@@ -257,26 +257,26 @@ fn message(folder: &Path) -> String {
 }
 
 #[test]
-fn damaged_files_are_named() {
+fn refuses_damaged_files() {
     let weights = fs_err::read(fixture().join("model.safetensors")).unwrap();
     for (content, expected) in [
-        (&weights[..weights.len() - 100], "no complete safetensors file"),
-        (&weights[..4], "no complete safetensors file"),
-        (b"not a model, but a text that is long enough".as_slice(), "no complete safetensors file"),
-        (&[], "cannot be used"),
+        (&weights[..weights.len() - 100], "not a complete safetensors file"),
+        (&weights[..4], "not a complete safetensors file"),
+        (b"not a model, but a string that is long enough".as_slice(), "not a complete safetensors file"),
+        (&[], "Cannot load"),
     ] {
         let folder = damaged("model.safetensors", Some(content));
         let text = message(folder.path());
         assert!(text.contains("model.safetensors") && text.contains(expected), "{text}");
     }
     let folder = damaged("model.safetensors", None);
-    assert!(message(folder.path()).contains("has neither `model.safetensors` nor"));
+    assert!(message(folder.path()).contains("neither `model.safetensors` nor"));
     let folder = damaged("tokenizer.json", None);
     assert!(message(folder.path()).contains("tokenizer.json"));
     let index = br#"{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}"#;
     let parts = |index: &[u8]| {
         let folder = damaged("model.safetensors.index.json", Some(index));
-        // A single file would count before its index.
+        // A single file would take precedence over the index.
         fs_err::remove_file(folder.path().join("model.safetensors")).unwrap();
         folder
     };
@@ -284,10 +284,10 @@ fn damaged_files_are_named() {
     assert!(message(folder.path()).contains("model-00001-of-00002.safetensors"));
     let index = br#"{"weight_map": {"lm_head.weight": "../../etc/passwd"}}"#;
     let folder = parts(index);
-    assert!(message(folder.path()).contains("no name of a file"));
+    assert!(message(folder.path()).contains("not a file name"));
 }
 
-/// The numbers of the fixture's weights, changed.
+/// A copy of the model with changed weights.
 fn with_weights(change: impl Fn(&mut Vec<u8>, usize)) -> tempfile::TempDir {
     let mut weights = fs_err::read(fixture().join("model.safetensors")).unwrap();
     let header = usize::try_from(u64::from_le_bytes(weights[..8].try_into().unwrap())).unwrap();
@@ -296,29 +296,29 @@ fn with_weights(change: impl Fn(&mut Vec<u8>, usize)) -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_no_number_ends_a_run() {
+fn nan_and_infinity_fail_the_run() {
     let folder = with_weights(|weights, start| weights[start..].fill(0xff));
     let model = create(folder.path(), &[]).unwrap();
     for request in [pair("abc", " d"), text("abc", r#"{"until": [], "max_gen_toks": 5}"#)] {
         let error = answer(model.as_ref(), vec![request]).remove(0).unwrap_err();
-        assert!(error.is_fatal() && error.to_string().contains("not finite"), "{error}");
+        assert!(error.is_fatal() && error.to_string().contains("NaN or infinite"), "{error}");
         assert!(error.hints()[0].contains("dtype=float32"), "{:?}", error.hints());
     }
 }
 
 #[test]
-fn weights_that_are_no_plain_numbers_are_refused() {
+fn refuses_integer_weights() {
     let folder = with_weights(|weights, start| {
         let header = String::from_utf8(weights[8..start].to_vec()).unwrap();
         let header = header.replace("\"BF16\"", "\"I16\" ");
         weights[8..start].copy_from_slice(header.as_bytes());
     });
     let text = message(folder.path());
-    assert!(text.contains("I16") && text.contains("not known here"), "{text}");
+    assert!(text.contains("I16") && text.contains("not supported"), "{text}");
 }
 
 #[test]
-fn configurations_that_do_not_fit_are_named() {
+fn refuses_inconsistent_configurations() {
     let config = fs_err::read_to_string(fixture().join("config.json")).unwrap();
     let with = |change: &dyn Fn(&mut serde_json::Map<String, serde_json::Value>)| {
         let mut value: serde_json::Value = serde_json::from_str(&config).unwrap();
@@ -330,14 +330,14 @@ fn configurations_that_do_not_fit_are_named() {
     let folder = with(&|config| drop(config.insert("hidden_size".into(), "wide".into())));
     assert!(message(folder.path()).contains("`hidden_size`"));
     let folder = with(&|config| drop(config.insert("vocab_size".into(), 17.into())));
-    assert!(message(folder.path()).contains("has the shape"));
+    assert!(message(folder.path()).contains("has shape"));
     let folder = with(&|config| drop(config.insert("num_hidden_layers".into(), 99.into())));
     assert!(message(folder.path()).contains("have no tensor `model.layers."));
     let folder = with(&|config| drop(config.insert("architectures".into(), serde_json::json!(["T5Model"]))));
     assert!(message(folder.path()).contains("--model lm_eval:hf"));
     let method = serde_json::json!({"quant_method": "fp8"});
     let folder = with(&|config| drop(config.insert("quantization_config".into(), method.clone())));
-    assert!(message(folder.path()).contains("quantised") && message(folder.path()).contains("`fp8`"));
+    assert!(message(folder.path()).contains("Quantised") && message(folder.path()).contains("`fp8`"));
     for field in
         ["num_attention_heads", "num_key_value_heads", "num_hidden_layers", "head_dim", "intermediate_size"]
     {

@@ -1,4 +1,4 @@
-//! Damaged weights: an error or tensors, and never a panic.
+//! Damaged weights give an error or tensors, never a panic.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn check(sample: PathBuf, open: impl Fn(&Path) -> Result<Box<dyn Source>, Error>
     let sample = fs_err::read(sample).unwrap();
     let mut copy = 0;
     mutate(&[&sample], 300, |bytes| {
-        // Each copy is a file of its own: one that is mapped must not change.
+        // A new file per copy, because a mapped file must not change.
         let path = folder.path().join(copy.to_string());
         copy += 1;
         fs_err::write(&path, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Tokenizers whose class the files of a model name, as `transformers` reads them.
+//! Compares tokenizer classes with `transformers`.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(crate) fn recorded(name: &str) -> Value {
 }
 
 #[test]
-fn special_tokens_are_those_of_the_class() {
+fn special_tokens_follow_the_class() {
     let recorded = recorded("tokens.json");
     let text = recorded["text"].as_str().unwrap();
     for case in recorded["cases"].as_array().unwrap() {
@@ -34,7 +34,7 @@ fn special_tokens_are_those_of_the_class() {
             }
             let (padding, id) = tokenizer.padding();
             assert_eq!(serde_json::json!([padding, id]), case["padding"], "{files}");
-            // The reference cannot encode with classes that do not fit to the vocabulary.
+            // The reference cannot encode with a class that does not match the vocabulary.
             if !case["tokens"].is_null() {
                 let tokens = tokenizer.encode(text, true).unwrap();
                 assert_eq!(serde_json::json!(tokens), case["tokens"], "{files}");
@@ -49,7 +49,7 @@ fn special_tokens_are_those_of_the_class() {
 }
 
 #[test]
-fn blanks_are_put_before_texts_as_the_class_does_it() {
+fn leading_spaces_follow_the_class() {
     let blanks = &recorded("tokens.json")["blanks"];
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, fields: &Value| {
@@ -60,17 +60,17 @@ fn blanks_are_put_before_texts_as_the_class_does_it() {
         write("config.json", &serde_json::json!({"model_type": case["model_type"]}));
         write("tokenizer_config.json", &case["fields"]);
         let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
-        for (place, text) in blanks["texts"].as_array().unwrap().iter().enumerate() {
+        for (index, text) in blanks["texts"].as_array().unwrap().iter().enumerate() {
             let tokens = tokenizer.encode(text.as_str().unwrap(), true).unwrap();
-            assert_eq!(serde_json::json!(tokens), case["tokens"][place], "{text} with {}", case["fields"]);
+            assert_eq!(serde_json::json!(tokens), case["tokens"][index], "{text} with {}", case["fields"]);
             let decoded = tokenizer.decode(&tokens).unwrap();
-            assert_eq!(decoded, case["decoded"][place].as_str().unwrap(), "{text} with {}", case["fields"]);
+            assert_eq!(decoded, case["decoded"][index].as_str().unwrap(), "{text} with {}", case["fields"]);
         }
     }
 }
 
 #[test]
-fn rules_of_a_class_count_rather_than_those_of_the_file() {
+fn pipeline_of_the_class_overrides_the_file() {
     let recorded = recorded("tokens.json");
     let rules = &recorded["rules"];
     let bytes: Value =
@@ -95,11 +95,11 @@ fn rules_of_a_class_count_rather_than_those_of_the_file() {
         write("tokenizer_config.json", case["fields"].to_string());
         let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
         let name = format!("{base} of {} with {}", case["model_type"], case["fields"]);
-        for (place, text) in rules["texts"].as_array().unwrap().iter().enumerate() {
+        for (index, text) in rules["texts"].as_array().unwrap().iter().enumerate() {
             let tokens = tokenizer.encode(text.as_str().unwrap(), true).unwrap();
-            assert_eq!(serde_json::json!(tokens), case["tokens"][place], "{text} by {name}");
+            assert_eq!(serde_json::json!(tokens), case["tokens"][index], "{text} by {name}");
             let decoded = tokenizer.decode(&tokens).unwrap();
-            assert_eq!(decoded, case["decoded"][place].as_str().unwrap(), "{text} by {name}");
+            assert_eq!(decoded, case["decoded"][index].as_str().unwrap(), "{text} by {name}");
         }
     }
 }
@@ -120,7 +120,7 @@ fn merges(listed: &Value) -> String {
 }
 
 #[test]
-fn a_folder_without_a_tokenizer_is_named() {
+fn refuses_folders_without_a_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let problem = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(problem().contains("neither the tokenizer `tokenizer.json` nor `vocab.json`"), "{}", problem());
@@ -131,5 +131,5 @@ fn a_folder_without_a_tokenizer_is_named() {
     fs_err::write(folder.path().join("vocab.json"), "{}").unwrap();
     assert!(problem().contains("nor `merges.txt`"), "{}", problem());
     fs_err::write(folder.path().join("merges.txt"), "").unwrap();
-    assert!(problem().contains("class of tokenizer"), "{}", problem());
+    assert!(problem().contains("its tokenizer class"), "{}", problem());
 }

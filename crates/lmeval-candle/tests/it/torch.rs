@@ -1,4 +1,4 @@
-//! Weights that torch wrote.
+//! PyTorch weight files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn open(path: &Path) -> Result<TorchFiles, lmeval_candle::Error> {
 }
 
 #[test]
-fn log_probabilities_are_those_of_the_same_weights() {
+fn log_probabilities_match_safetensors() {
     let source = open(&written("opt.bin")).unwrap();
     assert_eq!(source.stored(), DType::BF16);
     assert!(source.shape("steps").is_none());
@@ -39,7 +39,7 @@ fn log_probabilities_are_those_of_the_same_weights() {
     }
 }
 
-/// The checkpoint of the tests without safetensors, with the parts that torch wrote.
+/// The fixture checkpoint with PyTorch shards instead of safetensors.
 fn folder() -> tempfile::TempDir {
     let folder = damaged("model.safetensors", None);
     for name in PARTS {
@@ -49,7 +49,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn parts_are_found_where_there_are_no_safetensors() {
+fn loads_shards_without_safetensors() {
     let folder = folder();
     let (own, expected) = (create(folder.path(), &[]).unwrap(), create(&fixture(), &[]).unwrap());
     for name in ["model_num_parameters", "model_dtype"] {
@@ -62,8 +62,8 @@ fn parts_are_found_where_there_are_no_safetensors() {
     }
     fs_err::remove_file(folder.path().join(PARTS[1])).unwrap();
     let error = create(folder.path(), &[]).unwrap_err().to_string();
-    assert!(error.contains(PARTS[1]) && error.contains("is not there"), "{error}");
-    // Safetensors count where both are there.
+    assert!(error.contains(PARTS[1]) && error.contains("is missing"), "{error}");
+    // Safetensors take precedence.
     fs_err::copy(fixture().join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
     create(folder.path(), &[]).unwrap();
     for name in ["model.safetensors", PARTS[2]] {
@@ -74,8 +74,9 @@ fn parts_are_found_where_there_are_no_safetensors() {
 }
 
 #[test]
-fn files_that_ask_for_more_than_tensors_are_refused() {
-    for (name, expected) in [("hostile.bin", "it asks for `posix.system`"), ("older.bin", "older than 1.6")] {
+fn refuses_pickles_of_more_than_tensors() {
+    for (name, expected) in [("hostile.bin", "it refers to `posix.system`"), ("older.bin", "older than 1.6")]
+    {
         let error = open(&written(name)).err().unwrap().to_string();
         assert!(error.contains(name) && error.contains(expected), "{error}");
     }
@@ -83,15 +84,15 @@ fn files_that_ask_for_more_than_tensors_are_refused() {
 }
 
 #[test]
-fn damaged_files_are_refused() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("model.bin");
+fn refuses_damaged_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.bin");
     let whole = fs_err::read(written(PARTS[0])).unwrap();
     for end in (0..whole.len()).step_by(97) {
         fs_err::write(&path, &whole[..end]).unwrap();
         assert!(open(&path).is_err(), "{end}");
     }
-    // Whatever a changed byte does, it is no panic, and what is read stays within the file.
+    // Must not panic or read outside the file.
     for index in (0..whole.len()).step_by(61) {
         let mut changed = whole.clone();
         changed[index] ^= 0xff;

@@ -1,34 +1,34 @@
-//! Rules that change what is likely before a token is chosen.
+//! Logit processors, applied before sampling.
 
-/// What may follow a text, beside what the model says. The rules work in the order of `transformers`, so that several of
-/// them together give the same texts.
+/// The logit processors of a request. They are applied in the order of `transformers`, so that combinations give the same
+/// result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rules {
-    /// What is added to the logit of the last token of a sequence where the text ends in those before it.
+    /// Sequences and the bias added to the logit of their last token if the preceding tokens match.
     pub(crate) biases: Vec<(Vec<u32>, f32)>,
-    /// Logits of tokens of the prompt are multiplied by it where they are positive, and divided otherwise.
+    /// Multiplies positive logits of prompt tokens, and divides negative ones.
     pub(crate) prompt_penalty: f64,
-    /// How many tokens in a row may not come twice; 0 for no rule.
+    /// The length of n-grams that must not repeat; 0 is off.
     pub(crate) repeated: usize,
-    /// How many tokens in a row may not come where the prompt has them; 0 for no rule.
+    /// The length of prompt n-grams that must not occur in the answer; 0 is off.
     pub(crate) repeated_prompt: usize,
-    /// Sequences that may not come.
+    /// Forbidden sequences.
     pub(crate) forbidden: Vec<Vec<u32>>,
-    /// The fewest tokens of prompt and answer before an end.
+    /// The minimum total length of prompt and answer before an end token.
     pub(crate) fewest: usize,
-    /// The fewest tokens of an answer before an end.
+    /// The minimum length of an answer before an end token.
     pub(crate) fewest_added: usize,
-    /// The token that follows a prompt of one token.
+    /// Forces the token after a prompt of one token.
     pub(crate) forced_begin: Option<u32>,
-    /// What the last token is where the limit ends the text, one of these.
+    /// Forces one of these tokens at the maximum length.
     pub(crate) forced_end: Vec<u32>,
-    /// After how many tokens ends become more likely, and by which factor for each token from there.
+    /// Start and factor of an exponential increase of the end tokens' logits.
     pub(crate) decay: Option<(usize, f64)>,
-    /// Tokens that never come.
+    /// Tokens that are never generated.
     pub(crate) suppressed: Vec<u32>,
-    /// Tokens that are not the first of an answer.
+    /// Tokens that are never generated first.
     pub(crate) suppressed_first: Vec<u32>,
-    /// Tokens that end a text.
+    /// The end tokens.
     pub(crate) ends: Vec<u32>,
 }
 
@@ -52,21 +52,21 @@ impl Default for Rules {
     }
 }
 
-/// Where in a text a token is chosen.
+/// The state at which a token is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position<'a> {
-    /// All tokens so far.
+    /// The prompt and the answer so far.
     pub(super) seen: &'a [u32],
-    /// How many of them are the prompt.
+    /// The length of the prompt.
     pub(super) prompt: usize,
-    /// How many tokens prompt and answer have at most.
+    /// The maximum total length.
     pub(super) total: usize,
 }
 
 impl Rules {
-    /// Whether no rule changes anything.
+    /// Whether no processor is active.
     pub(super) fn is_empty(&self) -> bool {
-        // The ends alone do nothing.
+        // `ends` alone has no effect.
         let Self { biases, forbidden, suppressed, suppressed_first, forced_end, .. } = self;
         [biases.len(), forbidden.len(), suppressed.len(), suppressed_first.len(), forced_end.len()] == [0; 5]
             && [self.repeated, self.repeated_prompt, self.fewest, self.fewest_added] == [0; 4]
@@ -75,7 +75,7 @@ impl Rules {
             && self.decay.is_none()
     }
 
-    /// Changes logits as the rules say. `repetition_penalty` is that of [`Sampling`](super::Sampling).
+    /// Applies all processors. `repetition_penalty` is that of [`Sampling`](super::Sampling).
     pub(super) fn apply(&self, logits: &mut [f32], at: Position<'_>, repetition_penalty: f64) {
         let prompt = at.seen.get(..at.prompt).unwrap_or(at.seen);
         let added = at.seen.len() - prompt.len();
@@ -112,7 +112,7 @@ impl Rules {
             }
         }
         forbid(logits, &self.suppressed);
-        // Reference: a token that is forced after a prompt of one token does not count as the first one.
+        // Reference: a token forced after a prompt of one token is not considered the first.
         let forced = usize::from(self.forced_begin.is_some() && prompt.len() == 1);
         if added == forced {
             forbid(logits, &self.suppressed_first);
@@ -135,14 +135,14 @@ impl Rules {
         }
     }
 
-    /// Forbids tokens that would complete a sequence which was there.
+    /// Forbids tokens that would repeat an n-gram.
     fn forbid_repetitions(&self, logits: &mut [f32], seen: &[u32], prompt: &[u32]) {
-        for (length, place) in [(self.repeated, seen), (self.repeated_prompt, prompt)] {
+        for (length, tokens) in [(self.repeated, seen), (self.repeated_prompt, prompt)] {
             if length == 0 || seen.len() + 1 < length {
                 continue;
             }
             let begun = &seen[seen.len() + 1 - length..];
-            for window in place.windows(length) {
+            for window in tokens.windows(length) {
                 if let Some((last, before)) = window.split_last()
                     && before == begun
                 {
@@ -153,7 +153,7 @@ impl Rules {
     }
 }
 
-/// The last token of a sequence, where the text ends in those before it.
+/// The last token of a sequence if `seen` ends with the preceding ones.
 fn completed(seen: &[u32], sequence: &[u32]) -> Option<u32> {
     let (last, before) = sequence.split_last()?;
     seen.ends_with(before).then_some(*last)
@@ -167,7 +167,7 @@ fn forbid(logits: &mut [f32], tokens: &[u32]) {
     }
 }
 
-/// Leaves nothing but some tokens, where there are any.
+/// Allows only some tokens, if the vocabulary has any of them.
 fn force(logits: &mut [f32], tokens: &[u32]) {
     if tokens.iter().all(|token| *token as usize >= logits.len()) {
         return;
@@ -180,7 +180,7 @@ fn force(logits: &mut [f32], tokens: &[u32]) {
     }
 }
 
-/// Makes tokens less likely that were there, by a penalty above 1.
+/// Applies a repetition penalty.
 fn penalise(logits: &mut [f32], seen: &[u32], penalty: f64) {
     let mut seen = seen.to_vec();
     seen.sort_unstable();
@@ -197,7 +197,7 @@ fn penalise(logits: &mut [f32], seen: &[u32], penalty: f64) {
 mod tests {
     use super::*;
 
-    /// Logits of four tokens after a text whose first two tokens are its prompt.
+    /// The logits of four tokens after `seen`, whose first two tokens are the prompt.
     fn after(rules: &Rules, seen: &[u32]) -> [f32; 4] {
         let mut logits = [1.0, 2.0, -1.0, 4.0];
         rules.apply(&mut logits, Position { seen, prompt: 2, total: 6 }, 1.0);
@@ -207,7 +207,7 @@ mod tests {
     const NEVER: f32 = f32::NEG_INFINITY;
 
     #[test]
-    fn sequences() {
+    fn biases_and_forbids_sequences() {
         let none = Rules::default();
         assert!(none.is_empty() && Rules { ends: vec![3], ..Rules::default() }.is_empty());
         assert_eq!(after(&none, &[0, 1]), [1.0, 2.0, -1.0, 4.0]);
@@ -217,7 +217,7 @@ mod tests {
         let pairs = Rules { repeated: 2, ..Rules::default() };
         assert_eq!(after(&pairs, &[0, 1, 0]), [1.0, NEVER, -1.0, 4.0]);
         assert_eq!(after(&pairs, &[0]), [1.0, 2.0, -1.0, 4.0]);
-        // Single tokens: all that were there.
+        // 1-grams: all seen tokens.
         let singles = Rules { repeated: 1, ..Rules::default() };
         assert_eq!(after(&singles, &[0, 1, 0]), [NEVER, NEVER, -1.0, 4.0]);
         let of_prompt = Rules { repeated_prompt: 2, ..Rules::default() };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_places() {
+    fn applies_length_rules() {
         let ends = vec![3];
         let fewest = Rules { fewest: 4, ends: ends.clone(), ..Rules::default() };
         assert_eq!(after(&fewest, &[0, 1, 0])[3], NEVER);

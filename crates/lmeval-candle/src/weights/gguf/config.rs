@@ -1,4 +1,4 @@
-//! The configuration of a GGUF file, as `config.json` would have it.
+//! Converts GGUF metadata to the fields of `config.json`.
 
 use lmeval_pycompat::{Dict, Value};
 
@@ -6,7 +6,7 @@ use super::{Entry, Gguf, ROTARY};
 use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Sizes, and their names in the file.
+/// Integer fields and their metadata keys.
 const SIZES: [(&str, &str); 8] = [
     ("num_hidden_layers", "block_count"),
     ("hidden_size", "embedding_length"),
@@ -17,7 +17,7 @@ const SIZES: [(&str, &str); 8] = [
     ("num_experts", "expert_count"),
     ("num_experts_per_tok", "expert_used_count"),
 ];
-/// Numbers, and their names in the file.
+/// Float fields and their metadata keys.
 const NUMBERS: [(&str, &str); 7] = [
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
     ("layer_norm_eps", "attention.layer_norm_epsilon"),
@@ -27,11 +27,11 @@ const NUMBERS: [(&str, &str); 7] = [
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
 ];
-/// The tokens that end a text.
+/// Metadata keys of end tokens.
 const ENDS: [&str; 3] = ["eos_token_id", "eot_token_id", "eom_token_id"];
 
 impl Gguf {
-    /// The configuration, as `config.json` would have it.
+    /// The configuration in the form of `config.json`.
     pub fn config(&self) -> Result<Config> {
         self.check_entries()?;
         let mut fields = Dict::new();
@@ -57,7 +57,7 @@ impl Gguf {
         }
         if let Some(scaling) = self.scaling()? {
             if let Some(original) = scaling.get_str("original_max_position_embeddings") {
-                // Some classes look for it outside.
+                // Some classes look for it at the top level.
                 fields.insert("original_max_position_embeddings", original.clone());
             }
             fields.insert("rope_scaling", Value::Dict(scaling.into()));
@@ -71,7 +71,7 @@ impl Gguf {
         Ok(Config::from_fields(fields))
     }
 
-    /// The tokens that end a text, of so many; another number says that there is none.
+    /// The end tokens. Ids outside the vocabulary mean that there is none.
     fn ends(&self, vocabulary: Option<usize>) -> Result<Vec<Value>> {
         let mut ends = Vec::new();
         for name in ENDS {
@@ -82,7 +82,7 @@ impl Gguf {
                     ends.extend(is_one.then_some(Value::Int(*token)));
                 }
                 Some(_) => {
-                    let problem = format!("its entry `tokenizer.ggml.{name}` must be a whole number");
+                    let problem = format!("its metadata entry `tokenizer.ggml.{name}` must be an integer");
                     return Err(Error::file(&self.path, problem));
                 }
             }
@@ -90,18 +90,18 @@ impl Gguf {
         Ok(ends)
     }
 
-    /// The width of feed-forward layers. Some converters write four times the hidden size, whatever it is.
+    /// The width of feed-forward layers, from the tensors: some converters always write four times the hidden size.
     fn inner(&self) -> Option<i64> {
         let rows = self.stored_shape("blk.0.ffn_up.weight").and_then(|shape| shape.first().copied());
         match rows {
-            // Both ways up are one matrix.
+            // The gate and up projections are one matrix.
             Some(rows) if self.architecture == "phi3" => Some(size(Some(rows / 2))),
             Some(rows) => Some(size(Some(rows))),
             None => self.whole("feed_forward_length"),
         }
     }
 
-    /// What the models of an architecture say beside that.
+    /// Fields specific to the architecture.
     fn own_fields(&self, fields: &mut Dict) -> Result<()> {
         let experts = self.stored_shape("blk.0.ffn_up_exps.weight").and_then(|shape| shape.get(1).copied());
         let layers = self.whole("block_count");
@@ -112,7 +112,7 @@ impl Gguf {
                 if experts.is_some() {
                     fields.insert("intermediate_size", size(experts));
                     fields.insert("num_local_experts", self.whole("expert_count").unwrap_or_default());
-                    // These files do not say it, and other programs that run them know of none.
+                    // GGUF files do not store a window, and other runtimes use none.
                     fields.insert("sliding_window", Value::None);
                 }
             }
@@ -146,7 +146,7 @@ impl Gguf {
                             .map(|slides| if *slides { "sliding_attention" } else { "full_attention" });
                         fields.insert("layer_types", Value::list(kinds.map(Value::str)));
                     }
-                    Some(_) => return Err(self.unknown("attention.sliding_window_pattern")),
+                    Some(_) => return Err(self.unsupported("attention.sliding_window_pattern")),
                 }
             }
             "gpt2" => {
@@ -178,7 +178,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// How many numbers of a head are rotated.
+    /// The number of rotated dimensions of a head.
     fn rotated(&self, fields: &mut Dict) -> Result<()> {
         let Some(rotated) = self.whole("rope.dimension_count").filter(|_| self.architecture != "gpt2") else {
             return Ok(());
@@ -188,7 +188,7 @@ impl Gguf {
         let width = self.whole("attention.key_length").unwrap_or(hidden / count as i64);
         match self.architecture.as_str() {
             "phi2" | "phi3" | "stablelm" | "gptneox" if (1..=width).contains(&rotated) => {
-                // In the middle between two numbers: what is cut off must not be one of them.
+                // Halfway between two integers, so that truncation cannot land on a wrong one.
                 let factor = if rotated == width { 1.0 } else { (rotated as f64 + 0.5) / width as f64 };
                 fields.insert("partial_rotary_factor", factor);
                 fields.insert("rotary_pct", factor);
@@ -196,7 +196,7 @@ impl Gguf {
             }
             _ if rotated == width => Ok(()),
             _ => Err(Error::unsupported(format!(
-                "Rotating {rotated} of {width} numbers of a head is not known for the architecture `{}`",
+                "Rotating {rotated} of {width} dimensions of a head is not supported for the architecture `{}`",
                 self.architecture
             ))),
         }
@@ -208,8 +208,8 @@ impl Gguf {
         }
     }
 
-    /// What queries are scaled by, which the file does not say: by the width of a head, but in the largest models by the hidden
-    /// size for each head.
+    /// The scale of queries, which GGUF files do not store: the width of a head, but in the largest models the hidden size per
+    /// head.
     fn query_scale(&self, fields: &mut Dict, is_largest: bool) -> Result<()> {
         let (count, _) = self.all_heads()?;
         let hidden = self.whole("embedding_length").unwrap_or_default();
@@ -222,21 +222,21 @@ impl Gguf {
         match self.entry("use_parallel_residual") {
             None => Ok(default),
             Some(Entry::Flag(flag)) => Ok(*flag),
-            Some(_) => Err(self.unknown("use_parallel_residual")),
+            Some(_) => Err(self.unsupported("use_parallel_residual")),
         }
     }
 
-    /// How rotary embeddings are stretched.
+    /// The scaling of rotary embeddings.
     fn scaling(&self) -> Result<Option<Dict>> {
         let kind = match self.entry("rope.scaling.type") {
-            Some(Entry::Text(name)) => Some(name.as_str()),
+            Some(Entry::String(name)) => Some(name.as_str()),
             _ => None,
         };
-        // Zero stands for none. The first of the names counts; without a kind it is the same for all frequencies.
+        // Zero means none. The first key wins; without a type, all frequencies are scaled alike.
         let factor = self.number("rope.scaling.factor").or_else(|| self.number("rope.scale_linear"));
         let factor = factor.filter(|factor| *factor != 0.0).unwrap_or(1.0);
         if factor < 0.0 {
-            return Err(self.unknown("rope.scaling.factor"));
+            return Err(self.unsupported("rope.scaling.factor"));
         }
         if self.has_factors() {
             return self.scaling_by_factors(kind, factor).map(Some);
@@ -249,7 +249,7 @@ impl Gguf {
             Some("yarn") => drop(scaling.insert("rope_type", "yarn")),
             Some(other) => {
                 return Err(Error::unsupported(format!(
-                    "The scaling `{other}` of rotary embeddings is not known here"
+                    "The scaling type `{other}` of rotary embeddings is not supported"
                 )));
             }
         }
@@ -271,7 +271,7 @@ impl Gguf {
         ROTARY.iter().any(|name| self.has(name))
     }
 
-    /// Frequencies with a factor of their own each.
+    /// Scaling with a factor per frequency.
     fn scaling_by_factors(&self, kind: Option<&str>, factor: f64) -> Result<Dict> {
         let mut scaling = Dict::new();
         let factors = |name: &str| -> Result<Value> {
@@ -287,7 +287,7 @@ impl Gguf {
         };
         if !is_known || !is_plain {
             return Err(Error::unsupported(format!(
-                "The factors of rotary embeddings in `{}` are not known for the architecture `{}` and the scaling `{}`",
+                "The factors of rotary embeddings in `{}` are not supported for the architecture `{}` and the scaling type `{}`",
                 self.path.display(),
                 self.architecture,
                 kind.unwrap_or("none")

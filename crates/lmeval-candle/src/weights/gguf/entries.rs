@@ -1,30 +1,30 @@
-//! What the metadata of a GGUF file may say about its model.
+//! Validation of a GGUF file's model metadata.
 //!
-//! Programs that run such files change what they compute by some entries, so that one that is not known here could change
-//! answers: it is an error, as is one whose value stands for something that the model here does not do.
+//! Metadata changes how other runtimes compute, so an unknown entry could change answers. It is refused, as is a value
+//! that the implementation here does not support.
 
 use super::{Entry, Gguf};
 use crate::error::{Error, Result};
 
-/// The largest number that a size may be; products of two are numbers of this machine.
+/// The upper bound of sizes, so that products of two cannot overflow.
 const LARGEST: i64 = i32::MAX as i64;
 
-/// What an entry must be.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// A whole number, not below zero.
+    /// A non-negative integer.
     Size,
-    /// A number with limits.
+    /// A finite number.
     Number,
     Flag,
     Text,
-    /// A whole number, or whether each layer is something.
+    /// An integer, or a boolean per layer.
     Pattern,
 }
 
 use Kind::{Flag, Number, Pattern, Size, Text};
 
-/// The entries there are, without the name of the architecture.
+/// Known entries, without the architecture prefix.
 const KNOWN: [(&str, Kind); 41] = [
     ("attention.causal", Flag),
     ("attention.head_count", Size),
@@ -69,7 +69,7 @@ const KNOWN: [(&str, Kind); 41] = [
     ("vocab_size", Size),
 ];
 
-/// Entries that only some architectures have.
+/// Entries of certain architectures only.
 const OWN: [(&str, &[&str]); 6] = [
     ("attention.sliding_window", &["gemma2", "gemma3", "phi3"]),
     ("attention.sliding_window_pattern", &["gemma3"]),
@@ -80,7 +80,7 @@ const OWN: [(&str, &[&str]); 6] = [
 ];
 
 impl Gguf {
-    /// Refuses entries that are not known, that are of another type, or that ask for what is not known.
+    /// Refuses entries that are unknown, of the wrong type, or of an unsupported value.
     pub(super) fn check_entries(&self) -> Result<()> {
         let prefix = format!("{}.", self.architecture);
         let mut entries: Vec<(&str, &Entry)> = self
@@ -89,42 +89,43 @@ impl Gguf {
             .iter()
             .filter_map(|(key, entry)| Some((key.strip_prefix(&prefix)?, entry)))
             .collect();
-        // The same one is named each time.
+        // Sorted, so that the same entry is reported every time.
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, entry) in entries {
             let kind = KNOWN.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind);
             let kind = kind.ok_or_else(|| {
-                let problem = format!("its entry `{prefix}{key}` is not known here, and may change answers");
+                let problem =
+                    format!("its metadata entry `{prefix}{key}` is not supported and may change answers");
                 Error::file(&self.path, problem)
             })?;
             if !kind.fits(entry) {
-                let problem = format!("its entry `{prefix}{key}` must be {}", kind.expected());
+                let problem = format!("its metadata entry `{prefix}{key}` must be {}", kind.expected());
                 return Err(Error::file(&self.path, problem));
             }
-            if !self.is_usual(key, entry) {
-                return Err(self.unknown(key));
+            if !self.is_supported(key, entry) {
+                return Err(self.unsupported(key));
             }
         }
         self.check_experts()
     }
 
-    /// Whether an entry has a value that means what the model does.
-    fn is_usual(&self, key: &str, entry: &Entry) -> bool {
+    /// Whether an entry has a supported value.
+    fn is_supported(&self, key: &str, entry: &Entry) -> bool {
         let number = match entry {
             Entry::Whole(number) => *number as f64,
             Entry::Number(number) => *number,
             _ => 0.0,
         };
         let is_normalised = self.architecture != "qwen2moe";
-        let is_yarn = self.entry("rope.scaling.type") == Some(&Entry::Text("yarn".into()));
-        let is_usual = match key {
+        let is_yarn = self.entry("rope.scaling.type") == Some(&Entry::String("yarn".into()));
+        let is_supported = match key {
             "attention.causal" => *entry == Entry::Flag(true),
             "attention.layer_norm_epsilon" | "attention.layer_norm_rms_epsilon" => number >= 0.0,
             "attn_logit_softcapping"
             | "final_logit_softcapping"
             | "rope.freq_base"
             | "rope.freq_base_swa" => number > 0.0,
-            // Softmax, also where it is not said.
+            // Softmax is also the default.
             "expert_gating_func" => number == 0.0 || number == 1.0,
             "expert_weights_norm" => *entry == Entry::Flag(is_normalised),
             "expert_weights_scale" => number == 1.0,
@@ -147,28 +148,28 @@ impl Gguf {
             .iter()
             .filter(|(own, _)| *own == key)
             .all(|(_, architectures)| architectures.contains(&self.architecture.as_str()));
-        // There is no window where it has no width.
-        is_usual && (is_own || (key == "attention.sliding_window" && number == 0.0))
+        // A window of width 0 means none.
+        is_supported && (is_own || (key == "attention.sliding_window" && number == 0.0))
     }
 
-    /// Refuses numbers of experts that cannot be.
+    /// Refuses inconsistent expert counts.
     fn check_experts(&self) -> Result<()> {
         let count = self.whole("expert_count").unwrap_or_default();
         let used = self.whole("expert_used_count").unwrap_or_default();
         let has_experts = self.has("blk.0.ffn_gate_exps.weight");
         if has_experts != (count > 0) {
-            return Err(self.unknown("expert_count"));
+            return Err(self.unsupported("expert_count"));
         }
         if used > count || (has_experts && used == 0) {
-            return Err(self.unknown("expert_used_count"));
+            return Err(self.unsupported("expert_used_count"));
         }
         Ok(())
     }
 
-    /// The error of an entry whose value is not known.
-    pub(super) fn unknown(&self, key: &str) -> Error {
+    /// An error that an entry has an unsupported value.
+    pub(super) fn unsupported(&self, key: &str) -> Error {
         let key = format!("{}.{key}", self.architecture);
-        Error::file(&self.path, format!("its entry `{key}` has a value that is not known here"))
+        Error::file(&self.path, format!("its metadata entry `{key}` has an unsupported value"))
     }
 }
 
@@ -179,7 +180,7 @@ impl Kind {
             (Number, Entry::Number(number)) => number.is_finite(),
             (Number, Entry::Whole(_))
             | (Flag, Entry::Flag(_))
-            | (Text, Entry::Text(_))
+            | (Text, Entry::String(_))
             | (Pattern, Entry::Flags(_)) => true,
             _ => false,
         }
@@ -187,11 +188,11 @@ impl Kind {
 
     fn expected(self) -> String {
         match self {
-            Size => format!("a whole number from 0 to {LARGEST}"),
-            Number => "a number with limits".into(),
+            Size => format!("an integer from 0 to {LARGEST}"),
+            Number => "a finite number".into(),
             Flag => "true or false".into(),
-            Text => "a text".into(),
-            Pattern => "a whole number, or a list of true and false".into(),
+            Text => "a string".into(),
+            Pattern => "an integer or a list of booleans".into(),
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The beginning of a GGUF file: its metadata, and where its tensors are.
+//! The header of a GGUF file: metadata and tensor locations.
 //!
-//! Every length is compared with what is left of the file before anything is kept, so that reading a damaged file asks for no
-//! more memory than a few times its own size. The sizes of a tensor are above zero and fit into the file together, so that their
-//! product, in any order, is a number of this machine.
+//! Every length is checked against the rest of the file before allocating, so that a damaged file needs at most a few times its
+//! size in memory. The sizes of a tensor are positive and fit into the file, so that their product cannot overflow.
 
 use std::io::Read;
 
@@ -10,39 +9,39 @@ use candle_core::quantized::GgmlDType;
 use rustc_hash::FxHashMap;
 
 const MAGIC: &[u8] = b"GGUF";
-/// Where tensors begin: at multiples of this, where the file does not say otherwise.
+/// The default alignment of tensors.
 const ALIGNMENT: u64 = 32;
-/// How deep arrays may stand in each other.
+/// The maximum nesting of arrays.
 const DEPTH: usize = 4;
-/// How many dimensions a tensor has at most.
+/// The maximum number of dimensions of a tensor.
 const DIMENSIONS: u32 = 4;
 
-/// A value of the metadata.
+/// A metadata value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry {
     Flag(bool),
     Whole(i64),
     Number(f64),
-    Text(String),
+    String(String),
     Flags(Vec<bool>),
     Wholes(Vec<i64>),
     Numbers(Vec<f64>),
-    Texts(Vec<String>),
+    Strings(Vec<String>),
     /// An array of arrays.
     Nested,
 }
 
-/// Where a tensor is, and how its numbers are stored.
+/// The location and data type of a tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) dtype: GgmlDType,
     pub(super) shape: Vec<usize>,
-    /// Counted from the beginning of the file.
+    /// The offset from the start of the file.
     pub(super) start: u64,
     pub(super) bytes: usize,
 }
 
-/// What a file says about itself.
+/// The parsed header.
 #[derive(Debug)]
 pub(super) struct Header {
     pub(super) entries: FxHashMap<String, Entry>,
@@ -50,33 +49,31 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the beginning of a file of so many bytes.
+    /// Reads the header of a file of `length` bytes.
     pub(super) fn read(reader: impl Read, length: u64) -> Result<Self, String> {
         let mut bytes = Bytes { reader, left: length, wide: true };
         if bytes.take(4).ok().as_deref() != Some(MAGIC) {
-            return Err("it is no GGUF file".into());
+            return Err("it is not a GGUF file".into());
         }
         match bytes.u32()? {
             1 => bytes.wide = false,
             2 | 3 => {}
             version if (1..=3).contains(&version.swap_bytes()) => {
-                return Err(
-                    "its numbers are stored with the highest byte first; convert the model again".into()
-                );
+                return Err("it is big-endian; convert the model again".into());
             }
             version => {
-                return Err(format!("it has the version {version} of the format, and 1 to 3 are known here"));
+                return Err(format!("its format version is {version}; versions 1 to 3 are supported"));
             }
         }
         let (tensor_count, entry_count) = (bytes.length()?, bytes.length()?);
-        // What an entry and a tensor need at least.
+        // The minimum size of an entry and of a tensor description.
         bytes.expect(entry_count, 4 + 4 + 1)?;
         bytes.expect(tensor_count, 4 + 4 + 4 + 8)?;
         let mut entries = FxHashMap::default();
         for _ in 0..entry_count {
-            let (key, kind) = (bytes.text()?, bytes.u32()?);
+            let (key, kind) = (bytes.string()?, bytes.u32()?);
             if entries.contains_key(&key) {
-                return Err(format!("it has two entries `{key}`"));
+                return Err(format!("it has two metadata entries `{key}`"));
             }
             entries.insert(key, bytes.entry(kind, 0)?);
         }
@@ -87,17 +84,18 @@ impl Header {
         let alignment = match entries.get("general.alignment") {
             None => ALIGNMENT,
             Some(Entry::Whole(number)) if *number > 0 => *number as u64,
-            Some(_) => return Err("its entry `general.alignment` must be a number above zero".into()),
+            Some(_) => return Err("its metadata entry `general.alignment` must be a positive integer".into()),
         };
         let read = length - bytes.left;
-        let data =
-            read.checked_next_multiple_of(alignment).ok_or("its entry `general.alignment` is too large")?;
+        let data = read
+            .checked_next_multiple_of(alignment)
+            .ok_or("its metadata entry `general.alignment` is too large")?;
         let mut tensors = FxHashMap::default();
         for (name, mut tensor) in found {
             let start = tensor.start.checked_add(data);
             let end = start.and_then(|start| start.checked_add(tensor.bytes as u64));
             let (Some(start), true) = (start, end.is_some_and(|end| end <= length)) else {
-                return Err(format!("the tensor `{name}` is cut off; the file has {length} bytes"));
+                return Err(format!("the tensor `{name}` is truncated; the file has {length} bytes"));
             };
             tensor.start = start;
             if tensors.insert(name.clone(), tensor).is_some() {
@@ -108,11 +106,11 @@ impl Header {
     }
 }
 
-/// A file that is read from its beginning.
+/// A bounded reader.
 struct Bytes<R> {
     reader: R,
     left: u64,
-    /// Whether lengths have 64 bits.
+    /// Whether lengths are 64-bit.
     wide: bool,
 }
 
@@ -133,11 +131,11 @@ impl<R: Read> Bytes<R> {
         Ok(taken)
     }
 
-    /// Refuses more than the file has left: `count` things of at least `size` bytes.
+    /// Fails if the rest of the file is too short for `count` items of at least `size` bytes.
     fn expect(&self, count: u64, size: u64) -> Result<(), String> {
         match count.checked_mul(size) {
             Some(bytes) if bytes <= self.left => Ok(()),
-            _ => Err("it is no GGUF file, or its beginning is cut off".into()),
+            _ => Err("it is not a GGUF file, or its header is truncated".into()),
         }
     }
 
@@ -153,10 +151,10 @@ impl<R: Read> Bytes<R> {
         if self.wide { self.u64() } else { self.u32().map(u64::from) }
     }
 
-    fn text(&mut self) -> Result<String, String> {
+    fn string(&mut self) -> Result<String, String> {
         let length = self.length()?;
-        let text = self.take(length)?;
-        Ok(String::from_utf8(text)
+        let bytes = self.take(length)?;
+        Ok(String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
@@ -164,7 +162,7 @@ impl<R: Read> Bytes<R> {
         match self.array::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
-            [other] => Err(format!("an entry must be true or false, and it is {other}")),
+            [other] => Err(format!("a boolean metadata entry is {other}")),
         }
     }
 
@@ -193,14 +191,14 @@ impl<R: Read> Bytes<R> {
             0..=5 | 10 | 11 => self.whole(kind).map(Entry::Whole),
             6 | 12 => self.number(kind).map(Entry::Number),
             7 => self.flag().map(Entry::Flag),
-            8 => self.text().map(Entry::Text),
+            8 => self.string().map(Entry::String),
             9 if depth < DEPTH => {
                 let (kind, count) = (self.u32()?, self.length()?);
                 self.expect(count, 1)?;
                 self.list(kind, count, depth)
             }
-            9 => Err("its entries have arrays in arrays in arrays".into()),
-            kind => Err(format!("an entry has the type {kind}, which is not known here")),
+            9 => Err("its metadata has arrays nested too deeply".into()),
+            kind => Err(format!("a metadata entry has type {kind}, which is not supported")),
         }
     }
 
@@ -209,7 +207,7 @@ impl<R: Read> Bytes<R> {
             0..=5 | 10 | 11 => Entry::Wholes((0..count).map(|_| self.whole(kind)).collect::<Result<_, _>>()?),
             6 | 12 => Entry::Numbers((0..count).map(|_| self.number(kind)).collect::<Result<_, _>>()?),
             7 => Entry::Flags((0..count).map(|_| self.flag()).collect::<Result<_, _>>()?),
-            8 => Entry::Texts((0..count).map(|_| self.text()).collect::<Result<_, _>>()?),
+            8 => Entry::Strings((0..count).map(|_| self.string()).collect::<Result<_, _>>()?),
             _ => {
                 for _ in 0..count {
                     self.entry(kind, depth + 1)?;
@@ -220,26 +218,28 @@ impl<R: Read> Bytes<R> {
     }
 
     fn tensor(&mut self) -> Result<(String, Stored), String> {
-        let name = self.text()?;
+        let name = self.string()?;
         let count = self.u32()?;
         if count > DIMENSIONS {
             return Err(format!("the tensor `{name}` has {count} dimensions"));
         }
         let sizes: Vec<u64> = (0..count).map(|_| self.length()).collect::<Result<_, _>>()?;
         let dtype = dtype(self.u32()?).map_err(|kind| {
-            format!("the tensor `{name}` is stored as {kind}, which cannot be read here; take another quantisation of the model")
+            format!("the tensor `{name}` has data type {kind}, which is not supported; use another quantisation of the model")
         })?;
         let start = self.u64()?;
         if sizes.contains(&0) {
-            return Err(format!("the tensor `{name}` has no numbers: its sizes are {sizes:?}"));
+            return Err(format!("the tensor `{name}` is empty: its shape is {sizes:?}"));
         }
-        let too_large = || format!("the tensor `{name}` is cut off: it has {sizes:?} numbers");
+        let too_large = || format!("the tensor `{name}` is truncated: its shape is {sizes:?}");
         let numbers =
             sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or_else(too_large)?;
         let block = dtype.block_size() as u64;
-        // Blocks stand in rows.
+        // Rows consist of whole blocks.
         if !sizes.first().copied().unwrap_or(1).is_multiple_of(block) {
-            return Err(format!("the rows of the tensor `{name}` are no whole number of blocks of {block}"));
+            return Err(format!(
+                "the rows of the tensor `{name}` are not a multiple of the block size {block}"
+            ));
         }
         let bytes = (numbers / block).checked_mul(dtype.type_size() as u64);
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large)?;
@@ -248,12 +248,12 @@ impl<R: Read> Bytes<R> {
     }
 }
 
-/// The shortest decimal of 32 bits: 1e-5 is meant where 9.999999747e-6 is stored.
+/// Converts a 32-bit float by its shortest decimal: 1e-5 is stored as 9.999999747e-6.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
 }
 
-/// How numbers are stored, or its name where it is not known here.
+/// A supported data type, or else the name of the unsupported one.
 fn dtype(kind: u32) -> Result<GgmlDType, String> {
     const OTHERS: [(u32, &str); 16] = [
         (9, "Q8_1"),
@@ -289,7 +289,7 @@ fn dtype(kind: u32) -> Result<GgmlDType, String> {
         30 => GgmlDType::BF16,
         _ => {
             let name = OTHERS.iter().find(|(number, _)| *number == kind).map(|(_, name)| format!("`{name}`"));
-            return Err(name.unwrap_or_else(|| format!("the type {kind}")));
+            return Err(name.unwrap_or_else(|| format!("number {kind}")));
         }
     })
 }
@@ -302,7 +302,7 @@ mod tests {
         [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
     }
 
-    /// A file with these entries and tensors, each after its name.
+    /// A file with these metadata entries and tensors.
     fn file(entries: &[(&str, u32, &[u8])], tensors: &[(&str, &[u64], u32, u64)]) -> Vec<u8> {
         let mut file = b"GGUF\x03\0\0\0".to_vec();
         file.extend((tensors.len() as u64).to_le_bytes());
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_tensors_are_found() {
+    fn reads_entries_and_tensors() {
         let texts = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &text("a"), &text("é")].concat();
         let mut content = file(
             &[("n", 4, &7_u32.to_le_bytes()), ("e", 6, &1e-5_f32.to_le_bytes()), ("t", 9, &texts)],
@@ -337,7 +337,7 @@ mod tests {
         let header = read(&content).unwrap();
         assert_eq!(header.entries["n"], Entry::Whole(7));
         assert_eq!(header.entries["e"], Entry::Number(1e-5));
-        assert_eq!(header.entries["t"], Entry::Texts(vec!["a".into(), "é".into()]));
+        assert_eq!(header.entries["t"], Entry::Strings(vec!["a".into(), "é".into()]));
         let found = &header.tensors["w"];
         assert_eq!((found.shape.as_slice(), found.bytes), ([2, 4].as_slice(), 32));
         assert_eq!(header.tensors["v"].start, found.start + 32);
@@ -347,27 +347,27 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_refused() {
+    fn refuses_damaged_files() {
         let list = |kind: u32, count: u64| [&kind.to_le_bytes()[..], &count.to_le_bytes()].concat();
         let nested = [list(9, 1), list(9, 1), list(9, 1), list(9, 1), list(9, 1)].concat();
         let wide = file(&[], &[("w", &[1 << 40, 1 << 40], 0, 0)]);
         let cases = [
-            (b"GGUF\0\0\0\x03".to_vec(), "highest byte first"),
-            (b"GGUF\x09\0\0\0".to_vec(), "the version 9"),
+            (b"GGUF\0\0\0\x03".to_vec(), "big-endian"),
+            (b"GGUF\x09\0\0\0".to_vec(), "version is 9"),
             (file(&[("general.alignment", 4, &[0; 4])], &[]), "`general.alignment` must be"),
-            (file(&[("t", 9, &list(8, u64::MAX))], &[]), "cut off"),
-            (file(&[("t", 8, &u64::MAX.to_le_bytes())], &[]), "cut off"),
-            (file(&[("t", 9, &nested)], &[]), "arrays in arrays"),
-            (file(&[("t", 99, &[0; 8])], &[]), "the type 99"),
-            (file(&[("t", 7, &[3])], &[]), "true or false"),
-            (file(&[], &[("w", &[4], 23, 0)]), "`w` is stored as `IQ4_XS`"),
-            (file(&[], &[("w", &[4], 77, 0)]), "the type 77"),
-            (file(&[], &[("w", &[40], 8, 0)]), "blocks of 32"),
+            (file(&[("t", 9, &list(8, u64::MAX))], &[]), "truncated"),
+            (file(&[("t", 8, &u64::MAX.to_le_bytes())], &[]), "truncated"),
+            (file(&[("t", 9, &nested)], &[]), "nested too deeply"),
+            (file(&[("t", 99, &[0; 8])], &[]), "type 99"),
+            (file(&[("t", 7, &[3])], &[]), "a boolean metadata entry is 3"),
+            (file(&[], &[("w", &[4], 23, 0)]), "`w` has data type `IQ4_XS`"),
+            (file(&[], &[("w", &[4], 77, 0)]), "data type number 77"),
+            (file(&[], &[("w", &[40], 8, 0)]), "block size 32"),
             (file(&[], &[("w", &[1; 5], 0, 0)]), "5 dimensions"),
-            (file(&[], &[("w", &[4], 0, u64::MAX - 8)]), "`w` is cut off"),
-            (wide, "`w` is cut off"),
-            (file(&[], &[("w", &[1, 0, 1 << 40], 0, 0)]), "`w` has no numbers"),
-            (file(&[("t", 7, &[1]), ("t", 7, &[1])], &[]), "two entries `t`"),
+            (file(&[], &[("w", &[4], 0, u64::MAX - 8)]), "`w` is truncated"),
+            (wide, "`w` is truncated"),
+            (file(&[], &[("w", &[1, 0, 1 << 40], 0, 0)]), "`w` is empty"),
+            (file(&[("t", 7, &[1]), ("t", 7, &[1])], &[]), "two metadata entries `t`"),
         ];
         for (content, expected) in cases {
             let found = read(&content).unwrap_err();
@@ -375,6 +375,6 @@ mod tests {
         }
         let mut many = b"GGUF\x03\0\0\0".to_vec();
         many.extend([0xff; 16]);
-        assert!(read(&many).unwrap_err().contains("cut off"));
+        assert!(read(&many).unwrap_err().contains("truncated"));
     }
 }

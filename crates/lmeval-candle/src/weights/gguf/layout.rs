@@ -1,47 +1,47 @@
-//! What tensors of GGUF files are called here, and what became of them when the file was made.
+//! Maps GGUF tensors to checkpoint weights: names, and the conversions to undo.
 //!
-//! A new architecture is a [`Layout`] with its names, its part of [`super::config`], and a file that the format's own converter
-//! made of a tiny checkpoint in `tests/fixtures/gguf`.
+//! To add an architecture, add a [`Layout`] with its names and its part of [`super::config`], and convert a tiny checkpoint with the
+//! format's own converter into `tests/fixtures/gguf`.
 
-/// What has to be done to a stored tensor.
+/// A conversion to undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It is stored as it is.
+    /// Stored unchanged.
     None,
-    /// Rows of queries that are rotated together are neighbours instead of halves of a head.
+    /// Rows of queries that are rotated together are adjacent instead of in the two halves of a head.
     QueryHalves,
     /// The same for keys.
     KeyHalves,
-    /// Rows and columns are exchanged.
+    /// Transposed.
     Transposed,
-    /// Queries, keys and values stand behind each other instead of side by side in each group of heads.
+    /// All queries, then all keys, then all values, instead of interleaved per group of heads.
     Grouped,
-    /// One is added to the weights of a norm.
+    /// The weights of a norm have 1 added.
     LessOne,
-    /// A matrix of one row is stored as a vector.
+    /// A one-row matrix is stored as a vector.
     Row,
-    /// The matrices of all experts are one tensor.
+    /// The matrices of all experts are stacked in one tensor.
     Experts,
 }
 
-/// The names of a tensor: `N` stands for a layer, `E` for an expert.
+/// The GGUF and checkpoint names of a tensor. `N` is the layer, `E` the expert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     pub(super) stored: &'static str,
     pub(super) own: &'static str,
     pub(super) change: Change,
-    /// Whether there may be a bias beside the weight.
+    /// Whether there may be a bias.
     pub(super) bias: bool,
 }
 
-/// How the files of an architecture are made.
+/// The tensors of an architecture.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// What the file calls the architecture.
+    /// The value of `general.architecture`.
     pub(super) architecture: &'static str,
-    /// A tensor that tells this layout from others of the same architecture.
+    /// A tensor that distinguishes this layout from others of the same architecture.
     pub(super) mark: Option<&'static str>,
-    /// The class of the model.
+    /// The model class in `transformers`.
     pub(super) class: &'static str,
     pub(super) names: &'static [&'static [Name]],
 }
@@ -60,10 +60,10 @@ impl Name {
     }
 }
 
-/// Embedding, last norm and head of most models.
+/// Embedding, final norm and head of most models.
 const FRAME: &[Name] =
     &[name("token_embd", "model.embed_tokens"), name("output_norm", "model.norm"), name("output", "lm_head")];
-/// The norms before the two parts of a block.
+/// The norms before attention and feed-forward layers.
 const NORMS: &[Name] = &[
     name("blk.N.attn_norm", "model.layers.N.input_layernorm"),
     name("blk.N.ffn_norm", "model.layers.N.post_attention_layernorm"),
@@ -198,7 +198,7 @@ const FALCON_NORMS: &[Name] = &[
     name("blk.N.attn_norm", "transformer.h.N.ln_mlp").biased(),
 ];
 
-/// The layouts there are. Of one architecture, those with a mark come first.
+/// All layouts. For each architecture, those with a mark come first.
 pub(super) const LAYOUTS: &[Layout] = &[
     Layout {
         architecture: "llama",
@@ -280,19 +280,19 @@ pub(super) const LAYOUTS: &[Layout] = &[
 ];
 
 impl Layout {
-    /// The layout of a file, by its architecture and its tensors.
+    /// Finds the layout of a file by its architecture and tensors.
     pub(super) fn find(architecture: &str, has: impl Fn(&str) -> bool) -> Option<&'static Self> {
         LAYOUTS.iter().find(|layout| layout.architecture == architecture && layout.mark.is_none_or(&has))
     }
 
-    /// What a stored tensor is called here, and what has to be done to it.
+    /// The checkpoint name of a stored tensor, and the conversion to undo.
     pub(super) fn own(&self, stored: &str) -> Option<(String, Change)> {
-        let (place, kind) = stored.rsplit_once('.')?;
-        let (layer, pattern) = match place.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        let (module, kind) = stored.rsplit_once('.')?;
+        let (layer, pattern) = match module.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
             Some((layer, rest)) if layer.bytes().all(|byte| byte.is_ascii_digit()) => {
                 (layer, format!("blk.N.{rest}"))
             }
-            _ => ("", place.to_owned()),
+            _ => ("", module.to_owned()),
         };
         let known = self.names.iter().copied().flatten().find(|name| name.stored == pattern)?;
         match kind {
@@ -300,14 +300,14 @@ impl Layout {
             "bias" if known.bias => {}
             _ => return None,
         }
-        // A bias has no columns that could be exchanged.
+        // A bias is never transposed.
         let change =
             if kind == "bias" && known.change == Change::Transposed { Change::None } else { known.change };
         Some((format!("{}.{kind}", known.own.replacen('N', layer, 1)), change))
     }
 }
 
-/// The names of the architectures that are known here.
+/// The supported architectures.
 pub(super) fn architectures() -> Vec<&'static str> {
     let mut names: Vec<&str> = LAYOUTS.iter().map(|layout| layout.architecture).collect();
     names.dedup();
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_translated() {
+    fn translates_names() {
         let layout = Layout::find("llama", |_| false).unwrap();
         let own = |stored: &str| layout.own(stored);
         assert_eq!(own("blk.12.ffn_up.weight").unwrap().0, "model.layers.12.mlp.up_proj.weight");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_stand_alone() {
+    fn placeholders_are_consistent() {
         for name in LAYOUTS.iter().flat_map(|layout| layout.names).copied().flatten() {
             assert_eq!(name.stored.starts_with("blk.N."), name.own.contains(".N."), "{name:?}");
             assert_eq!(name.change == Change::Experts, name.own.contains(".E."), "{name:?}");

@@ -1,27 +1,26 @@
-//! Descriptions of tensors, as torch pickles them.
+//! Parser for PyTorch's pickled tensor descriptions.
 //!
-//! A pickle is a program that may name any function and call it. Here it is a list of steps of which those are known that
-//! dictionaries of tensors are made of; nothing is called, and any other name is an error. Values refer to each other by number and
-//! share what is long, so that what is made is no larger than a fixed number of times the pickle: texts are stored once, and a
-//! tensor has no more than [`DIMENSIONS`] dimensions.
+//! A pickle can name and call any Python function. This parser supports only the opcodes and names of dictionaries of tensors; it
+//! calls nothing, and any other name is an error. Values refer to each other by id and share long data, so that memory is bounded by
+//! a fixed multiple of the pickle: strings are stored once, and a tensor has at most [`DIMENSIONS`] dimensions.
 
 use std::rc::Rc;
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
 
-/// How many dimensions a tensor has at most.
+/// The maximum number of dimensions of a tensor.
 const DIMENSIONS: usize = 8;
-/// How many bytes a name has at most; longer texts are none.
+/// The maximum length of a name in bytes. Longer strings are not names.
 const NAME: usize = 4096;
 
-/// A tensor, as it is described.
+/// A tensor description.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Described {
     pub(super) dtype: DType,
-    /// The name of the numbers that it is part of.
+    /// The name of its storage.
     pub(super) storage: Rc<str>,
-    /// Where the first number is.
+    /// The offset of the first element.
     pub(super) offset: usize,
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<usize>,
@@ -30,7 +29,7 @@ pub(super) struct Described {
 /// A tensor and its name.
 type Named = (Rc<str>, Rc<Described>);
 
-/// Numbers of a type, by the name of their class.
+/// Data types by storage class.
 const STORAGES: [(&str, DType); 10] = [
     ("FloatStorage", DType::F32),
     ("HalfStorage", DType::F16),
@@ -44,7 +43,7 @@ const STORAGES: [(&str, DType); 10] = [
     ("BoolStorage", DType::U8),
 ];
 
-/// What may be named.
+/// The names a pickle may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name {
     OrderedDict,
@@ -55,17 +54,17 @@ enum Name {
     Storage(DType),
 }
 
-type Number = usize;
+type ValueId = usize;
 
 #[derive(Clone, Debug)]
 enum Value {
     Other,
     Whole(i64),
-    Text(Rc<str>),
-    Tuple(Vec<Number>),
-    Dict(Vec<(Number, Number)>),
+    String(Rc<str>),
+    Tuple(Vec<ValueId>),
+    Dict(Vec<(ValueId, ValueId)>),
     Name(Name),
-    Numbers { dtype: DType, storage: Rc<str> },
+    Storage { dtype: DType, storage: Rc<str> },
     Tensor(Rc<Described>),
 }
 
@@ -74,11 +73,11 @@ pub(super) fn read(pickle: &[u8]) -> Result<Vec<Named>, String> {
     let mut machine = Machine { rest: pickle, ..Machine::default() };
     let whole = machine.run()?;
     let Value::Dict(entries) = &machine.values[whole] else {
-        return Err("it does not hold a dictionary of tensors".into());
+        return Err("it is not a dictionary of tensors".into());
     };
     let named =
         entries.iter().filter_map(|(name, value)| match (&machine.values[*name], &machine.values[*value]) {
-            (Value::Text(name), Value::Tensor(tensor)) => Some((Rc::clone(name), Rc::clone(tensor))),
+            (Value::String(name), Value::Tensor(tensor)) => Some((Rc::clone(name), Rc::clone(tensor))),
             _ => None,
         });
     let tensors: Vec<Named> = named.collect();
@@ -89,19 +88,19 @@ pub(super) fn read(pickle: &[u8]) -> Result<Vec<Named>, String> {
 struct Machine<'a> {
     rest: &'a [u8],
     values: Vec<Value>,
-    stack: Vec<Number>,
-    /// Heights of the stack that were marked.
+    stack: Vec<ValueId>,
+    /// Stack heights of the open marks.
     marks: Vec<usize>,
-    memo: FxHashMap<u32, Number>,
+    memo: FxHashMap<u32, ValueId>,
 }
 
 fn damaged() -> String {
-    "its description of tensors is damaged".into()
+    "its pickle is damaged".into()
 }
 
 impl Machine<'_> {
-    /// Goes through all steps and returns what is left at the end.
-    fn run(&mut self) -> Result<Number, String> {
+    /// Executes all opcodes and returns the final value.
+    fn run(&mut self) -> Result<ValueId, String> {
         loop {
             let [step] = self.array()?;
             match step {
@@ -134,35 +133,35 @@ impl Machine<'_> {
                 0x8a => self.long()?,
                 b'X' | b'T' => {
                     let length = u32::from_le_bytes(self.array()?);
-                    self.text(length as usize)?;
+                    self.string(length as usize)?;
                 }
                 0x8c | b'U' => {
                     let [length] = self.array()?;
-                    self.text(length.into())?;
+                    self.string(length.into())?;
                 }
                 b'q' => {
-                    let [place] = self.array()?;
-                    self.keep(place.into())?;
+                    let [slot] = self.array()?;
+                    self.memoize(slot.into())?;
                 }
                 b'r' => {
-                    let place = u32::from_le_bytes(self.array()?);
-                    self.keep(place)?;
+                    let slot = u32::from_le_bytes(self.array()?);
+                    self.memoize(slot)?;
                 }
-                0x94 => self.keep(u32::try_from(self.memo.len()).map_err(|_| damaged())?)?,
+                0x94 => self.memoize(u32::try_from(self.memo.len()).map_err(|_| damaged())?)?,
                 b'h' => {
-                    let [place] = self.array()?;
-                    self.recall(place.into())?;
+                    let [slot] = self.array()?;
+                    self.recall(slot.into())?;
                 }
                 b'j' => {
-                    let place = u32::from_le_bytes(self.array()?);
-                    self.recall(place)?;
+                    let slot = u32::from_le_bytes(self.array()?);
+                    self.recall(slot)?;
                 }
                 _ => self.build(step)?,
             }
         }
     }
 
-    /// Steps that make values of others.
+    /// Opcodes that build values from others.
     fn build(&mut self, step: u8) -> Result<(), String> {
         match step {
             b')' => self.push(Value::Tuple(Vec::new())),
@@ -180,7 +179,7 @@ impl Machine<'_> {
                 members.reverse();
                 self.push(Value::Tuple(members));
             }
-            // What is in lists is of no interest.
+            // The contents of lists are not needed.
             b'a' => drop(self.pop()?),
             b'e' => drop(self.marked()?),
             b's' => {
@@ -197,7 +196,7 @@ impl Machine<'_> {
             }
             0x93 => {
                 let (name, module) = (self.pop()?, self.pop()?);
-                let (Value::Text(name), Value::Text(module)) = (&self.values[name], &self.values[module])
+                let (Value::String(name), Value::String(module)) = (&self.values[name], &self.values[module])
                 else {
                     return Err(damaged());
                 };
@@ -206,20 +205,18 @@ impl Machine<'_> {
             }
             b'Q' => {
                 let described = self.pop()?;
-                let numbers = self.numbers(described)?;
-                self.push(numbers);
+                let storage = self.storage(described)?;
+                self.push(storage);
             }
             b'R' => {
                 let (arguments, name) = (self.pop()?, self.pop()?);
                 let made = self.call(name, arguments)?;
                 self.push(made);
             }
-            // Attributes of dictionaries, such as the versions of their modules.
+            // Attributes of dictionaries, such as module versions.
             b'b' => drop(self.pop()?),
             other => {
-                return Err(format!(
-                    "its description has the step {other:#04x}, which dictionaries of tensors do not have"
-                ));
+                return Err(format!("its pickle has the opcode {other:#04x}, which is not supported"));
             }
         }
         Ok(())
@@ -236,19 +233,19 @@ impl Machine<'_> {
         self.values.push(value);
     }
 
-    fn top(&self) -> Result<Number, String> {
+    fn top(&self) -> Result<ValueId, String> {
         let bottom = self.marks.last().copied().unwrap_or_default();
-        self.stack.get(bottom..).and_then(<[Number]>::last).copied().ok_or_else(damaged)
+        self.stack.get(bottom..).and_then(<[ValueId]>::last).copied().ok_or_else(damaged)
     }
 
-    fn pop(&mut self) -> Result<Number, String> {
+    fn pop(&mut self) -> Result<ValueId, String> {
         let top = self.top()?;
         self.stack.pop();
         Ok(top)
     }
 
-    /// What stands above the last mark.
-    fn marked(&mut self) -> Result<Vec<Number>, String> {
+    /// Pops everything above the last mark.
+    fn marked(&mut self) -> Result<Vec<ValueId>, String> {
         let height = self.marks.pop().ok_or_else(damaged)?;
         if height > self.stack.len() {
             return Err(damaged());
@@ -256,23 +253,23 @@ impl Machine<'_> {
         Ok(self.stack.split_off(height))
     }
 
-    fn keep(&mut self, place: u32) -> Result<(), String> {
+    fn memoize(&mut self, slot: u32) -> Result<(), String> {
         let top = self.top()?;
-        self.memo.insert(place, top);
+        self.memo.insert(slot, top);
         Ok(())
     }
 
-    fn recall(&mut self, place: u32) -> Result<(), String> {
-        let kept = *self.memo.get(&place).ok_or_else(damaged)?;
-        self.stack.push(kept);
+    fn recall(&mut self, slot: u32) -> Result<(), String> {
+        let id = *self.memo.get(&slot).ok_or_else(damaged)?;
+        self.stack.push(id);
         Ok(())
     }
 
-    fn text(&mut self, length: usize) -> Result<(), String> {
+    fn string(&mut self, length: usize) -> Result<(), String> {
         let (text, rest) = self.rest.split_at_checked(length).ok_or_else(damaged)?;
         self.rest = rest;
         let is_name = length <= NAME;
-        self.push(if is_name { Value::Text(String::from_utf8_lossy(text).into()) } else { Value::Other });
+        self.push(if is_name { Value::String(String::from_utf8_lossy(text).into()) } else { Value::Other });
         Ok(())
     }
 
@@ -280,7 +277,7 @@ impl Machine<'_> {
         let [length] = self.array()?;
         let (bytes, rest) = self.rest.split_at_checked(length.into()).ok_or_else(damaged)?;
         self.rest = rest;
-        // Larger numbers are none of a tensor.
+        // Tensors have no larger integers.
         let mut wide = [if bytes.last().is_some_and(|last| *last > 127) { 0xff } else { 0 }; 8];
         let value = match wide.get_mut(..bytes.len()) {
             Some(low) => {
@@ -301,7 +298,7 @@ impl Machine<'_> {
     }
 
     /// Adds keys and values to the dictionary on top of the stack.
-    fn set(&mut self, entries: &[Number]) -> Result<(), String> {
+    fn set(&mut self, entries: &[ValueId]) -> Result<(), String> {
         let top = self.top()?;
         let Value::Dict(dict) = &mut self.values[top] else { return Err(damaged()) };
         let (pairs, []) = entries.as_chunks::<2>() else { return Err(damaged()) };
@@ -309,26 +306,26 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn tuple(&self, number: Number) -> Result<&[Number], String> {
-        match &self.values[number] {
+    fn tuple(&self, id: ValueId) -> Result<&[ValueId], String> {
+        match &self.values[id] {
             Value::Tuple(members) => Ok(members),
             _ => Err(damaged()),
         }
     }
 
-    /// Numbers that stand elsewhere in the file: `("storage", class, name, device, count)`.
-    fn numbers(&self, described: Number) -> Result<Value, String> {
+    /// A storage elsewhere in the archive: `("storage", class, name, device, count)`.
+    fn storage(&self, described: ValueId) -> Result<Value, String> {
         let &[_, class, storage, ..] = self.tuple(described)? else { return Err(damaged()) };
         match (&self.values[class], &self.values[storage]) {
-            (Value::Name(Name::Storage(dtype)), Value::Text(storage)) => {
-                Ok(Value::Numbers { dtype: *dtype, storage: Rc::clone(storage) })
+            (Value::Name(Name::Storage(dtype)), Value::String(storage)) => {
+                Ok(Value::Storage { dtype: *dtype, storage: Rc::clone(storage) })
             }
             _ => Err(damaged()),
         }
     }
 
-    /// What a call of a known name makes.
-    fn call(&self, name: Number, arguments: Number) -> Result<Value, String> {
+    /// The result of calling a known name.
+    fn call(&self, name: ValueId, arguments: ValueId) -> Result<Value, String> {
         let Value::Name(name) = self.values[name] else { return Err(damaged()) };
         let arguments = self.tuple(arguments)?;
         match (name, arguments) {
@@ -348,10 +345,10 @@ impl Machine<'_> {
         }
     }
 
-    /// A tensor: `(numbers, offset, shape, strides, needs gradients, hooks, metadata)`, of which the last may be missing.
-    fn tensor(&self, arguments: &[Number]) -> Result<Value, String> {
-        let &[numbers, offset, shape, strides, ..] = arguments else { return Err(damaged()) };
-        let whole = |number: Number| match self.values[number] {
+    /// A tensor: `(storage, offset, shape, strides, requires_grad, hooks, metadata)`; the last is optional.
+    fn tensor(&self, arguments: &[ValueId]) -> Result<Value, String> {
+        let &[storage, offset, shape, strides, ..] = arguments else { return Err(damaged()) };
+        let whole = |id: ValueId| match self.values[id] {
             Value::Whole(whole) => usize::try_from(whole).map_err(|_| damaged()),
             _ => Err(damaged()),
         };
@@ -359,19 +356,19 @@ impl Machine<'_> {
             match &self.values[*metadata] {
                 Value::Other => {}
                 Value::Dict(entries) if entries.is_empty() => {}
-                _ => return Err("it has a tensor that is a negative or conjugate view of its numbers".into()),
+                _ => return Err("it has a tensor that is a negative or conjugate view".into()),
             }
         }
-        let sizes = |number: Number| {
-            let sizes = self.tuple(number)?;
+        let sizes = |id: ValueId| {
+            let sizes = self.tuple(id)?;
             if sizes.len() > DIMENSIONS {
                 return Err(format!("it has a tensor of {} dimensions", sizes.len()));
             }
             sizes.iter().map(|size| whole(*size)).collect::<Result<Vec<usize>, String>>()
         };
         let (shape, strides) = (sizes(shape)?, sizes(strides)?);
-        match &self.values[numbers] {
-            Value::Numbers { dtype, storage } if shape.len() == strides.len() => {
+        match &self.values[storage] {
+            Value::Storage { dtype, storage } if shape.len() == strides.len() => {
                 let (dtype, storage) = (*dtype, Rc::clone(storage));
                 Ok(Value::Tensor(Rc::new(Described {
                     dtype,
@@ -386,7 +383,7 @@ impl Machine<'_> {
     }
 }
 
-/// A name that dictionaries of tensors may have.
+/// Resolves a name, refusing those that dictionaries of tensors do not need.
 fn name_of(module: &str, name: &str) -> Result<Name, String> {
     match (module, name) {
         ("collections", "OrderedDict") => return Ok(Name::OrderedDict),
@@ -398,7 +395,7 @@ fn name_of(module: &str, name: &str) -> Result<Name, String> {
     }
     let storage = STORAGES.iter().find(|(known, _)| module == "torch" && *known == name);
     storage.map(|(_, dtype)| Name::Storage(*dtype)).ok_or_else(|| {
-        format!("it asks for `{module}.{name}`, which weights do not need; nothing in it is run")
+        format!("it refers to `{module}.{name}`, which weights do not need; nothing was executed")
     })
 }
 
@@ -425,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_described() {
+    fn reads_tensor_descriptions() {
         let expected = Described {
             dtype: DType::F16,
             storage: "0".into(),
@@ -437,57 +434,57 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_refused() {
+    fn refuses_calls() {
         let hostile = b"cposix\nsystem\nX\x04\x00\x00\x00true\x85R.";
         assert!(read(hostile).unwrap_err().contains("`posix.system`"));
         let later = b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x01x\x85R.";
         assert!(read(later).unwrap_err().contains("`builtins.eval`"));
-        // A class of the standard library that no weights have.
+        // A standard library class that weights do not use.
         assert!(read(b"csubprocess\nPopen\n)R.").unwrap_err().contains("`subprocess.Popen`"));
-        assert!(read(b"ccollections\nOrderedDict\n(K\x01K\x02dtR.").unwrap_err().contains("the step 0x64"));
+        assert!(read(b"ccollections\nOrderedDict\n(K\x01K\x02dtR.").unwrap_err().contains("the opcode 0x64"));
     }
 
     #[test]
-    fn damaged_pickles_are_refused() {
+    fn refuses_damaged_pickles() {
         let whole = pickle();
         for end in 0..whole.len() {
             assert!(read(&whole[..end]).is_err(), "{end}");
         }
-        for place in 0..whole.len() {
+        for offset in 0..whole.len() {
             for byte in [0, 1, b'(', b')', b'.', b'R', b'Q', b'u', b't', b'q', b'h', b'X', 0x8a, 0x87, 0xff] {
                 let mut changed = whole.clone();
-                changed[place] = byte;
-                // Whatever comes of it, it is no panic.
+                changed[offset] = byte;
+                // Must not panic.
                 let _ = read(&changed);
             }
         }
         assert!(read(b"\x80\x02}.").unwrap_err().contains("no tensors"));
-        assert!(read(b"K\x01.").unwrap_err().contains("not hold a dictionary"));
-        // Each value is the pair of the one before with itself: no more is kept than was read.
+        assert!(read(b"K\x01.").unwrap_err().contains("not a dictionary"));
+        // Each value is a pair of the previous one with itself: memory must not grow exponentially.
         let mut doubled = b"K\x01q\x00".to_vec();
         for _ in 0..10_000 {
             doubled.extend(b"h\x00h\x00\x86q\x00");
         }
         doubled.push(b'.');
-        assert!(read(&doubled).unwrap_err().contains("not hold a dictionary"));
+        assert!(read(&doubled).unwrap_err().contains("not a dictionary"));
     }
 
-    /// Numbers of a name, as protocol 2 writes them.
+    /// A storage as protocol 2 writes it.
     fn storage(name: &[u8]) -> Vec<u8> {
         let name = [b"X".as_slice(), &(name.len() as u32).to_le_bytes(), name].concat();
         [b"(K\x00ctorch\nFloatStorage\n".as_slice(), &name, b"K\x00K\x04t"].concat()
     }
 
     #[test]
-    fn nothing_long_is_copied() {
-        // A name of the longest kind, whose copies would be 800 MB.
+    fn does_not_copy_long_values() {
+        // A name of maximum length, whose copies would take 800 MB.
         let mut names = [b"\x80\x02", storage(&[b'a'; NAME]).as_slice(), b"q\x01"].concat();
         names.extend(b"h\x01Q0".repeat(200_000));
         names.extend(b"}.");
         assert!(read(&names).unwrap_err().contains("no tensors"));
         let longer = [b"\x80\x02", storage(&[b'a'; NAME + 1]).as_slice(), b"Q}."].concat();
         assert_eq!(read(&longer).unwrap_err(), damaged());
-        // A shape of many sizes, used by many tensors.
+        // A huge shape used by many tensors.
         let mut shapes = [b"\x80\x02", storage(b"0").as_slice(), b"Qq\x01("].concat();
         shapes.extend(b"K\x01".repeat(500_000));
         shapes.extend(b"tq\x02ctorch._utils\n_rebuild_tensor_v2\nq\x03");
@@ -497,11 +494,11 @@ mod tests {
     }
 
     #[test]
-    fn views_of_numbers_are_refused() {
+    fn refuses_negative_and_conjugate_views() {
         let whole = pickle();
         let end = whole.len() - b"tRu.".len();
         let with = |metadata: &[u8]| read(&[&whole[..end], b"N", metadata, b"tRu."].concat());
-        // `None`, an empty dictionary, and one that says something; hooks stand before it.
+        // `None`, an empty dictionary, and a non-empty one, after the hooks.
         assert_eq!(with(b"").unwrap(), read(&whole).unwrap());
         assert_eq!(with(b"N").unwrap(), read(&whole).unwrap());
         let some = read(&[&whole[..end], b"}tRu."].concat());

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Draws bootstrap standard errors over 1,319 values with the reference and with lm-eval, and prints the ratios.
+"""Computes bootstrap standard errors over 1,319 values with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release -p lmeval-bench
     python3 bench/bootstrap.py --python .testenv/bin/python
 
-The values are made up here from a fixed seed. Each program runs in a process of its own, once per metric, and is timed from the
-values to the standard error; imports and one aggregate of the values, which a run needs before its standard error, are left
-out. CPU time is that of all processes and threads, and for lm-eval includes reading the values from a file. The reference
-spreads its draws over one process per core, as it does by default; lm-eval over one thread per core.
+The values are generated from a fixed seed. Each side runs in its own process, once per metric. The time excludes imports and one
+aggregation of the values, which a run needs anyway. CPU time covers all processes and threads; for lm-eval it includes reading the
+values from a file. The reference uses one process per core, its default, and lm-eval one thread per core.
 
-The reference takes hours for 100,000 draws of BLEU: it makes fewer there (`--bleu-draws`), and its time is
-scaled up in proportion. Standard errors are compared for the number of draws that both made, and must be identical.
+The reference takes hours for 100,000 resamples of BLEU, so it computes fewer (`--bleu-draws`) and its time is scaled up.
+Standard errors are compared for the same number of resamples and must be identical.
 """
 
 import argparse
@@ -31,7 +30,7 @@ import contextlib, json, logging, multiprocessing, os, resource, sys, time
 logging.disable(logging.CRITICAL)
 from lm_eval.api import metrics
 from lm_eval.api.registry import get_aggregation
-def processor():
+def cpu_seconds():
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 case = json.load(open(sys.argv[1]))
@@ -39,16 +38,16 @@ function = get_aggregation(case["aggregation"])
 values = [tuple(value) if isinstance(value, list) else value for value in case["values"]]
 function(values)
 with contextlib.redirect_stdout(sys.stderr):
-    start, before = time.perf_counter(), processor()
+    start, before = time.perf_counter(), cpu_seconds()
     stderr = metrics.bootstrap_stderr(function, values, case["draws"])
-    seconds, used = time.perf_counter() - start, processor() - before
+    seconds, used = time.perf_counter() - start, cpu_seconds() - before
 workers = 1 if os.getenv("DISABLE_MULTIPROC") else multiprocessing.cpu_count()
-json.dump({"stderr": float(stderr), "seconds": seconds, "processor": used, "workers": workers}, sys.stdout)
+json.dump({"stderr": float(stderr), "seconds": seconds, "cpu": used, "workers": workers}, sys.stdout)
 """
 
 
 def make_values():
-    """Log-likelihoods, pairs of labels and pairs of texts."""
+    """Generate log-likelihoods, pairs of labels, and pairs of strings."""
     generator = random.Random(0)
     words = "time person year way day thing man world life hand part child eye woman place work week case point government company number group problem fact".split()
 
@@ -71,7 +70,7 @@ def make_values():
 
 
 def run(command, path, case):
-    """The standard error and the seconds of wall and of CPU time that it took."""
+    """Return the standard error, the wall time and the CPU time."""
     path.write_text(json.dumps(case))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([*command, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -79,7 +78,7 @@ def run(command, path, case):
     if done.returncode != 0:
         sys.exit(f"{command[0]} failed:\n{done.stderr[-2000:]}")
     whole = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"processor": whole} | json.loads(done.stdout)
+    return {"cpu": whole} | json.loads(done.stdout)
 
 
 def main():
@@ -87,14 +86,14 @@ def main():
     parser.add_argument("--python", default=str(ROOT / ".testenv/bin/python"))
     parser.add_argument("--binary", default=str(ROOT / "target/release/bootstrap"))
     parser.add_argument("--draws", type=int, default=100_000)
-    parser.add_argument("--reference-draws", type=int, help="fewer draws for the reference, for a quick look")
-    parser.add_argument("--bleu-draws", type=int, default=2000, help="draws of the reference for BLEU")
+    parser.add_argument("--reference-draws", type=int, help="fewer resamples for the reference, for a quick check")
+    parser.add_argument("--bleu-draws", type=int, default=2000, help="resamples of the reference for BLEU")
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=list(METRICS))
-    parser.add_argument("--runs", type=int, default=1, help="runs of lm-eval, the best of which counts; the reference runs once")
+    parser.add_argument("--runs", type=int, default=1, help="runs of lm-eval; the best is reported; the reference runs once")
     arguments = parser.parse_args()
     values = make_values()
     different = False
-    print(f"{arguments.draws} draws over {VALUES} values; seconds of wall time and of CPU time", flush=True)
+    print(f"{arguments.draws} resamples of {VALUES} values; wall time and CPU time in seconds", flush=True)
     print(f"{'':11}{'reference':>20}{'lm-eval':>20}{'ratio':>17}  standard error")
     for metric in arguments.metrics:
         draws = min(arguments.draws, arguments.reference_draws or arguments.draws)
@@ -108,7 +107,7 @@ def main():
             own = run([arguments.binary], path, case)
             theirs = run([arguments.python, "-c", REFERENCE], path, case)
         scale = arguments.draws / draws
-        columns = [(theirs[key] * scale, min(result[key] for result in runs)) for key in ("seconds", "processor")]
+        columns = [(theirs[key] * scale, min(result[key] for result in runs)) for key in ("seconds", "cpu")]
         same = own["stderr"] == theirs["stderr"]
         different |= not same
         print(
@@ -118,8 +117,8 @@ def main():
             + "".join(f"{left / right:>8.0f}x" for left, right in columns)
             + f"  {own['stderr']!r}, {'identical' if same else 'DIFFERENT: ' + repr(theirs['stderr'])}"
         )
-        workers = f"{theirs['workers']} processes of the reference, {own['workers']} threads of lm-eval"
-        scaled = "" if scale == 1 else f"; the reference took {theirs['seconds']:.1f} s for {draws} draws, scaled up"
+        workers = f"{theirs['workers']} reference processes, {own['workers']} lm-eval threads"
+        scaled = "" if scale == 1 else f"; reference time scaled up from {theirs['seconds']:.1f} s for {draws} resamples"
         print(f"{'':11}{workers}{scaled}", flush=True)
     if different:
         sys.exit(1)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Scores 64 texts of 640 tokens that share their first 560, with `transformers` and here, on one GPU.
+"""Scores 64 sequences of 640 tokens with a shared prefix of 560 on one GPU, with `transformers` and with lm-eval.
 
     cargo build --release -p lmeval-bench --features cuda --bin shared-prefix
     python3 bench/gpu_prefix.py
 
-The model is a LLaMA of 1.24 billion parameters in bf16 with random weights; the last four positions of each text are scored.
-Needs torch and transformers. Times are medians of ten passes after three that do not count.
+The model is a LLaMA of 1.24 billion parameters in bf16 with random weights; the last four positions of each sequence are scored.
+Needs torch and transformers. Times are medians of ten passes after three warm-up passes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PREFIX, REST, TEXTS, SCORED = 560, 80, 64, 4
 
 
 def milliseconds(work):
-    """The median time of a pass."""
+    """Return the median time of a pass."""
     times = []
     for round in range(13):
         torch.cuda.synchronize()
@@ -35,7 +35,7 @@ def milliseconds(work):
 
 
 def reference():
-    """Times of plain passes and of one whose prefix is shared by hand."""
+    """Time plain passes, and a pass with a manually shared prefix."""
     config = LlamaConfig(
         hidden_size=2048,
         num_hidden_layers=16,
@@ -64,7 +64,7 @@ def reference():
         yield "transformers, scored positions", milliseconds(
             lambda: model(texts, use_cache=False, logits_to_keep=SCORED)
         )
-        yield "transformers, prefix shared by hand", milliseconds(shared)
+        yield "transformers, manually shared prefix", milliseconds(shared)
 
 
 def main():
@@ -75,7 +75,7 @@ def main():
     print(printed)
     ours = float(re.search(r"one pass: +([0-9.]+) ms", printed)[1])
     for name, time in reference():
-        print(f"{name:36} {time:8.2f} ms, {time / ours:.2f} times ours", flush=True)
+        print(f"{name:36} {time:8.2f} ms, {time / ours:.2f}x ours", flush=True)
 
 
 if __name__ == "__main__":

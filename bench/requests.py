@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Builds all requests of an MMLU-shaped group with the reference and with lm-eval, and prints the ratios.
+"""Builds all requests of an MMLU-like group with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release -p lmeval-bench
     python3 bench/requests.py --python .testenv/bin/python
 
-The group has 57 tasks with 14,042 documents of four options, 5-shot, made up here from a fixed seed. Each program runs in a
-process of its own; times count from the start of the process (of the work, with the imports of the reference left
-out), memory is the largest resident set. The reference sends nothing before all requests are built, so its first request
-comes when the last one is ready. The contexts of both are compared by their count and total size.
+The group has 57 tasks with 14,042 documents of four options, 5-shot, generated from a fixed seed. Each side runs in its own process.
+Times start with the process, but exclude the imports of the reference; memory is the peak resident set. The reference sends nothing
+before all requests are built, so its first request is ready with the last one. Contexts are compared by count and total size.
 """
 
 import argparse
@@ -43,7 +42,7 @@ json.dump({"first": last, "last": last, "requests": requests, "bytes": size}, sy
 
 
 def make_library(folder):
-    """Writes the YAML and JSON lines of the group."""
+    """Write the task files and documents of the group."""
     generator = random.Random(0)
     words = [line.strip() for line in "time person year way day thing man world life hand part child eye woman place work week case point government company number group problem fact".split()]
 
@@ -100,7 +99,7 @@ def main():
         own_memory = max(memory for _, memory in ours)
         theirs, memory = measure([arguments.python, "-c", REFERENCE, name, str(SHOTS)], environment)
     same = (own["requests"], own["bytes"]) == (theirs["requests"], theirs["bytes"])
-    print(f"{own['requests']} requests, {own['bytes'] / 1e6:.1f} MB of text; {'the same' if same else 'DIFFERENT'} on both sides")
+    print(f"{own['requests']} requests, {own['bytes'] / 1e6:.1f} MB of contexts; {'identical' if same else 'DIFFERENT'}")
     print(f"{'':22}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
     for label, key in (("to the first request", "first"), ("to the last request", "last")):
         print(f"{label:22}{theirs[key]:>10.3f} s {own[key]:>10.4f} s {theirs[key] / own[key]:>9.0f}x")

@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""Scores the generations of a GSM8K-shaped task with the reference and with lm-eval, and prints the ratios.
+"""Scores generations of a GSM8K-like task with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release -p lmeval-bench
     python3 bench/scoring.py --python .testenv/bin/python
 
-The task has the filters and the metric of the library's `gsm8k`; its documents and a million generations of 200 to 600
-characters are made up here from a fixed seed. Each program runs in a process of its own. Reading documents, building
-requests and attaching generations to them is left out of the time on both sides; the time goes from the first filter to
-the last standard error. Memory is the largest resident set of the whole process.
+The task has the filters and the metric of the library's `gsm8k`; its documents and a million generations of 200 to 600 characters are
+generated from a fixed seed. Each side runs in its own process. The time is from the first filter to the last standard error, without
+reading documents, building requests and attaching generations. Memory is the peak resident set of the process.
 
-The reference takes a quarter of an hour for a million, so by default it gets the first 100,000 generations only, its times
-are scaled, and its memory is shown as it is. Scores and standard errors of these 100,000 must be equal to the last digit;
-`--reference-documents 1000000` compares all.
+The reference takes a quarter of an hour for a million, so by default it gets only the first 100,000 generations. Its time is scaled
+up, its memory is not. Scores and standard errors of these 100,000 must be identical; `--reference-documents 1000000` compares all.
 
-The reference reads each document and renders its target again for every filter pipeline, which lm-eval has done when it
-built the requests. That part is timed once more on its own, and the ratio without it is printed, too.
+The reference reads each document and renders its target again for every filter pipeline, while lm-eval has done so when building the
+requests. This part is also timed separately, and the ratio without it is printed.
 """
 
 import argparse
@@ -56,7 +54,7 @@ filter_list:
       - {function: take_first}
 """
 
-# The loop is that of the reference's `evaluate` for one task, without sample logs.
+# The loop of the reference's `evaluate` for one task, without sample logs.
 REFERENCE = """
 import json, logging, sys, time
 logging.disable(logging.CRITICAL)
@@ -127,7 +125,7 @@ def chain_of_thought(generator, least, most):
 
 
 def make_workload(folder, count):
-    """Writes the task, its documents and one generation for each."""
+    """Write the task, its documents, and one generation per document."""
     generator = random.Random(0)
     (folder / "bench.yaml").write_text(TASK.replace("FOLDER", str(folder)))
     with open(folder / "documents.jsonl", "w") as documents, open(folder / "generations.jsonl", "w") as generations:
@@ -163,7 +161,7 @@ def measure(command, environment):
 
 
 def best(runs):
-    """The results of the fastest run, with the largest memory of all."""
+    """Return the results of the fastest run, with the peak memory of all runs."""
     return min((result for result, _ in runs), key=lambda result: result["seconds"]), max(memory for _, memory in runs)
 
 
@@ -180,14 +178,14 @@ def main():
         all_of_it, part = pathlib.Path(name).resolve() / "all", pathlib.Path(name).resolve() / "part"
         for folder, count in ((all_of_it, arguments.documents), (part, fewer)):
             folder.mkdir()
-            # The seed is the same, so the smaller workload is the beginning of the larger one.
+            # The seed is the same, so the smaller workload is a prefix of the larger one.
             make_workload(folder, count)
         environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_CACHE=str(pathlib.Path(name) / "cache"))
         own, own_memory = best([measure([arguments.binary, str(all_of_it)], environment) for _ in range(arguments.runs)])
         own_part, _ = measure([arguments.binary, str(part)], environment)
         theirs, memory = measure([arguments.python, "-c", REFERENCE, str(part)], environment)
     same = own_part["scores"] == theirs["scores"] and own_part["documents"] == theirs["documents"]
-    print(f"{fewer} generations: scores and standard errors are {'the same' if same else 'DIFFERENT'} on both sides")
+    print(f"{fewer} generations: scores and standard errors are {'identical' if same else 'DIFFERENT'}")
     for key, value in theirs["scores"].items():
         print(f"  {key}: {value!r}, {own_part['scores'].get(key)!r}")
     scale = own["documents"] / theirs["documents"]
@@ -198,7 +196,7 @@ def main():
     print(f"{'':28}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
     rows = [("filter, score, aggregate", seconds, own["seconds"]), ("without rendering targets", without, own["seconds"])]
     if own["cpu"]:
-        rows.append(("processor time", cpu, own["cpu"]))
+        rows.append(("CPU time", cpu, own["cpu"]))
     for label, reference, ours in rows:
         print(f"{label:28}{reference:>10.2f} s {ours:>10.3f} s {reference / ours:>9.1f}x")
     print(f"{'peak memory':28}{memory:>8.1f} MiB {own_memory:>8.1f} MiB" + (f"  (reference: {fewer})" if note else ""))

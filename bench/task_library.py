@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Lists the whole task library with the reference and with lm-eval, and prints the ratios.
+"""Lists the task library with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release
     python3 bench/task_library.py --python .testenv/bin/python
 
-The interpreter given with --python must have `lm_eval` installed; its task folder is what both programs list. Each
-program runs in a process of its own, the output goes to a file and is compared byte for byte. Wall time is the best
-of the runs, memory the largest resident set of the process.
+The interpreter given with --python must have `lm_eval` installed; both sides list its task folder. Each side runs in its own process.
+The outputs are compared byte by byte. Wall time is the best of all runs, memory the peak resident set of the process.
 """
 
 import argparse
@@ -21,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def measure(command, output, environment):
-    """Runs a command; returns wall seconds, CPU seconds and peak memory in MiB."""
+    """Run a command. Return wall seconds, CPU seconds and peak memory in MiB."""
     with open(output, "wb") as out:
         start = time.perf_counter()
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment)

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Sends the same requests to one server on loopback with the reference and with lm-eval, and prints the ratios.
+"""Sends the same requests to a loopback server with the reference and with lm-eval, and prints the speedups.
 
     cargo build --release -p lmeval -p lmeval-bench
     python3 bench/throughput.py --python .testenv/bin/python
 
-The server answers at once. Requests per second are counted by the server, from its first request to its last answer, so the
-start of a program counts for neither. Memory is the largest resident set of the program. The time to the first request is
-that of an MMLU-shaped group (57 tasks, 14,042 documents with four options, 5-shot), from the start of the process to the
-first request at the server; the program is ended there.
+The server answers immediately and measures requests per second from its first request to its last answer, which excludes start-up
+time. Memory is the peak resident set. The time to the first request is measured with an MMLU-like group (57 tasks, 14,042 documents
+with four options, 5-shot), from the start of the process to the first request at the server, which ends the run.
 """
 
 import argparse
@@ -23,20 +22,20 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-import requests as mmlu  # the group of the other benchmark
+import requests as mmlu  # for its MMLU-like group
 
 WORDS = "time person year way day thing man world life hand part child eye woman place work week case point".split()
 
 
 class Server:
-    """The stand-in server, in a process of its own."""
+    """The stand-in server, in its own process."""
 
     def __init__(self, binary, *arguments):
         self.process = subprocess.Popen([binary, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = json.loads(self.process.stdout.readline())["url"]
 
     def counts(self):
-        """What came since the last time."""
+        """Return the counts since the last call."""
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -47,7 +46,7 @@ class Server:
 
 
 def make_task(folder, documents):
-    """One generation task: short prompts, no two alike."""
+    """Write a generation task with short, distinct prompts."""
     generator = random.Random(0)
     with open(folder / "throughput.jsonl", "w") as file:
         for number in range(documents):
@@ -62,7 +61,7 @@ def make_task(folder, documents):
 
 
 def command(program, arguments, folder, tasks, model_args, limit=None):
-    """The call of a program."""
+    """Return the command line of one side."""
     call = [
         *program, "run", "--model", "local-completions", "--model_args", model_args, "--tasks", tasks,
         "--include_path", str(folder), "--output_path", str(folder / "out"), *arguments,
@@ -71,7 +70,7 @@ def command(program, arguments, folder, tasks, model_args, limit=None):
 
 
 def run(call):
-    """Runs a program to its end; returns its largest resident set in MiB."""
+    """Run a command to its end. Return its peak memory in MiB."""
     process = start(call)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -80,13 +79,13 @@ def run(call):
 
 
 def start(call):
-    """Starts a program that says nothing and asks nobody but the server."""
+    """Start a command without output and without network access except to the server."""
     environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
     return subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
 def first_request(call, server):
-    """Seconds from the start of the process to its first request."""
+    """Return the seconds from the start of the process to its first request."""
     server.counts()
     begin = time.time()
     process = start(call)
@@ -102,13 +101,13 @@ def first_request(call, server):
     counts = server.counts()
     if counts["first"]:
         return counts["first"] - begin
-    sys.exit(f"no request came: {' '.join(call)}")
+    sys.exit(f"No request arrived: {' '.join(call)}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="an interpreter with lm_eval[api] 0.4.13 and transformers")
-    parser.add_argument("--target", default=str(ROOT / "target" / "release"), help="the folder of the built programs")
+    parser.add_argument("--target", default=str(ROOT / "target" / "release"), help="the folder of the built binaries")
     parser.add_argument("--documents", type=int, default=100_000, help="requests at concurrency 256")
     parser.add_argument("--skip-first-request", action="store_true")
     options = parser.parse_args()
@@ -149,8 +148,8 @@ def main():
             for name, program, more in (("reference", reference, ["--num_fewshot", "5"]), ("lm-eval", ours, [*same, "--num_fewshot", "5"])):
                 seconds = first_request(command(program, more, group, "bench", args), server)
                 times.append(seconds)
-                print(f"first request, MMLU shape: {name:>10} {seconds:.3f} s", flush=True)
-            print(f"first request, MMLU shape: {times[0] / times[1]:.0f} times sooner")
+                print(f"first request, MMLU-like group: {name:>10} {seconds:.3f} s", flush=True)
+            print(f"first request, MMLU-like group: {times[0] / times[1]:.0f} times sooner")
         server.close()
 
 

@@ -105,7 +105,7 @@ impl StandInHub {
         let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
         self.add_model(id, revision, &files)
     }
-    
+
     fn add_to(&self, key: String, revision: &str, files: &[(&str, &[u8])]) -> String {
         let mut state = self.state.lock().unwrap();
         let repository = state.repositories.entry(key).or_default();
@@ -276,7 +276,7 @@ fn send(
     method: &str,
     cut: Option<usize>,
     is_framed: bool,
-    ) -> std::io::Result<()> {
+) -> std::io::Result<()> {
     let mut head = Vec::new();
     write!(head, "HTTP/1.1 {} X\r\n", answer.status)?;
     for (name, value) in &answer.headers {

@@ -14,7 +14,7 @@ pub(crate) struct PromptEncoder {
     tokenizer: HuggingFaceTokenizer,
     /// `add_bos_token`; without it, the tokenizer decides.
     add_bos: Option<bool>,
-    /// The token scored first if there is no context.
+    /// The context of requests without one.
     prefix: Option<u32>,
     /// The prefix token decoded. A prompt that begins with it gets no second one.
     prefix_text: Option<String>,

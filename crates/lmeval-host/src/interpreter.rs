@@ -1,6 +1,7 @@
 //! Finds the Python interpreter.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The active virtual environment, from `VIRTUAL_ENV`.
@@ -27,12 +28,17 @@ pub fn find_python(requested: Option<&Path>, virtual_env: Option<&Path>) -> Opti
         .or_else(|| ["python3", "python"].into_iter().find_map(|name| on_path(Path::new(name))))
 }
 
-/// Finds a command on `PATH`. Relative entries are skipped, because they depend on the current folder.
 fn on_path(name: &Path) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path)
+    search(&env::var_os("PATH")?, name)
+}
+
+/// Finds a command in a search path. Relative folders are skipped: they depend on the working directory.
+fn search(path: &OsStr, name: &Path) -> Option<PathBuf> {
+    // On Unix the extension is empty, and `with_extension` would turn `python3.11` into `python3`.
+    let name = if cfg!(windows) { name.with_extension(env::consts::EXE_EXTENSION) } else { name.to_owned() };
+    env::split_paths(path)
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name).with_extension(env::consts::EXE_EXTENSION))
+        .map(|folder| folder.join(&name))
         .find(|candidate| is_executable(candidate))
 }
 
@@ -66,5 +72,20 @@ mod tests {
         }
         // `sh` is on every search path.
         assert!(find_python(Some(Path::new("sh")), None).unwrap().is_absolute());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn versioned_names_are_found_as_given() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["python3", "python3.11"] {
+            fs_err::write(folder.path().join(name), "").unwrap();
+            fs_err::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755))
+                .unwrap();
+        }
+        let find = |name: &str| search(folder.path().as_os_str(), Path::new(name));
+        assert_eq!(find("python3.11"), Some(folder.path().join("python3.11")));
+        assert_eq!(find("python3.12"), None, "another version is not a substitute");
     }
 }

@@ -179,8 +179,12 @@ impl Change {
             fs::rename(&target, &backup)?;
         }
         if let Err(error) = fs::rename(self.work.path().join(NEW), &target) {
-            if fs::symlink_metadata(&backup).is_ok() {
-                fs::rename(&backup, &target).context("Cannot restore the replaced library")?;
+            if fs::symlink_metadata(&backup).is_ok()
+                && let Err(error) = fs::rename(&backup, &target)
+            {
+                // The next change restores the library from the work folder.
+                let _ = self.work.keep();
+                return Err(error).context("Cannot restore the replaced library");
             }
             return Err(error).context("Cannot move the library into place");
         }
@@ -220,8 +224,8 @@ fn tasks_of(libraries: &Path, version: &Version) -> PathBuf {
 
 /// The version named in the file `default`, if it exists and is valid.
 fn default_named(libraries: &Path) -> Result<Option<Version>> {
-    match fs::read_to_string(libraries.join("default")) {
-        Ok(text) => Ok(Version::parse(text.trim()).ok()),
+    match fs::read(libraries.join("default")) {
+        Ok(bytes) => Ok(Version::parse(String::from_utf8_lossy(&bytes).trim()).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).context("Cannot read the default library"),
     }
@@ -341,7 +345,7 @@ mod tests {
         let home = Home::at(folder.path()).unwrap();
         install(&home, "0.4.9", "");
         install(&home, "0.4.13", "");
-        for stale in ["0.1\n", "../../etc\n", "", "\u{0}"] {
+        for stale in [&b"0.1\n"[..], b"../../etc\n", b"", b"\0", b"\xff\xfe0.4.9"] {
             fs::write(folder.path().join("libraries/default"), stale).unwrap();
             assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
         }

@@ -138,9 +138,10 @@ impl Evaluation {
         Ok(self)
     }
 
-    /// Overrides fields of a task, given as YAML. Several calls for one task add up; later values win.
+    /// Overrides fields of a task, given as YAML. Several calls for one task add up; later values win. A name that was not
+    /// passed to [`tasks`](Self::tasks) is an error in [`run`](Self::run), [`load`](Self::load) and the other steps.
     pub fn override_task(mut self, task: impl Into<String>, text: &str) -> Result<Self, EngineError> {
-        self.overrides.insert(task.into(), mapping(text)?);
+        self.overrides.entry(task.into()).or_default().update(&mapping(text)?);
         Ok(self)
     }
 
@@ -215,6 +216,8 @@ impl Evaluation {
     }
 
     /// Runs the evaluation, blocking until the last task is scored. In async code, call it from `spawn_blocking`.
+    ///
+    /// Warnings about task definitions are in `results.warnings`, before those about scores.
     pub fn run(mut self) -> Result<Evaluated, EngineError> {
         let settings = self.settings()?;
         let mut model_settings = settings.model_settings();
@@ -240,7 +243,10 @@ impl Evaluation {
                 ..python.map_err(settings_error)?
             }));
         }
-        evaluate(&model, tasks, &options, &self.events)
+        let warnings: Vec<String> = tasks.warnings.iter().map(ToString::to_string).collect();
+        let mut evaluated = evaluate(&model, tasks, &options, &self.events)?;
+        evaluated.results.warnings.splice(..0, warnings);
+        Ok(evaluated)
     }
 
     fn settings(&self) -> Result<RunSettings, EngineError> {
@@ -257,6 +263,17 @@ impl Evaluation {
     }
 
     fn load_with(&self, manager: &TaskManager) -> Result<TaskDict, EngineError> {
+        let is_task =
+            |name: &str| self.tasks.iter().any(|task| matches!(task, Spec::Name(task) if task == name));
+        let mut unused: Vec<&str> =
+            self.overrides.keys().map(String::as_str).filter(|name| !is_task(name)).collect();
+        if !unused.is_empty() {
+            unused.sort_unstable();
+            let message = format!("`{}` cannot be overridden: not in the list of tasks", unused.join("`, `"));
+            return Err(Diagnostic::new(message)
+                .hint("`override_task` takes a name that was passed to `tasks`")
+                .into());
+        }
         Ok(manager.load(&self.tasks, self.overrides.clone())?)
     }
 }

@@ -277,3 +277,43 @@ fn invalid_settings_fail_every_step() {
     let negative = evaluation(&folder, registry(), &["parts"]).num_fewshot(-1).run().unwrap_err();
     assert!(negative.to_string().contains("`num_fewshot`"), "{negative}");
 }
+
+#[test]
+fn overrides_of_one_task_add_up() {
+    let shown = Evaluation::new("uniform")
+        .installed_library(false)
+        .tasks(["demo_capitals"])
+        .override_task("demo_capitals", "{num_fewshot: 3, description: first}")
+        .unwrap()
+        .override_task("demo_capitals", "{description: second}")
+        .unwrap()
+        .show()
+        .unwrap();
+    assert!(shown.contains("num_fewshot: 3") && shown.contains("description: second"), "{shown}");
+}
+
+#[test]
+fn unused_overrides_are_errors() {
+    let evaluation = || {
+        let evaluation =
+            Evaluation::new("uniform").installed_library(false).tasks(["demo_capitals"]).limit(1);
+        evaluation.override_task("demo_capitols", "{num_fewshot: 3}").unwrap()
+    };
+    let expected = "`demo_capitols` cannot be overridden: not in the list of tasks";
+    assert_eq!(evaluation().show().unwrap_err().to_string(), expected);
+    assert_eq!(evaluation().run().unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn results_have_the_warnings_about_task_definitions() {
+    let results = Evaluation::new("uniform")
+        .installed_library(false)
+        .tasks(["demo_capitals"])
+        .override_task("demo_capitals", "{metric_list: [{metric: acc, agregation: median}]}")
+        .unwrap()
+        .limit(1)
+        .run()
+        .unwrap();
+    let warnings = results.results.warnings;
+    assert!(warnings.iter().any(|warning| warning.contains("did you mean `aggregation`?")), "{warnings:?}");
+}

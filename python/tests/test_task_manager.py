@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,16 @@ class Settings(unittest.TestCase):
         self.assertEqual(shown.partition(", ")[0], repr(expected).partition(", ")[0])
         names = [part.partition("=")[0] for part in repr(expected).split(", ") if "=" in part]
         self.assertEqual(names, [part.partition("=")[0] for part in shown.split(", ") if "=" in part])
+
+    def test_environment_overrides_files(self) -> None:
+        """`LM_EVAL_COMPAT` overrides a file, and a flag overrides both."""
+        path = self._file("tasks: [demo_prose]\ncompat: '0.5'\n")
+        with unittest.mock.patch.dict(os.environ, {"LM_EVAL_COMPAT": "0.4"}):
+            self.assertEqual(EvaluatorConfig.from_config(path).compat, "0.4")
+            flags = argparse.Namespace(config=path, compat="0.5")
+            self.assertEqual(EvaluatorConfig.from_cli(flags).compat, "0.5")
+        with unittest.mock.patch.dict(os.environ, {"LM_EVAL_COMPAT": ""}):
+            self.assertEqual(EvaluatorConfig.from_config(path).compat, "0.5")
 
     def test_invalid_settings(self) -> None:
         """Invalid settings raise an error."""

@@ -75,18 +75,19 @@ class EvaluatorConfig:
 
     @classmethod
     def from_config(cls, config_path: str | os.PathLike[str]) -> EvaluatorConfig:
-        """Return the settings of a YAML file, merged over the defaults and validated."""
-        return cls(**{**cls.load_yaml_config(config_path), "config": os.fspath(config_path)})._checked()
+        """Return the settings of a YAML file below environment variables, validated."""
+        file = cls.load_yaml_config(config_path)
+        return cls(**{**file, **_environment(), "config": os.fspath(config_path)})._checked()
 
     @classmethod
     def from_cli(cls, namespace: Namespace) -> EvaluatorConfig:
-        """Return the settings of parsed flags, merged over those of the file they name, validated."""
+        """Return the settings of parsed flags over environment variables over the file they name, validated."""
         known = {item.name for item in fields(cls)}
         given = {
             name: value for name, value in vars(namespace).items() if value is not None and name in known
         }
         file = cls.load_yaml_config(given["config"]) if given.get("config") else {}
-        return cls(**{**file, **given})._checked()
+        return cls(**{**file, **_environment(), **given})._checked()
 
     @staticmethod
     def load_yaml_config(config_path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -158,6 +159,12 @@ class EvaluatorConfig:
             )
         self.tasks = found
         return manager
+
+
+def _environment() -> dict[str, Any]:
+    """Return the settings that environment variables give."""
+    compat = os.environ.get("LM_EVAL_COMPAT")
+    return {"compat": compat} if compat else {}
 
 
 def _is_known(word: str, manager: TaskManager) -> bool:

@@ -19,7 +19,7 @@ use crate::printer::{self, Printer, escape_controls};
 pub(crate) enum Severity {
     /// The task cannot be used.
     Error,
-    /// The task can be used, but probably not as meant.
+    /// The task can be used, but probably not as intended.
     Warning,
 }
 

@@ -83,7 +83,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
     }
     if arguments.samples.is_some() && arguments.limit.is_some() {
-        bail!("`--samples` and `--limit` cannot be combined");
+        bail!("`--samples` and `--limit` are mutually exclusive");
     }
     let limit = match (arguments.limit, &arguments.samples) {
         (None, None) if !arguments.json => Some(1.0),

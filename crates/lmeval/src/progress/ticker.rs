@@ -31,9 +31,9 @@ const SAME_RETRY_NOTE_INTERVAL: Duration = Duration::from_mins(5);
 pub(crate) enum ProgressDisplay {
     /// A status line.
     Terminal,
-    /// A line now and then.
+    /// One line every 10 seconds.
     Plain,
-    /// A JSON object now and then.
+    /// One JSON object per second.
     Json,
     /// No progress.
     Nothing,

@@ -252,10 +252,10 @@ pub enum Format {
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// A status line on a terminal, otherwise a line now and then.
+    /// A status line on a terminal, otherwise one line every 10 seconds.
     #[default]
     Auto,
-    /// A line now and then.
+    /// One line every 10 seconds.
     Plain,
     /// One JSON object per line, for programs; notes are objects too.
     Json,

@@ -221,7 +221,7 @@ impl Resolver {
         let options = &self.options;
         let chosen = options.samples.clone().unwrap_or_default();
         if chosen.is_truthy() && !limit.is_none() {
-            bail!("`--samples` and `--limit` cannot be combined");
+            bail!("`--samples` and `--limit` are mutually exclusive");
         }
         let samples = samples::resolve(&chosen)?;
         let mut model_args = dict("model_args");

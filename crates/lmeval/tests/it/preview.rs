@@ -156,11 +156,11 @@ fn explains_mistakes() {
 }
 
 #[test]
-fn samples_and_limit_cannot_be_combined() {
+fn samples_and_limit_are_mutually_exclusive() {
     let output =
         context().run(&["preview", "demo_capitals", "-n", "2", "--samples", "{\"demo_capitals\": [1]}"]);
     assert_eq!(output.status, 1);
-    assert!(output.stderr.contains("cannot be combined"), "{output}");
+    assert!(output.stderr.contains("mutually exclusive"), "{output}");
     let output =
         context().run(&["preview", "demo_capitals", "--json", "--samples", "{\"demo_capitals\": [5, 3]}"]);
     let ids: Vec<i64> = output

@@ -57,7 +57,7 @@ fn invalid_settings_exit_with_one() {
         (&["--gen_kwargs", "temperature=0,max_gen_toks"], "key=value"),
         (&["--log_samples"], "--output_path"),
         (&["--fewshot_as_multiturn"], "--apply_chat_template"),
-        (&["--limit", "2", "--samples", "{\"demo_capitals\": [0]}"], "cannot be combined"),
+        (&["--limit", "2", "--samples", "{\"demo_capitals\": [0]}"], "mutually exclusive"),
         (&["--limit", "0"], "greater than 0"),
         (&["--limit", "-3"], "greater than 0"),
         (&["--samples", "no/such/file"], "path of a JSON file"),

@@ -149,9 +149,9 @@ fn verify(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
         return Ok(status);
     }
     let counts = counts(found.answers, found.failures);
-    let sound = if found.is_sound() { "sound" } else { "damaged" };
+    let state = if found.is_sound() { "intact" } else { "damaged" };
     printer.result(&format!(
-        "{}: {sound}, {}, {counts}, {} bytes\n",
+        "{}: {state}, {}, {counts}, {} bytes\n",
         path.display(),
         counted(found.records, "record"),
         found.bytes

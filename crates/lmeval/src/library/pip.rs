@@ -58,10 +58,10 @@ pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) 
     }
     match wheels.as_slice() {
         [wheel] => Ok(folder.join(wheel)),
-        _ => bail!(
-            "`pip` reported success but left {} wheels where one was expected\n{FROM_HINT}",
-            wheels.len()
-        ),
+        _ => {
+            let message = format!("`pip` reported success but left {} wheels instead of one", wheels.len());
+            bail!(Diagnostic::new(message).hint(FROM_HINT))
+        }
     }
 }
 

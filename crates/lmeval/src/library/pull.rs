@@ -99,8 +99,8 @@ impl Pull {
     fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let tasks = folder::find_tasks(path)?;
         let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
-        self.reject_if_installed(home, &version)?;
         let change = home.change(note)?;
+        self.reject_if_installed(home, &version)?;
         let mut target = Target::create(change.tasks(), Limits::default())?;
         if fs::canonicalize(change.tasks())?.starts_with(&tasks) {
             bail!("`{}` contains the folder that libraries are installed in", tasks.display());

@@ -25,7 +25,7 @@ fn lists_verifies_compacts_and_exports() {
     let output = context.run(&["journal", "ls", "out"]);
     assert!(output.stdout.contains("10 answered"), "{output}");
     let output = context.run(&["journal", "verify", "out"]);
-    assert!(output.status == 0 && output.stdout.contains("sound"), "{output}");
+    assert!(output.status == 0 && output.stdout.contains("intact"), "{output}");
     let output = context.run(&["journal", "export", "out"]);
     assert_eq!(output.stdout.lines().count(), 10, "{output}");
     let line: Value = serde_json::from_str(output.stdout.lines().next().unwrap()).unwrap();

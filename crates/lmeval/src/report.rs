@@ -123,7 +123,10 @@ impl ErrorParts {
         let diagnoses = || links.iter().filter_map(|link| as_diagnose(*link));
         Self {
             headline: headline(error),
-            locations: diagnoses().map(Diagnose::locations).find(|found| !found.is_empty()).unwrap_or_default(),
+            locations: diagnoses()
+                .map(Diagnose::locations)
+                .find(|found| !found.is_empty())
+                .unwrap_or_default(),
             causes: links[1..].iter().map(|link| headline(*link)).collect(),
             hints: diagnoses().flat_map(Diagnose::hints).collect(),
         }

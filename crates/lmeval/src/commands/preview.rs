@@ -10,7 +10,7 @@ use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTem
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
+use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use lmeval_tasks::{Overrides, Task};
 use lmeval_tokenizers::TokenizerTemplate;
 
@@ -18,6 +18,7 @@ use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::Downloads;
+use crate::words::skip_reason;
 use crate::{json_line, python, report, roots};
 
 /// Prints the requests of the named tasks.
@@ -158,12 +159,7 @@ fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Re
 pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
     let _ = writeln!(text, "=== {}, document {}", task.name(), requests.doc_id);
     if let Some(reason) = &requests.skipped {
-        let reason = match reason {
-            Skipped::NoOptions => "it has no options",
-            Skipped::NoTarget => "it has no target",
-            Skipped::NoRequests => "the task class returned no requests for it",
-            _ => "answer options cannot follow chat messages",
-        };
+        let reason = skip_reason(*reason);
         let _ = writeln!(text, "skipped: {reason}\n");
         return;
     }

@@ -9,12 +9,11 @@ use lmeval_core::{Diagnostic, Dialect};
 use lmeval_engine::{Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
-use lmeval_tasks::prompt::Skipped;
 
 use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};
 use crate::report;
-use crate::words::{counted, for_count};
+use crate::words::{counted, for_count, skip_reason};
 
 /// Where sample records are written.
 pub(crate) struct Records {
@@ -174,11 +173,7 @@ impl Events for RunEvents {
                     }
                     return;
                 }
-                let reason = match requests.skipped {
-                    Some(Skipped::NoOptions) => "it has no options",
-                    Some(Skipped::NoTarget) => "it has no target",
-                    _ => "answer options cannot follow chat messages",
-                };
+                let reason = requests.skipped.map_or("it has no requests", skip_reason);
                 self.notes.note(&format!(
                     "warning: document {} of `{}` is skipped: {reason}",
                     requests.doc_id,

@@ -281,3 +281,19 @@ fn errors_name_the_class_and_method() {
     let shown = context.run(&[&["show", "plain"][..], &LIBRARY].concat());
     assert_eq!(shown.status, 0, "{shown}");
 }
+
+#[test]
+fn skipped_documents_name_the_class() {
+    let context = context();
+    write_tasks(&context);
+    context.write(
+        "tasks/silent.py",
+        "from .task import Older\nclass Silent(Older):\n    def construct_requests(self, doc, ctx, **kwargs):\n        \
+         return super().construct_requests(doc, ctx, **kwargs) if doc['gold'] else []\n",
+    );
+    context.write("tasks/silent.yaml", "task: silent\nclass: !function silent.Silent\n");
+    let output = context.run(&[&["run", "--model", "dummy", "--tasks", "silent"][..], &LIBRARY].concat());
+    assert_eq!(output.status, 0, "{output}");
+    let reason = "of `silent` is skipped: the task class returned no requests for it";
+    assert!(output.stderr.contains(reason), "{output}");
+}

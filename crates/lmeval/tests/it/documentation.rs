@@ -29,7 +29,7 @@ const COMMANDS: [&[&str]; 18] = [
 #[test]
 fn command_line_page_is_up_to_date() {
     let mut page = String::from(
-        "# Command line\n\nWhat `--help` says, command by command. Made by a test; refresh it with\n\
+        "# Command line\n\nThe output of `--help` for each command. A test generates this page; refresh it with\n\
          `UPDATE_DOCS=1 cargo test -p lmeval documentation`.\n",
     );
     for words in COMMANDS {

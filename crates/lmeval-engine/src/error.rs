@@ -172,7 +172,9 @@ impl Diagnose for EngineError {
             Self::Interrupted { journal: None, .. } => {
                 "Pass `--output_path` or `--use_cache` to save the answers of interrupted runs"
             }
-            Self::Panic { .. } => "Please report this, unless the panic is in code of your own",
+            Self::Panic { .. } => {
+                "If this is not in code of your own, please report it; `RUST_BACKTRACE=1` prints where it happened"
+            }
             _ => return self.inner().map(Diagnose::hints).unwrap_or_default(),
         };
         vec![hint.to_owned()]

@@ -8,16 +8,16 @@ use lmeval_core::{is_guarded, secrets};
 use crate::printer::escape_controls;
 
 /// Installs a panic hook that prints one line, or the full panic message if `RUST_BACKTRACE` is set. Panics that are
-/// caught and turned into errors print nothing.
+/// caught and turned into errors print nothing unless it is set.
 pub(crate) fn install_panic_hook() {
     let in_full = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if is_guarded() {
-            return;
-        }
         if in_full {
             return usual(panic);
+        }
+        if is_guarded() {
+            return;
         }
         // There is nowhere to report a failure to write this.
         let _ = std::io::stderr().write_all(message(panic).as_bytes());

@@ -117,7 +117,7 @@ layer! {
         #[arg(short = 'x', long = "predict_only", alias = "predict-only", num_args = 0, default_missing_value = "true")]
         pub predict_only: Option<bool>,
 
-        /// Accepted for compatibility; tasks have no self-tests.
+        /// Not supported: tasks have no self-tests. Use `lm-eval validate`.
         #[arg(long = "check_integrity", alias = "check-integrity", num_args = 0, default_missing_value = "true")]
         pub check_integrity: Option<bool>,
 

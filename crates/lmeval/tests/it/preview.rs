@@ -144,7 +144,7 @@ fn explains_mistakes() {
         ("column.yaml", vec!["questio", "question", "answer", "document 0"]),
         ("split.yaml", vec!["dev", "test"]),
         ("file.yaml", vec!["nothing.jsonl"]),
-        ("python.yaml", vec!["utils.f", "Python"]),
+        ("python.yaml", vec!["utils.f", "--python"]),
         ("line.yaml", vec!["broken.jsonl:2"]),
     ] {
         let output = context.run(&["preview", file]);

@@ -1,7 +1,10 @@
 //! Checks that documentation matches the binary.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
@@ -85,4 +88,75 @@ fn task_file_page_examples_are_valid() {
     assert_eq!(files, 3);
     let output = context.run(&["validate", "--strict", "--include_path", "tasks"]);
     assert_eq!(output.status, 0, "{output}");
+}
+
+/// Adds the sources of the engine and of the Python package, tests and benchmarks excluded.
+fn add_sources(folder: &Path, sources: &mut Vec<String>) {
+    let mut entries: Vec<PathBuf> =
+        fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir()
+            && !matches!(name.as_str(), "tests" | "lmeval-testkit" | "lmeval-bench" | "__pycache__")
+        {
+            add_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "py") {
+            sources.push(fs_err::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// The names in backticks that look like environment variables.
+fn variables(text: &str) -> BTreeSet<&str> {
+    let is_variable = |name: &str| {
+        name.len() > 1 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    };
+    text.split('`').filter(|name| is_variable(name)).collect()
+}
+
+#[test]
+fn environment_page_names_the_variables_that_are_read() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs_err::read_to_string(root.join("docs/environment.md")).unwrap();
+    let mut sources = Vec::new();
+    add_sources(&root.join("crates"), &mut sources);
+    add_sources(&root.join("python/lm_eval"), &mut sources);
+
+    let ours = ["LM_EVAL_", "LMEVAL_", "LM_HARNESS_", "HF_", "AZURE_", "XDG_", "TRANSFORMERS_"];
+    // Values of tests, and a setting inside a Python package.
+    let others = ["LM_EVAL_TEST_", "HF_EVALUATE_OFFLINE"];
+    let read: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|source| source.split('"'))
+        .filter(|name| ours.iter().any(|prefix| name.starts_with(prefix)) || name.ends_with("_API_KEY"))
+        .filter(|name| !others.iter().any(|prefix| name.starts_with(prefix)))
+        .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_'))
+        .collect();
+    assert!(read.len() > 25, "{read:?}");
+    let named = variables(&page);
+    let missing: Vec<_> = read.difference(&named).collect();
+    assert!(missing.is_empty(), "docs/environment.md does not name {missing:?}");
+
+    let (listed, _) = page.split_once("## Read by libraries").unwrap();
+    for row in listed.lines().filter(|line| line.starts_with("| `")) {
+        for name in variables(row.split('|').nth(1).unwrap()) {
+            let literal = format!("\"{name}\"");
+            assert!(sources.iter().any(|source| source.contains(&literal)), "nothing reads `{name}`");
+        }
+    }
+}
+
+#[test]
+fn task_file_page_lists_the_known_keys() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/task-files.md");
+    let page = fs_err::read_to_string(path).unwrap();
+    let table = page.split("\n## ").find(|section| section.starts_with("Keys of a task")).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let listed: BTreeSet<&str> =
+        rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    // Read before the file is a configuration, and written by the engine.
+    let known: BTreeSet<&str> =
+        TASK_KEYS.into_iter().filter(|key| !key.starts_with('_')).chain(["class", "include"]).collect();
+    assert_eq!(listed, known);
 }

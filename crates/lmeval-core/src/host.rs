@@ -33,7 +33,7 @@ pub enum HostError {
         message: String,
         /// The complete traceback, if there is one.
         traceback: Option<String>,
-        /// What to try, if anything is known to help.
+        /// A suggestion for fixing the problem, if one is known.
         hint: Option<String>,
     },
     /// The function was not called because another one, called at the same time, timed out. Report that failure instead;

@@ -236,7 +236,7 @@ fn first_document_reveals_unsupported_values() {
     }
 }
 
-/// A metric and a filter that count their calls; the metric fails on the answer `fail`.
+/// Counts the calls of its metric and its filter; the metric fails on the answer `fail`.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     metric: Arc<AtomicUsize>,

@@ -298,3 +298,19 @@ impl HostFn {
         self.host.call_watched(&self.function, document)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_error_of_a_failed_aggregation() {
+        let function = Function { reference: "utils.f".to_owned(), directory: String::new() };
+        let source = Box::new(HostError::needs_python(&function));
+        let (metric, aggregation) = ("m".to_owned(), "f".to_owned());
+        let error = ScoreError::HostAggregation { metric, aggregation, source };
+        assert!(
+            matches!(HostError::find(&error), Some(HostError::NeedsPython { function }) if function == "utils.f")
+        );
+    }
+}

@@ -126,6 +126,7 @@ impl ScoringPipeline {
         let aggregation = metric.map_or("mean", |metric| &*metric.aggregation_name).to_owned();
         match (error, used) {
             (ScoreError::Host(source), _) => {
+                let source = Box::new(source);
                 ScoreError::HostAggregation { metric: name.to_string(), aggregation, source }
             }
             (error @ ScoreError::Aggregation { source: MetricError::WrongValue { .. }, .. }, used) => {

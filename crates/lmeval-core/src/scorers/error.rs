@@ -166,7 +166,7 @@ pub enum ScoreError {
         aggregation: String,
         /// The error of the function.
         #[source]
-        source: HostError,
+        source: Box<HostError>,
     },
     /// A document has no answers.
     #[error("Document {document} has no answer to score")]

@@ -122,7 +122,8 @@ pub(super) fn build_smollm_3(config: &Config, weights: &Weights) -> Result<Box<d
         block.rotary = block.rotary.filter(|_| rotates);
         if parts::slides(config, layer, |_| window.is_some() && !rotates)? {
             if window.is_none() {
-                let expected = "without windows, as `use_sliding_window` or `sliding_window` is not set";
+                let expected =
+                    "without sliding windows, because `use_sliding_window` or `sliding_window` is not set";
                 return Err(parts::wrong(config, "layer_types", expected));
             }
             block.attention.options.window = window;

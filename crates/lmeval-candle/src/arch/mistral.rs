@@ -22,7 +22,7 @@ pub(super) fn build_ministral(config: &Config, weights: &Weights) -> Result<Box<
             return Err(parts::wrong(
                 config,
                 "layer_types",
-                "without windows, as `sliding_window` is not set",
+                "without sliding windows, because `sliding_window` is not set",
             ));
         }
         Ok(window.filter(|_| slides))

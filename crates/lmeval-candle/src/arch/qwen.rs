@@ -88,7 +88,7 @@ fn window(config: &Config, generation: Generation, experts: bool, layer: usize) 
             return Err(parts::wrong(
                 config,
                 "layer_types",
-                "without windows, as `use_sliding_window` is not set",
+                "without sliding windows, because `use_sliding_window` is not set",
             ));
         }
         return Ok(None);

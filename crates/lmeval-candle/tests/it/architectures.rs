@@ -355,7 +355,7 @@ fn refuses_unsupported_configurations() {
             json!({"layer_types": ["full_attention", "sliding_attention"]}),
             must(
                 "layer_types",
-                "without windows, as `use_sliding_window` is not set",
+                "without sliding windows, because `use_sliding_window` is not set",
                 "['full_attention', 'sliding_attention']",
             ),
         ),
@@ -449,8 +449,8 @@ fn refuses_unsupported_configurations() {
         (
             "mixtral",
             json!({"num_local_experts": 5}),
-            "The weight `model.layers.0.block_sparse_moe.gate.weight` has the shape [4, 32] where the configuration asks \
-             for [5, 32]"
+            "The weight `model.layers.0.block_sparse_moe.gate.weight` has shape [4, 32], but the configuration \
+             requires [5, 32]"
                 .to_owned(),
         ),
     ];

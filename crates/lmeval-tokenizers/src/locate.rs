@@ -52,7 +52,7 @@ fn fetch_required(repository: &Repository) -> Result<(), ModelError> {
 /// look complete.
 fn fetch_files(repository: &Repository, tokenizer: &[&str]) -> Result<(), ModelError> {
     for file in repository.files() {
-        if file.starts_with(TEMPLATES) && file.ends_with(".jinja") {
+        if file.strip_prefix(TEMPLATES).and_then(|name| name.strip_suffix(".jinja")).is_some() {
             repository.fetch(file)?;
         }
     }

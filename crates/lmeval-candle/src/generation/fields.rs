@@ -49,18 +49,18 @@ impl<'a> Fields<'a> {
         match self.request.get_str(name) {
             Some(Value::None) => None,
             Some(value) => Some(Found { name, value, file: None }),
-            None => self.from_model(name),
+            None => self.in_files(name),
         }
     }
 
     /// A setting of the request only.
-    pub(super) fn from_request(&self, name: &'a str) -> Option<Found<'a>> {
+    pub(super) fn in_request(&self, name: &'a str) -> Option<Found<'a>> {
         let value = self.request.get_str(name).filter(|value| !value.is_none())?;
         Some(Found { name, value, file: None })
     }
 
     /// A setting of the model's files only.
-    pub(super) fn from_model(&self, name: &'a str) -> Option<Found<'a>> {
+    pub(super) fn in_files(&self, name: &'a str) -> Option<Found<'a>> {
         Some(Found { name, value: self.defaults.get(name)?, file: Some(self.defaults.file) })
     }
 

@@ -54,7 +54,7 @@ impl GenerationSettings {
     pub(crate) fn read(request: &Dict, model: ModelDefaults<'_>) -> Result<Self, ModelError> {
         let fields = Fields { request, defaults: model.files };
         check(fields)?;
-        let limit = match LIMITS.iter().find_map(|name| fields.from_request(name)) {
+        let limit = match LIMITS.iter().find_map(|name| fields.in_request(name)) {
             None => model.limit.unwrap_or(DEFAULT_LIMIT),
             Some(found) => found.count()?,
         };
@@ -65,7 +65,7 @@ impl GenerationSettings {
             ))
             .hint("Set `max_gen_toks` in `--gen_kwargs`, or `max_length` in `--model_args`"));
         }
-        let total = fields.from_request("max_length").map(|found| found.count()).transpose()?;
+        let total = fields.in_request("max_length").map(|found| found.count()).transpose()?;
         if let Some(total) = total.filter(|total| *total > model.max_length) {
             return Err(configuration(format!(
                 "The generation setting `max_length` is {total}, but the model's maximum length is {}",
@@ -74,7 +74,7 @@ impl GenerationSettings {
             .hint(USE_MAX_GEN_TOKS));
         }
         // Reference: the limit of the model's files overrides the request.
-        let allowed = match fields.from_model("max_new_tokens") {
+        let allowed = match fields.in_files("max_new_tokens") {
             None => None,
             Some(found) => match found.count()? {
                 0 => return Err(found.wrong("a number above 0")),
@@ -85,7 +85,7 @@ impl GenerationSettings {
         ends.sort_unstable();
         ends.dedup();
         let sampling = Sampling { rules: Arc::new(rules(fields, &ends)?), ..sampling(fields)? };
-        let seed = fields.from_request("seed").map(|found| found.number()).transpose()?;
+        let seed = fields.in_request("seed").map(|found| found.number()).transpose()?;
         Ok(Self {
             stops: stop_strings(request, model.eos_token)?,
             ends,
@@ -125,13 +125,13 @@ fn stop_strings(request: &Dict, eos_token: Option<&str>) -> Result<Vec<String>, 
 
 /// Reads sampling settings. Like in `transformers`, ranges are checked only if sampling is on.
 fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
-    let asked = fields.from_request("temperature");
+    let asked = fields.in_request("temperature");
     let temperature = asked.map(|found| found.number()).transpose()?;
     if let Some(found) = asked.filter(|_| temperature.is_some_and(|temperature| temperature < 0.0)) {
         return Err(found.wrong("a non-negative number"));
     }
     // Reference: `do_sample` of the model's files is ignored.
-    let samples = match fields.from_request("do_sample").map(|found| (found, found.value)) {
+    let samples = match fields.in_request("do_sample").map(|found| (found, found.value)) {
         None => temperature.is_some_and(|temperature| temperature > 0.0),
         Some((_, value @ (Value::Bool(_) | Value::Int(_)))) => value.is_truthy(),
         Some((found, _)) => return Err(found.wrong("`True` or `False`")),

@@ -1,7 +1,5 @@
 //! Tests of the public interface.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod folder;
 mod hub;
 mod mutations;

@@ -69,8 +69,8 @@ pub fn load_class(
     };
     install_services(python, data);
     let described = python.describe_class(&class, task.mapping().values(), &settings.to_dict());
-    let described =
-        described.map_err(|source| EngineError::Class { task: task.name().to_owned(), source })?;
+    let described = described
+        .map_err(|error| EngineError::Class { task: task.name().to_owned(), source: Box::new(error) })?;
     Ok(task.set_class(&described)?)
 }
 

@@ -26,9 +26,10 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
         };
         let mut kwargs = task.config.dataset_kwargs.clone().unwrap_or_default();
         kwargs.update(&task.config.metadata);
-        return python
-            .custom_dataset(function, &kwargs)
-            .map_err(|source| EngineError::Function { task: task.name().to_owned(), source });
+        return python.custom_dataset(function, &kwargs).map_err(|error| EngineError::Function {
+            task: task.name().to_owned(),
+            source: Box::new(error),
+        });
     }
     let Some(mut request) = task.dataset_request() else {
         return Err(settings(format!("The task `{}` has no data", task.name()), "Set `dataset_path`"));

@@ -32,7 +32,7 @@ pub enum EngineError {
         /// The name of the task.
         task: String,
         /// The error of the function.
-        source: HostError,
+        source: Box<HostError>,
     },
     /// The Python class of a task could not be instantiated.
     #[error("Cannot create the task `{task}` from its Python class")]
@@ -40,7 +40,7 @@ pub enum EngineError {
         /// The name of the task.
         task: String,
         /// The error of the class.
-        source: HostError,
+        source: Box<HostError>,
     },
     /// The requests of a task could not be built.
     #[error(transparent)]

@@ -229,8 +229,8 @@ mod tests {
     fn outcome(errors: Vec<HostError>) -> String {
         let stop = Cancel::new();
         let first_error = FirstError::new(&stop);
-        for source in errors {
-            first_error.fail(EngineError::Function { task: "t".to_owned(), source });
+        for error in errors {
+            first_error.fail(EngineError::Function { task: "t".to_owned(), source: Box::new(error) });
         }
         assert!(stop.is_cancelled() && first_error.has_failed());
         let error = first_error.into_error().expect("there were errors");

@@ -123,7 +123,7 @@ impl View {
         self.report_retries();
         match self.show {
             ProgressDisplay::Terminal => {
-                self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width()))
+                self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width()));
             }
             ProgressDisplay::Plain => self.notes.progress(&line(&now, rate, self.model.stats(), usize::MAX)),
             ProgressDisplay::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),

@@ -14,7 +14,7 @@ use lmeval_core::ModelError;
 use lmeval_models::http::{BadAnswer, Call, Client, ClientSettings};
 use secrecy::SecretString;
 
-/// A server that counts its calls.
+/// A server with a call counter.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) url: String,

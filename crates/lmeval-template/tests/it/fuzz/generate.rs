@@ -4,7 +4,7 @@
 //! be printed with a default, which shows what a scope sees without failing. Most templates respect what
 //! [`Scope`] knows and render; wild ones do not. Delimiters get random signs. Omitted, with the reason:
 //!
-//! - assignments to `caller`, `varargs`, `kwargs` and `self`: what they hide depends on the order in which
+//! - assignments to `caller`, `varargs`, `kwargs` and `self`: their effect depends on the order in which
 //!   Jinja2 visits its tree, and no real template does it;
 //! - variables in the arguments of filters after `{% set x | … %}`: Jinja2 fails an internal assertion if the
 //!   name occurs only there;

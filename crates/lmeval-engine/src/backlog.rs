@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// On its first call, waits until no more requests are built, and stores their number.
+    /// On its first call, waits until no more requests are built, and stores the count.
     #[derive(Debug)]
     struct Blocking {
         built: Arc<CountBuilt>,

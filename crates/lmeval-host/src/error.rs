@@ -50,7 +50,7 @@ impl WorkerError {
         }
     }
 
-    /// What to try, if anything is known to help.
+    /// Advice on fixing the problem, if there is any.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Start { .. } | Self::TooOld { .. } => {

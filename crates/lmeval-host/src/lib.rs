@@ -7,7 +7,7 @@
 //! ```
 //! use lmeval_host::{PythonHost, PythonOptions};
 //!
-//! No process is started before the first call.
+//! // No process is started before the first call.
 //! let host = PythonHost::new(PythonOptions::from_environment());
 //! # drop(host);
 //! ```

@@ -192,7 +192,9 @@ impl Shared {
             let failure = lock(&self.unsynced).failure.clone();
             match failure {
                 Some(error) => {
-                    batch.into_iter().for_each(|pending| pending.waiter.notify(Err(error.clone())))
+                    for pending in batch {
+                        pending.waiter.notify(Err(error.clone()));
+                    }
                 }
                 None => self.append_batch(batch, &mut tail, &mut buffer),
             }

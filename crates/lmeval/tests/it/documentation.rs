@@ -160,3 +160,32 @@ fn task_file_page_lists_the_known_keys() {
         TASK_KEYS.into_iter().filter(|key| !key.starts_with('_')).chain(["class", "include"]).collect();
     assert_eq!(listed, known);
 }
+
+#[test]
+fn reference_pages_name_built_ins_and_their_options() {
+    let registry = lmeval::registry();
+    let filter_options = registry.filters.iter().flat_map(|entry| entry.options.known.iter());
+    let metric_options = registry.metrics.iter().flat_map(|entry| entry.options.known.iter());
+    // A key of the task, which the engine passes to metrics.
+    let metric_options = metric_options.filter(|option| option.name != "multiple_targets");
+    let metrics =
+        [registry.metrics.names(), registry.aggregations.names(), registry.reductions.names()].concat();
+    let pages: [(&[&str], Vec<&str>); 7] = [
+        (&["metrics.md"], metrics),
+        (&["metrics.md"], metric_options.map(|option| &*option.name).collect()),
+        (&["filters.md"], registry.filters.names()),
+        (&["filters.md"], filter_options.map(|option| &*option.name).collect()),
+        (&["scorers.md"], registry.scorers.names()),
+        (&["task-files.md"], [registry.samplers.names(), registry.formats.names()].concat()),
+        (&["models.md", "hf-models.md", "local-models.md"], registry.models.names()),
+    ];
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for (files, names) in pages {
+        assert!(!names.is_empty(), "{files:?}");
+        let text: String =
+            files.iter().map(|file| fs_err::read_to_string(docs.join(file)).unwrap()).collect();
+        for name in names {
+            assert!(text.contains(&format!("`{name}`")), "{files:?} does not name `{name}`");
+        }
+    }
+}

@@ -68,7 +68,7 @@ impl Filter for PanickingFilter {
 struct PanickingScorer;
 
 impl Scorer for PanickingScorer {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "panicking"
     }
 
@@ -102,13 +102,13 @@ fn numbers(folder: &tempfile::TempDir, lines: &str) -> TaskDict {
 }
 
 /// The error of a run on [`Slow`]. Without records, documents are scored in blocks while requests are in flight.
-fn failure(lines: &str, events: Arc<dyn Events>) -> EngineError {
+fn failure(lines: &str, events: &Arc<dyn Events>) -> EngineError {
     let folder = tempfile::tempdir().unwrap();
     let tasks = numbers(&folder, lines);
     let slow = Arc::new(Slow::default());
     let model: Arc<dyn Model> = Arc::<Slow>::clone(&slow);
     let options = EvaluateOptions { log_samples: false, ..EvaluateOptions::default() };
-    let error = evaluate(&model, tasks, &options, &events).unwrap_err();
+    let error = evaluate(&model, tasks, &options, events).unwrap_err();
     assert!(!slow.timed_out.load(Ordering::SeqCst), "requests were sent whose answers are never scored");
     error
 }
@@ -116,20 +116,27 @@ fn failure(lines: &str, events: Arc<dyn Events>) -> EngineError {
 #[test]
 fn panicking_filter_is_named_with_task_and_documents() {
     let lines = "filter_list: [{name: f, filter: [{function: panicking}, {function: take_first}]}]\n";
-    let error = failure(lines, Arc::new(NoEvents)).to_string();
+    let error = failure(lines, &no_events()).to_string();
     assert_eq!(error, "Scoring documents 0 to 1023 of `numbers` panicked: the filter panics");
 }
 
 #[test]
 fn panicking_scorer_is_named_with_task_and_document() {
-    let error = failure("scorer: panicking\n", Arc::new(NoEvents));
+    let error = failure("scorer: panicking\n", &no_events());
     assert_eq!(error.to_string(), "The task `numbers` cannot be scored");
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "Scoring document 700 panicked: the scorer panics");
 }
 
+fn no_events() -> Arc<dyn Events> {
+    Arc::new(NoEvents)
+}
+
+/// Whether an event is of one kind.
+type IsKind = fn(&Event<'_>) -> bool;
+
 /// Panics on one kind of event.
-struct PanickingEvents(fn(&Event<'_>) -> bool);
+struct PanickingEvents(IsKind);
 
 impl Events for PanickingEvents {
     fn event(&self, event: Event<'_>) {
@@ -143,7 +150,7 @@ impl Events for PanickingEvents {
 
 #[test]
 fn panicking_listener_ends_every_stage() {
-    let stages: [(fn(&Event<'_>) -> bool, &str); 3] = [
+    let stages: [(IsKind, &str); 3] = [
         (|event| matches!(event, Event::Prepared { .. }), "Loading data panicked: the listener panics"),
         (
             |event| matches!(event, Event::FirstDocument { .. }),
@@ -152,7 +159,8 @@ fn panicking_listener_ends_every_stage() {
         (|event| matches!(event, Event::Answered { .. }), "The model panicked"),
     ];
     for (panics_on, expected) in stages {
-        let error = failure("", Arc::new(PanickingEvents(panics_on))).to_string();
+        let events: Arc<dyn Events> = Arc::new(PanickingEvents(panics_on));
+        let error = failure("", &events).to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }

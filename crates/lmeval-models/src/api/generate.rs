@@ -158,7 +158,7 @@ impl ApiModel {
             }
             match (self.prepare(request, context), context.as_text()) {
                 (Ok(Some(prompt)), _) => {
-                    ready.push(PendingGeneration { index, request, settings: kwargs, prompt })
+                    ready.push(PendingGeneration { index, request, settings: kwargs, prompt });
                 }
                 (Ok(None), Some(text)) => unready.push((index, request, kwargs, text.as_ref())),
                 (Ok(None), None) => {}

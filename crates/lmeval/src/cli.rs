@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Serve one request of the Python package over a socket on standard input.
     #[command(hide = true)]
     ServePython,
-    /// Run one process of a model that is split over several.
+    /// Run one worker process of a model with `data_parallel`.
     #[command(hide = true)]
     ServeModel,
 }

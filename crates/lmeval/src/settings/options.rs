@@ -105,7 +105,7 @@ layer! {
         #[arg(long, value_name = "JSON", value_parser = Pairs::parse_json)]
         pub metadata: Option<Pairs>,
 
-        /// Accepted for compatibility; no code from a model is ever run.
+        /// Let a Python model run code that comes with it; built-in back ends never do.
         #[arg(long = "trust_remote_code", alias = "trust-remote-code", num_args = 0, default_missing_value = "true")]
         pub trust_remote_code: Option<bool>,
 
@@ -169,7 +169,7 @@ layer! {
         #[arg(long, help_heading = "Resuming and caching", num_args = 0, default_missing_value = "true")]
         pub fresh: Option<bool>,
 
-        /// Stop after this many permanently failed requests. [default: unlimited]
+        /// Stop when more than this many requests have failed permanently. [default: unlimited]
         #[arg(long = "max_failures", alias = "max-failures", value_name = "N", value_parser = Count::parse_natural, help_heading = "Resuming and caching")]
         pub max_failures: Option<Count>,
 

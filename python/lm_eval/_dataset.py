@@ -451,7 +451,7 @@ class Dataset:
         """Add a column."""
         values = list(column)
         if name in self._columns:
-            raise ValueError(f"there already is a column {name!r} already")
+            raise ValueError(f"there already is a column {name!r}")
         if len(values) != len(self._rows):
             raise ValueError(f"the column has {len(values)} values, and there are {len(self._rows)} rows")
         rows = [{**row, name: _stored(value)} for row, value in zip(self._rows, values)]

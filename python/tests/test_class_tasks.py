@@ -285,6 +285,11 @@ class Samplers(WorkerTestCase):
 class LightDataset(unittest.TestCase):
     """Our replacement of the library `datasets`."""
 
+    def test_duplicate_column(self) -> None:
+        """A column that exists cannot be added."""
+        with self.assertRaisesRegex(ValueError, "^there already is a column 't'$"):
+            _dataset.Dataset([{"t": "x"}], ["t"]).add_column("t", ["y"])
+
     def test_labels(self) -> None:
         """Label names stay with their columns as long as the values are ids."""
         label = _dataset.ClassLabel(names=["no", "yes"])

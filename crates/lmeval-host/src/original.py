@@ -76,7 +76,7 @@ def _check_package():
         raise NotInstalled("the package `lm_eval` is not installed for `%s`" % sys.executable, "lm_eval")
     folders = list(found.submodule_search_locations or [])
     if any(os.path.isfile(os.path.join(folder, "_worker.py")) for folder in folders):
-        message = "the package `lm_eval` of `%s` is our own; select another interpreter with `--python`"
+        message = "the package `lm_eval` of `%s` is not the original one; select another interpreter with `--python`"
         raise NotInstalled(message % sys.executable, None)
 
 

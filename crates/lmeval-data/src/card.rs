@@ -1,4 +1,4 @@
-//! The front matter of a data set's README: chooses_configuration and column types.
+//! The front matter of a data set's README: configurations and column types.
 
 use lmeval_pycompat::{Dict, Value, repr, yaml};
 
@@ -94,10 +94,7 @@ impl Card {
             (Some(config), None) => Ok(config),
             (Some(first), Some(second)) => Err(ErrorKind::Metadata {
                 file: format!("{dataset}/README.md"),
-                message: format!(
-                    "several default chooses_configuration: `{}` and `{}`",
-                    first.name, second.name
-                ),
+                message: format!("several default configurations: `{}` and `{}`", first.name, second.name),
             }
             .into()),
             _ => Err(ErrorKind::MissingConfig { dataset: dataset.into(), available: available() }.into()),
@@ -163,6 +160,10 @@ mod tests {
         assert_eq!(unknown.to_string(), "Configuration `c` of `p` not found. Available: `a`, `b`");
         let marked = "---\nconfigs:\n- config_name: a\n- config_name: b\n  default: true\n---\n";
         assert_eq!(Card::new(Some(marked), None, "p").unwrap().choose(None, "p").unwrap().name, "b");
+        let ambiguous = "---\nconfigs:\n- config_name: default\n- config_name: b\n  default: true\n---\n";
+        let ambiguous =
+            Card::new(Some(ambiguous), None, "p").unwrap().choose(None, "p").unwrap_err().to_string();
+        assert!(ambiguous.ends_with("several default configurations: `default` and `b`"), "{ambiguous}");
         assert!(Card::new(Some("no front matter"), None, "p").unwrap().configs.is_empty());
         assert!(Card::new(Some("---\nconfigs: 1\n---\n"), None, "p").is_err());
         assert!(

@@ -1,4 +1,4 @@
-//! File matches_patterns with the semantics of the reference's file systems.
+//! File patterns with the semantics of the reference's file systems.
 
 use std::path::{Path, PathBuf};
 

@@ -243,7 +243,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// The next batch: limit, or incomplete if no request arrives within the fill time. Empty when there are no
+    /// The next batch: full, or incomplete if no request arrives within the fill time. Empty when there are no
     /// more.
     async fn next_batch(&mut self) -> Vec<Job> {
         let mut bytes = 0;

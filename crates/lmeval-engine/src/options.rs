@@ -77,7 +77,7 @@ pub struct EvaluateOptions {
     pub apply_chat_template: ChatTemplateChoice,
     /// Whether each few-shot example is a separate turn of the conversation.
     pub fewshot_as_multiturn: bool,
-    /// The number of bootstrap draws for standard errors; 0 disables the bootstrap.
+    /// The number of bootstrap draws for standard errors; 0 disables standard errors.
     pub bootstrap_iters: i64,
     /// Whether to create a record of each document.
     pub log_samples: bool,

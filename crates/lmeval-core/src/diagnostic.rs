@@ -72,7 +72,7 @@ pub trait Diagnose: Error {
     }
 }
 
-/// Downcasts an error, also through the boxes and `Arc`s that sources are wrapped in.
+/// Downcasts an error, also through a box that a source is wrapped in.
 pub fn downcast_error<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
 }

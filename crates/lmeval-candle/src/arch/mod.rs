@@ -112,7 +112,7 @@ pub struct Entry {
 /// All supported architectures.
 pub const ARCHITECTURES: &[Entry] = &[
     Entry {
-        models: "LLaMA 1 to 3.x, CodeLlama, Vicuna, SmolLM, Yi and others of its shape",
+        models: "LLaMA 1 to 3.x, CodeLlama, Vicuna, SmolLM, Yi and others with its architecture",
         classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "YiForCausalLM"],
         model_types: &["llama", "Yi"],
         positions: Some(2048),
@@ -175,14 +175,14 @@ pub const ARCHITECTURES: &[Entry] = &[
         build: gemma::build_2,
     },
     Entry {
-        models: "Gemma 3 of text",
+        models: "Gemma 3, text only",
         classes: &["Gemma3ForCausalLM"],
         model_types: &["gemma3_text"],
         positions: Some(131_072),
         build: gemma::build_3,
     },
     Entry {
-        models: "Gemma 3 of text and images, for text",
+        models: "Gemma 3 with images; only text input is supported",
         classes: &["Gemma3ForConditionalGeneration"],
         model_types: &["gemma3"],
         positions: Some(131_072),
@@ -385,7 +385,7 @@ pub const ARCHITECTURES: &[Entry] = &[
         build: glm::build,
     },
     Entry {
-        models: "GLM 4 of 2025",
+        models: "GLM 4 (2025)",
         classes: &["Glm4ForCausalLM"],
         model_types: &["glm4"],
         positions: Some(131_072),

@@ -134,7 +134,11 @@ fn reports_load_errors_of_workers_once() {
     let context = prepared();
     let output = run(&context, &arguments("options", ",data_parallel=2,prefix_token_id=9999", "out"));
     assert_eq!(output.status, 1, "{output}");
-    assert_eq!(output.stderr.matches("`prefix_token_id=9999` is not in the model's vocabulary").count(), 1, "{output}");
+    assert_eq!(
+        output.stderr.matches("`prefix_token_id=9999` is not in the model's vocabulary").count(),
+        1,
+        "{output}"
+    );
 }
 
 #[cfg(target_os = "linux")]

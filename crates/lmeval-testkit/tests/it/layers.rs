@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["lmeval-hub"],
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
-    &["lmeval-engine", "lmeval-report"],
+    &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
     &["lmeval"],
 ];
 

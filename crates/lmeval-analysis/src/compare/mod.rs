@@ -1,0 +1,13 @@
+//! Comparing two runs document by document.
+
+mod align;
+mod corpus;
+mod difference;
+mod group;
+mod runs;
+
+pub use align::{Alignment, align};
+pub use corpus::aggregates;
+pub use difference::{Difference, Precision, Test, means};
+pub use group::{GroupPart, group_difference};
+pub use runs::{Compared, Comparison, Flip, Settings, adjust, compare};

@@ -1,0 +1,14 @@
+//! Read finished evaluation runs and compare them document by document.
+//!
+//! [`read`] finds the files of a run and reads the scores of its documents. [`stats`] holds the arithmetic: paired tests, intervals, clustered standard errors, corrections for many
+//! comparisons, and power. It knows nothing of files.
+
+pub mod compare;
+pub mod gate;
+pub mod read;
+pub mod stats;
+
+use lmeval_core::Diagnostic;
+
+/// Why a run cannot be read or compared, with advice; boxed to keep results small.
+pub type Error = Box<Diagnostic>;

@@ -1,0 +1,10 @@
+//! Readers of finished runs: results files, samples files, and folders of them.
+
+mod fields;
+mod number;
+mod run;
+mod samples;
+
+pub use fields::{Fields, Malformed};
+pub use run::{Run, SamplesFile};
+pub use samples::{Column, DocKey, Pipeline, Row, Values, Wanted, read_line, read_samples};

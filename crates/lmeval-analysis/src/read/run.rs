@@ -1,0 +1,241 @@
+//! Finding the files of a run.
+
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use fs_err as fs;
+use lmeval_core::Diagnostic;
+use lmeval_pycompat::{Dict, Value, json};
+
+/// The samples of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplesFile {
+    /// The task, as the results name it.
+    pub task: String,
+    /// The path of the JSON lines.
+    pub path: PathBuf,
+}
+
+/// A finished run: its results, and where its samples are.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The model, for tables; the file name where no results say it.
+    pub name: String,
+    /// The results or samples file that identifies the run.
+    pub path: PathBuf,
+    /// The content of the results file, if there is one.
+    pub results: Option<Dict>,
+    /// Samples, sorted by task.
+    pub samples: Vec<SamplesFile>,
+}
+
+impl Run {
+    /// Opens a run given as a results file, a samples file, a journal beside results, or a folder of results.
+    ///
+    /// Of several runs of one model in a folder the newest is taken. A folder with runs of several models is an error
+    /// that lists them.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let meta = fs::metadata(path)
+            .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
+        if meta.is_dir() {
+            return Self::from_results(&newest(path)?);
+        }
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("jsonl") => Ok(Self::from_samples(path)),
+            Some("journal") => Self::from_results(&newest(parent(path)).map_err(|_| no_scores(path))?),
+            _ => Self::from_results(path),
+        }
+    }
+
+    fn from_samples(path: &Path) -> Self {
+        let name = file_name(path);
+        let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
+        let task = task.unwrap_or_else(|| name.trim_end_matches(".jsonl")).replace("--", "::");
+        let model = parent(path).file_name().map(|name| name.to_string_lossy().into_owned());
+        Self {
+            name: model.filter(|model| !model.is_empty()).unwrap_or(name),
+            path: path.to_owned(),
+            results: None,
+            samples: vec![SamplesFile { task, path: path.to_owned() }],
+        }
+    }
+
+    fn from_results(path: &Path) -> Result<Self, Error> {
+        let not_results = || {
+            Diagnostic::new(format!("`{}` is not a results file", path.display()))
+                .hint("Name a `results_….json` or `samples_….jsonl` file, or the folder of a run")
+        };
+        let text = fs::read_to_string(path).map_err(|error| not_results().caused_by(error))?;
+        let Value::Dict(results) = json::loads(&text).map_err(|error| not_results().caused_by(error))? else {
+            return Err(not_results().into());
+        };
+        if !matches!(results.get_str("results"), Some(Value::Dict(_))) {
+            return Err(not_results().into());
+        }
+        let results = (*results).clone();
+        let samples = samples_beside(path, &results)?;
+        let name = text_of(&results, "model_name")
+            .or_else(|| text_of(&results, "model_source"))
+            .unwrap_or_else(|| file_name(path));
+        Ok(Self { name, path: path.to_owned(), results: Some(results), samples })
+    }
+
+    /// A dictionary of the results file, such as `configs`.
+    pub fn section(&self, name: &str) -> Option<&Dict> {
+        match self.results.as_ref()?.get_str(name) {
+            Some(Value::Dict(section)) => Some(section),
+            _ => None,
+        }
+    }
+
+    /// The samples of a task.
+    pub fn samples_of(&self, task: &str) -> Option<&SamplesFile> {
+        self.samples.iter().find(|file| file.task == task)
+    }
+
+    /// Whether a metric is better when it is larger; `None` where the results do not say.
+    pub fn higher_is_better(&self, task: &str, metric: &str) -> Option<bool> {
+        match self.section("higher_is_better")?.get_str(task)? {
+            Value::Dict(metrics) => match metrics.get_str(metric)? {
+                Value::Bool(higher) => Some(*higher),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The `--limit` of the run, as the results state it.
+    pub fn limit(&self) -> Option<f64> {
+        self.section("config")?.get_str("limit")?.to_f64()
+    }
+}
+
+fn text_of(dict: &Dict, key: &str) -> Option<String> {
+    match dict.get_str(key)? {
+        Value::Str(text) if !text.is_empty() => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn no_scores(path: &Path) -> Diagnostic {
+    Diagnostic::new(format!("`{}` holds answers, and there are no results beside it", path.display()))
+        .hint("Score it first: `lm-eval rescore`")
+}
+
+/// Splits `samples_arc_2026-11-15T02-46-50.151442.jsonl` into `samples_arc` and the time.
+fn split_stamp(name: &str) -> Option<(&str, &str)> {
+    let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
+    let (front, stamp) = stem.rsplit_once('_')?;
+    let shape = b"0000-00-00T00-00-00";
+    let bytes = stamp.as_bytes();
+    let fits = bytes.len() >= shape.len()
+        && bytes.iter().zip(shape).all(|(byte, shape)| match shape {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == shape || (*shape == b'-' && *byte == b':'),
+        })
+        && bytes[shape.len()..].iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    fits.then_some((front, stamp))
+}
+
+/// Results files directly in a folder and in its subfolders.
+fn results_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let unreadable = |error| Diagnostic::new(format!("Cannot list `{}`", folder.display())).caused_by(error);
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    for folder in folders {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        found.extend(entries.flatten().map(|entry| entry.path()).filter(|path| {
+            let name = file_name(path);
+            has_extension(path, "json") && split_stamp(&name).is_some()
+        }));
+    }
+    Ok(found)
+}
+
+/// The newest results file of a folder with runs of one model.
+fn newest(folder: &Path) -> Result<PathBuf, Error> {
+    let mut found = results_below(folder)?;
+    found.sort_by_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()));
+    let Some(last) = found.last().cloned() else {
+        return Err(Diagnostic::new(format!("There are no results in `{}`", folder.display()))
+            .hint("`lm-eval run --output_path FOLDER --log_samples` writes them")
+            .into());
+    };
+    // Runs of one model are `<model>/results_….json` or `<name>_….json`: folder and front of the name identify it.
+    let series = |path: &Path| {
+        let name = file_name(path);
+        (parent(path).to_owned(), split_stamp(&name).map(|(front, _)| front.to_owned()))
+    };
+    let mut choices: Vec<&PathBuf> = Vec::new();
+    for path in found.iter().rev() {
+        if !choices.iter().any(|choice| series(choice) == series(path)) {
+            choices.push(path);
+        }
+    }
+    if choices.len() > 1 {
+        let listed: Vec<String> = choices.iter().map(|path| format!("  {}", path.display())).collect();
+        return Err(Diagnostic::new(format!(
+            "`{}` holds {} series of runs; name one:\n{}",
+            folder.display(),
+            choices.len(),
+            listed.join("\n")
+        ))
+        .into());
+    }
+    Ok(last)
+}
+
+/// The samples files that were written with a results file: those beside it with the same time.
+fn samples_beside(path: &Path, results: &Dict) -> Result<Vec<SamplesFile>, Error> {
+    let name = file_name(path);
+    let Some((_, stamp)) = split_stamp(&name) else { return Ok(Vec::new()) };
+    let tasks: Vec<String> = match results.get_str("configs") {
+        Some(Value::Dict(configs)) => configs
+            .keys()
+            .filter_map(|key| if let Value::Str(key) = key { Some(key.to_string()) } else { None })
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut samples = Vec::new();
+    let entries = fs::read_dir(parent(path)).map_err(|error| {
+        Diagnostic::new(format!("Cannot list the folder of `{}`", path.display())).caused_by(error)
+    })?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = file_name(&path);
+        let Some((front, of)) = split_stamp(&name) else { continue };
+        let Some(written) =
+            front.strip_prefix("samples_").filter(|_| has_extension(&path, "jsonl") && of == stamp)
+        else {
+            continue;
+        };
+        let task = tasks.iter().find(|task| in_file_names(task) == written || task.as_str() == written);
+        samples
+            .push(SamplesFile { task: task.cloned().unwrap_or_else(|| written.replace("--", "::")), path });
+    }
+    samples.sort_by(|left, right| left.task.cmp(&right.task));
+    Ok(samples)
+}
+
+/// A task as file names have it.
+fn in_file_names(task: &str) -> String {
+    task.replace("::", "--").replace(['/', '\\'], "_")
+}

@@ -1,0 +1,21 @@
+//! The arithmetic of paired comparisons.
+//!
+//! Everything here works on per-document differences `new − base`, so both runs must have scored the same documents.
+
+mod adjust;
+mod cluster;
+mod interval;
+mod mcnemar;
+mod power;
+mod sign_flip;
+mod special;
+mod summary;
+
+pub use adjust::{benjamini_hochberg, holm};
+pub use cluster::{ClusterCorrection, clustered_stderr};
+pub use interval::{Interval, paired_proportions, student};
+pub use mcnemar::mcnemar;
+pub use power::{detectable_difference, documents_needed};
+pub use sign_flip::{Evidence, SignFlip, sign_flip};
+pub use special::{normal_cdf, normal_quantile, student_cdf, student_quantile};
+pub use summary::{Moments, moments};

@@ -1,0 +1,7 @@
+//! Tests of the public interface.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compare;
+mod simulation;
+mod vectors;

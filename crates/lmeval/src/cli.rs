@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
+use crate::commands::CompareArgs;
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Tasks(TasksArgs),
     /// Inspect and maintain journals of saved answers.
     Journal(JournalArgs),
+    /// Compare runs document by document: differences, intervals, gates for CI.
+    Compare(Box<CompareArgs>),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

@@ -3,8 +3,19 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 10] =
-    ["run", "ls", "validate", "show", "preview", "tasks", "journal", "completions", "sandbox", "help"];
+const COMMANDS: [&str; 11] = [
+    "run",
+    "ls",
+    "validate",
+    "show",
+    "preview",
+    "tasks",
+    "journal",
+    "compare",
+    "completions",
+    "sandbox",
+    "help",
+];
 
 /// Rewrites the arguments before parsing: no arguments become `--help`, and
 /// `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.

@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+mod compare;
 mod completions;
 mod journal;
 mod ls;
@@ -13,6 +14,7 @@ mod validate;
 
 use anyhow::Result;
 
+pub(crate) use self::compare::CompareArgs;
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
 use crate::run::interrupt;
@@ -26,6 +28,10 @@ pub(crate) enum Status {
     Failure,
     /// The command was interrupted.
     Interrupted,
+    /// A gate of a comparison failed, or a score is below its threshold.
+    GateFailed,
+    /// The documents do not decide a gate.
+    GateInconclusive,
 }
 
 impl Status {
@@ -34,6 +40,8 @@ impl Status {
         match self {
             Self::Success => 0,
             Self::Failure => 1,
+            Self::GateFailed => 3,
+            Self::GateInconclusive => 4,
             Self::Interrupted => interrupt::EXIT_STATUS,
         }
     }
@@ -47,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Show(arguments) => show::run(&arguments, printer)?,
         Command::Preview(arguments) => preview::run(&arguments, printer)?,
         Command::Tasks(arguments) => tasks::run(arguments, printer)?,
+        Command::Compare(arguments) => compare::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,

@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 19] = [
     &[],
     &["run"],
     &["ls"],
@@ -25,6 +25,7 @@ const COMMANDS: [&[&str]; 18] = [
     &["journal", "verify"],
     &["journal", "compact"],
     &["journal", "export"],
+    &["compare"],
     &["completions"],
     &["sandbox"],
 ];

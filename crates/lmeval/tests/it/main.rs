@@ -7,6 +7,7 @@ mod chaos_long;
 mod class_tasks;
 mod code;
 mod command_line;
+mod compare;
 mod differential;
 mod documentation;
 mod examples;

@@ -1,0 +1,90 @@
+//! Arguments of `compare`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How a comparison is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for the terminal.
+    #[default]
+    Table,
+    /// A Markdown table, for issues and pull requests.
+    Markdown,
+    /// Comma-separated values, one line per score.
+    Csv,
+    /// One JSON object.
+    Json,
+    /// JUnit XML: one test case per gate.
+    Junit,
+    /// One JSON object per changed document, with --flips.
+    Jsonl,
+}
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 if every gate passes or there is none, 3 if one fails, 4 if one is inconclusive.\n\nExamples:\n  lm-eval compare out/base out/new\n  lm-eval compare out/base out/new --flips 5\n  lm-eval compare out/base out/new --by subject\n  lm-eval compare out/base out/new --gate 'mmlu:acc >= -0.01' --format junit"
+)]
+pub(crate) struct CompareArgs {
+    /// The run to compare with: a results file, a samples file, or a folder.
+    #[arg(value_name = "BASE")]
+    pub base: PathBuf,
+
+    /// The runs to compare.
+    #[arg(value_name = "NEW", required = true)]
+    pub new: Vec<PathBuf>,
+
+    /// Only these tasks and groups, separated by commas.
+    #[arg(short, long, value_name = "TASKS", value_delimiter = ',')]
+    pub tasks: Vec<String>,
+
+    /// Only these metrics, separated by commas.
+    #[arg(short, long, value_name = "METRICS", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+
+    /// A condition on a difference, `TASK:METRIC >= MARGIN` or `<=`; may be given several times.
+    #[arg(long, value_name = "GATE")]
+    pub gate: Vec<String>,
+
+    /// The smallest difference that matters, to compute the documents needed to find it.
+    #[arg(long, value_name = "DIFFERENCE")]
+    pub margin: Option<f64>,
+
+    /// Print N documents whose score changed, the largest changes first; `all` for all of them.
+    #[arg(long, value_name = "N")]
+    pub flips: Option<String>,
+
+    /// Break scores down by a field of the documents.
+    #[arg(long, value_name = "FIELD")]
+    pub by: Option<String>,
+
+    /// A field of the documents that names their cluster: clustered standard errors.
+    #[arg(long, value_name = "FIELD")]
+    pub cluster: Option<String>,
+
+    /// Do not correct clustered standard errors for few clusters.
+    #[arg(long, requires = "cluster")]
+    pub no_cluster_correction: bool,
+
+    /// The confidence of intervals; tests and power use one minus it.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
+    pub confidence: f64,
+
+    /// The power that detectable differences and document counts are for.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.8)]
+    pub power: f64,
+
+    /// The seed of permutations and resamples.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Compare documents although their prompts differ.
+    #[arg(long)]
+    pub allow_different_prompts: bool,
+
+    /// How to print the comparison.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}

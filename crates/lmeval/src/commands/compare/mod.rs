@@ -1,0 +1,167 @@
+//! `lm-eval compare`: which scores changed, by how much, and whether the change is real.
+
+mod arguments;
+mod flips;
+mod formats;
+
+use anyhow::{Result, bail};
+use lmeval_analysis::compare::{Comparison, Precision, Settings, adjust, compare};
+use lmeval_analysis::gate::{Gate, Verdict};
+use lmeval_analysis::read::Run;
+use lmeval_analysis::stats::ClusterCorrection;
+use lmeval_core::Diagnostic;
+use lmeval_core::registry::Registry;
+
+pub(crate) use self::arguments::{CompareArgs, Format};
+use crate::commands::Status;
+use crate::printer::Printer;
+
+/// A decided gate.
+pub(crate) struct Decision {
+    gate: Gate,
+    /// The condition as it was written.
+    text: String,
+    /// The run that it is about.
+    run: String,
+    filter: String,
+    verdict: Verdict,
+    difference: f64,
+    low: f64,
+    high: f64,
+    /// The documents that would probably decide an inconclusive gate.
+    needed: f64,
+}
+
+/// Compares runs, prints the outcome, and decides gates.
+pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Status> {
+    let gates: Vec<(String, Gate)> = arguments
+        .gate
+        .iter()
+        .map(|text| Ok((text.clone(), Gate::parse(text)?)))
+        .collect::<Result<_, lmeval_analysis::Error>>()?;
+    let settings = settings(arguments)?;
+    let base = Run::open(&arguments.base)?;
+    let mut runs = Vec::new();
+    let mut comparisons = Vec::new();
+    for path in &arguments.new {
+        let new = Run::open(path)?;
+        let mut comparison = compare(&base, &new, &settings, &Registry::default())?;
+        select(&mut comparison, arguments)?;
+        comparisons.push(comparison);
+        runs.push(new);
+    }
+    adjust(&mut comparisons);
+    let decisions = decide(&gates, &runs, &comparisons, arguments)?;
+    for comparison in &comparisons {
+        for note in &comparison.notes {
+            printer.note(&format!("note: {note}"));
+        }
+        for (tasks, run) in [(&comparison.only_base, "BASE"), (&comparison.only_new, "NEW")] {
+            if !tasks.is_empty() {
+                printer.note(&format!("note: only {run} has {}", tasks.join(", ")));
+            }
+        }
+    }
+    match arguments.format {
+        Format::Table | Format::Markdown => {
+            formats::tables(&base, &runs, &comparisons, &decisions, arguments, printer)?;
+        }
+        Format::Csv => formats::csv(&base, &runs, &comparisons, printer)?,
+        Format::Json => formats::json(&base, &runs, &comparisons, &decisions, printer)?,
+        Format::Junit => formats::junit(&decisions, printer)?,
+        Format::Jsonl => {}
+    }
+    if let Some(count) = &arguments.flips {
+        flips::print(&base, &runs, &comparisons, count, arguments.format, printer)?;
+    } else if arguments.format == Format::Jsonl {
+        bail!(
+            Diagnostic::new("--format jsonl prints changed documents")
+                .hint("Add --flips all, or use --format json")
+        );
+    }
+    Ok(match decisions.iter().map(|decision| decision.verdict).max() {
+        Some(Verdict::Fail) => Status::GateFailed,
+        Some(Verdict::Inconclusive) => Status::GateInconclusive,
+        Some(Verdict::Pass) | None => Status::Success,
+    })
+}
+
+fn settings(arguments: &CompareArgs) -> Result<Settings> {
+    for (name, share) in [("confidence", arguments.confidence), ("power", arguments.power)] {
+        if !(share > 0.0 && share < 1.0) {
+            bail!("--{name} has to be between 0 and 1, not {share}");
+        }
+    }
+    if arguments.margin.is_some_and(|margin| margin == 0.0 || !margin.is_finite()) {
+        bail!("--margin has to be a number other than 0");
+    }
+    Ok(Settings {
+        precision: Precision {
+            confidence: arguments.confidence,
+            power: arguments.power,
+            margin: arguments.margin,
+            seed: arguments.seed,
+            correction: if arguments.no_cluster_correction {
+                ClusterCorrection::None
+            } else {
+                ClusterCorrection::SmallSample
+            },
+            ..Precision::default()
+        },
+        cluster: arguments.cluster.clone(),
+        by: arguments.by.clone(),
+        flips: arguments.flips.is_some(),
+        allow_different_prompts: arguments.allow_different_prompts,
+    })
+}
+
+/// Keeps the tasks and metrics that were asked for.
+fn select(comparison: &mut Comparison, arguments: &CompareArgs) -> Result<()> {
+    for task in &arguments.tasks {
+        if !comparison.scores.iter().any(|score| score.task == *task) {
+            bail!("The runs share no scores of `{task}`");
+        }
+    }
+    comparison.scores.retain(|score| {
+        (arguments.tasks.is_empty() || arguments.tasks.contains(&score.task))
+            && (arguments.metrics.is_empty() || arguments.metrics.contains(&score.metric))
+    });
+    Ok(())
+}
+
+fn decide(
+    gates: &[(String, Gate)],
+    runs: &[Run],
+    comparisons: &[Comparison],
+    arguments: &CompareArgs,
+) -> Result<Vec<Decision>> {
+    let mut decisions = Vec::new();
+    for (text, gate) in gates {
+        for (run, comparison) in runs.iter().zip(comparisons) {
+            let mut scores = comparison.scores.iter().filter(|score| gate.is_about(score)).peekable();
+            if scores.peek().is_none() {
+                let known: Vec<String> = comparison
+                    .scores
+                    .iter()
+                    .map(|score| format!("{}:{}", score.task, score.metric))
+                    .collect();
+                bail!(
+                    Diagnostic::new(format!("The gate `{text}` is about a score that the runs do not share"))
+                        .hint(format!("They share {}", known.join(", ")))
+                );
+            }
+            decisions.extend(scores.map(|score| Decision {
+                gate: gate.clone(),
+                text: text.clone(),
+                run: run.name.clone(),
+                filter: score.filter.clone(),
+                verdict: gate.decide(score.outcome.interval),
+                difference: score.outcome.difference,
+                low: score.outcome.interval.low,
+                high: score.outcome.interval.high,
+                needed: gate.documents_to_decide(score, 1.0 - arguments.confidence, arguments.power),
+            }));
+        }
+    }
+    Ok(decisions)
+}

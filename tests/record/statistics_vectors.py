@@ -1,6 +1,6 @@
 """Records what scipy and statsmodels compute, into tests/vectors/statistics.json.
 
-Needs `scipy` (1.17), `statsmodels` (0.15). Run: python tests/record/statistics.py [OUT]
+Needs `scipy` (1.17), `statsmodels` (0.15). Run: python tests/record/statistics_vectors.py [OUT]
 """
 
 import json

@@ -290,8 +290,9 @@ export interface Choice {
   is_greedy: boolean;
   /** Whether this is the right one; null where the record does not say. */
   is_gold: boolean | null;
-  /** Whether `acc` / `acc_norm` picked it. */
+  /** Whether the log-likelihood, that per character and that per byte pick it (`acc`, `acc_norm`, `acc_bytes`). */
   is_best: boolean;
+  is_best_per_char: boolean;
   is_best_per_byte: boolean;
 }
 
@@ -389,7 +390,18 @@ export interface AnswerPage {
   total: number;
   matched: number;
   offset: number;
-  rows: { index: number; kind: string; prompt: Text; continuation: Text | null; answer: Text }[];
+  /** Journals hold no prompts: an answer is identified by task, document and request. */
+  rows: {
+    index: number;
+    task: string | null;
+    doc_id: number | null;
+    request: number | null;
+    repeat: number;
+    kind: string | null;
+    answer: Text | null;
+    truncated: boolean;
+    error: string | null;
+  }[];
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -409,7 +421,7 @@ export interface LiveState {
   remaining: number | null;
   tasks: LiveTask[];
   /** Newest first, at most 20. Texts are cut to 2,000 characters. */
-  answers: { task: string; doc_id: number | null; prompt: Text; answer: Text }[];
+  answers: { task: string; doc_id: number | null; prompt: Text | null; answer: Text }[];
   /** Newest first, at most 20. */
   messages: { level: 'warning' | 'error'; text: string; elapsed: number }[];
   finished: boolean;

@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest';
+import { RUNS } from '../../tests/mock';
+import { axis, entries, matches } from './runs';
+
+const label = (list: ReturnType<typeof entries>) =>
+  list.map((entry) => (entry.kind === 'heading' ? `# ${entry.label}` : entry.run.name));
+
+test('newest first, then by any column', () => {
+  expect(label(entries(RUNS, {}))).toEqual(['large-model', 'small-model']);
+  expect(label(entries(RUNS, { sort: 'score' }))).toEqual(['small-model', 'large-model']);
+  expect(label(entries(RUNS, { sort: '-name' }))).toEqual(['small-model', 'large-model']);
+});
+
+test('groups have headings, and tasks list their best run first', () => {
+  expect(label(entries(RUNS, { group: 'task' }))).toEqual(['# questions', 'large-model', 'small-model']);
+  expect(label(entries(RUNS, { group: 'model' }))).toEqual([
+    '# large-model',
+    'large-model',
+    '# small-model',
+    'small-model',
+  ]);
+});
+
+test('every word of the filter must occur', () => {
+  const [run] = RUNS.runs;
+  if (!run) throw new Error('no run');
+  expect(matches(run, 'SMALL questions')).toBe(true);
+  expect(matches(run, 'small law')).toBe(false);
+  expect(label(entries(RUNS, { q: 'large' }))).toEqual(['large-model']);
+  expect(entries(RUNS, { task: 'missing' })).toEqual([]);
+});
+
+test('missing values come last in both directions', () => {
+  const [first, second] = RUNS.runs;
+  if (!first || !second) throw new Error('two runs expected');
+  const list = { ...RUNS, runs: [{ ...first, duration: null }, second] };
+  expect(label(entries(list, { sort: 'duration' }))).toEqual(['large-model', 'small-model']);
+  expect(label(entries(list, { sort: '-duration' }))).toEqual(['large-model', 'small-model']);
+});
+
+test('shares have the axis 0 to 1, other scores a larger one', () => {
+  const score = { metric: 'x', filter: 'none', stderr: null, higher_is_better: true };
+  expect(axis([{ ...score, value: 0.5, low: 0.4, high: 0.6 }])).toEqual({ min: 0, max: 1 });
+  expect(axis([{ ...score, value: 20, low: 'NaN', high: 'Infinity' }])).toEqual({ min: 0, max: 21 });
+});

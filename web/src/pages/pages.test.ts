@@ -1,0 +1,128 @@
+/** Pages as components, over invented answers; the browser tests use the real server. */
+import { flushSync, mount, unmount } from 'svelte';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { answer, HOSTILE, SIZE } from '../../tests/mock';
+import App from '../App.svelte';
+import { go, href } from '../lib/router.svelte';
+
+let app: ReturnType<typeof mount> | undefined;
+const requests: string[] = [];
+
+beforeEach(() => {
+  requests.length = 0;
+  vi.stubGlobal('fetch', (address: string) => {
+    requests.push(address);
+    const found = answer(address);
+    return Promise.resolve(
+      Response.json(found ?? { error: 'No such run', hint: 'Reload the list' }, { status: found ? 200 : 404 }),
+    );
+  });
+});
+
+afterEach(() => {
+  if (app) void unmount(app);
+  document.body.replaceChildren();
+});
+
+async function open(address: string): Promise<HTMLElement> {
+  go(address);
+  app = mount(App, { target: document.body });
+  await settle();
+  return document.body;
+}
+
+/** Lets pending fetches arrive, a few times because answers lead to further requests. */
+async function settle() {
+  for (let round = 0; round < 6; round++) {
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    flushSync();
+  }
+}
+
+function press(key: string) {
+  window.dispatchEvent(new KeyboardEvent('keydown', { key, cancelable: true }));
+  flushSync();
+}
+
+test('the list of runs shows scores, flags and files that cannot be read', async () => {
+  const body = await open(href(['runs']));
+  expect(body.textContent).toContain('large-model');
+  expect(body.textContent).toContain('0.7500');
+  expect(body.textContent).toContain('1 file could not be read');
+});
+
+test('ticked runs lead to a comparison', async () => {
+  const body = await open(href(['runs'], { tick: 'a,b' }));
+  expect(body.querySelector('a.primary')?.getAttribute('href')).toBe('#/compare?base=a&new=b');
+});
+
+test('a run shows its audit next to the score', async () => {
+  const body = await open(href(['run', 'a']));
+  const row = body.querySelector('table.scores tbody tr');
+  expect(row?.textContent).toContain('exact_match');
+  expect(row?.textContent).toContain('12 not matched by a filter (0.2 %)');
+  expect(row?.querySelector('a.chip')?.getAttribute('href')).toContain('flag=empty');
+  expect(row?.querySelector('svg')?.getAttribute('aria-label')).toBe('0.5000, 95 % interval 0.4800 to 0.5200');
+});
+
+test('the grid renders a window of the rows, and the address selects them', async () => {
+  const body = await open(href(['samples', 'a', 'questions'], { outcome: 'wrong', at: 1 }));
+  const rows = body.querySelectorAll('[role=row]');
+  expect(rows.length).toBeGreaterThan(5);
+  expect(rows.length).toBeLessThan(60);
+  expect(body.textContent).toContain(
+    `${(SIZE / 2).toLocaleString('en-US')} of ${SIZE.toLocaleString('en-US')} samples`,
+  );
+  expect(requests.some((address) => address.startsWith('api/samples?') && address.includes('outcome=wrong'))).toBe(
+    true,
+  );
+  press('j');
+  expect(location.hash).toContain('at=2');
+  press('Enter');
+  await settle();
+  expect(location.hash).toContain('#/sample/a/questions/5?outcome=wrong');
+});
+
+test('a document shows hostile answers as text', async () => {
+  const body = await open(href(['sample', 'a', 'questions', '0']));
+  expect(body.textContent).toContain(HOSTILE[0]);
+  expect(body.querySelectorAll('script, img')).toHaveLength(0);
+  press('j');
+  await settle();
+  expect(location.hash).toBe('#/sample/a/questions/1');
+  expect([...body.querySelectorAll('.control')].map((label) => label.textContent)).toContain('ESC[31m');
+});
+
+test('few-shot boundaries, whitespace on demand, and the raw record', async () => {
+  const body = await open(href(['sample', 'a', 'questions', '9']));
+  expect([...body.querySelectorAll('.label')].map((label) => label.textContent)).toEqual([
+    'Description',
+    'Example 1',
+    'Question',
+  ]);
+  expect(body.querySelector('.space')).toBeNull();
+  press('w');
+  await settle();
+  expect(body.querySelector('.space')).not.toBeNull();
+  press('r');
+  await settle();
+  expect(body.querySelector('details.card')?.textContent).toContain('{"doc_id":9}');
+});
+
+test('a comparison has a table, a plot, and changed documents with a diff', async () => {
+  const body = await open(href(['compare'], { base: 'a', new: 'b', doc: '1-1' }));
+  expect(body.textContent).toContain('large-model against small-model');
+  expect(body.textContent).toContain('+0.2500');
+  expect(body.querySelector('.plot svg')?.getAttribute('aria-label')).toBe(
+    'questions exact_match (strict): small-model 0.5000, large-model 0.7500',
+  );
+  expect(body.querySelector('del')?.textContent).toBe('2');
+  expect(body.querySelector('ins')?.textContent).toBe('1');
+});
+
+test('an error shows its message and advice', async () => {
+  const body = await open(href(['run', 'missing']));
+  const alert = body.querySelector('[role=alert]');
+  expect(alert?.textContent).toContain('No such run');
+  expect(alert?.textContent).toContain('Reload the list');
+});

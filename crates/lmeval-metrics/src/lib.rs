@@ -47,7 +47,7 @@ pub use aggregation::{Aggregation, AnyAggregation, Resample};
 pub use error::MetricError;
 pub use item::{GoldLikelihoods, Item, LabelPair, TextPair, Weighted};
 pub use ll_results::LLResults;
-pub use metric::{AnyMetric, BoundMetric, CorpusMetric, Metric, MetricFunction, MetricInput, bypass};
+pub use metric::{AnyMetric, BoundMetric, Metric, MetricFunction, MetricInput, bypass};
 pub use near::{edit_distance, nearest};
 pub use number::Number;
 pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};

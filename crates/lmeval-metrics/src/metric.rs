@@ -126,28 +126,6 @@ impl<T: Item> Metric<T> {
             summary: Cow::Borrowed(""),
         }
     }
-
-    /// A metric over the complete corpus.
-    pub fn from_corpus(metric: impl CorpusMetric<Item = T>) -> Self {
-        let metric = Arc::new(metric);
-        let function = Arc::clone(&metric);
-        Self {
-            name: Cow::Borrowed(metric.name()),
-            function: Arc::new(move |_| {
-                let metric = Arc::clone(&function);
-                Ok(Box::new(move |input| Ok(vec![metric.value(input)?])))
-            }),
-            kwargs: Dict::new(),
-            aggregation: metric.aggregation(),
-            higher_is_better: metric.higher_is_better(),
-            output_types: metric.output_types(),
-            listed_for: metric.output_types(),
-            needs_prompt: true,
-            options: OptionTable::OPEN,
-            summary: Cow::Borrowed(""),
-            reduction: Arc::new(CorpusReduction(metric)),
-        }
-    }
 }
 
 impl<T: Item, K: Item> Metric<T, K> {
@@ -237,45 +215,6 @@ impl<T: Item, K: Item> Metric<T, K> {
         let mut all = self.kwargs.clone();
         all.update(kwargs);
         (self.function)(&all)
-    }
-}
-
-/// A metric whose score exists only for the complete corpus.
-///
-/// The value of a single document is meaningful only to its own aggregation.
-pub trait CorpusMetric: Send + Sync + 'static {
-    /// The type of a document's value.
-    type Item: Item;
-
-    /// The name used in `metric:`.
-    fn name(&self) -> &'static str;
-
-    /// The supported output types.
-    fn output_types(&self) -> &'static [OutputType];
-
-    /// Whether higher scores are better.
-    fn higher_is_better(&self) -> bool {
-        true
-    }
-
-    /// Computes the value of one document.
-    fn value(&self, input: MetricInput<'_>) -> Result<Self::Item, MetricError>;
-
-    /// Combines the repeats of one document. Defaults to the first.
-    fn reduce(&self, reference: &Value, values: &[Self::Item]) -> Result<Self::Item, MetricError> {
-        let _ = reference;
-        values.first().cloned().ok_or(MetricError::NoValues)
-    }
-
-    /// Combines the values of all documents.
-    fn aggregation(&self) -> Arc<dyn Aggregation<Self::Item>>;
-}
-
-struct CorpusReduction<C>(Arc<C>);
-
-impl<C: CorpusMetric> Reduction<C::Item, C::Item> for CorpusReduction<C> {
-    fn reduce(&self, reference: &Value, values: &[C::Item]) -> Result<Reduced<C::Item>, MetricError> {
-        self.0.reduce(reference, values).map(Reduced::One)
     }
 }
 

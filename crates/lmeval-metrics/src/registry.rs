@@ -9,16 +9,16 @@ use crate::aggregation::{
     WeightedMean, WeightedPerplexity, erase_aggregation,
 };
 use crate::generation::{
-    Bleu, ChrF, RougeKind, Ter, TextCorpusMetric, exact_match, rouge_metric, squad_exact_match_metric,
-    squad_f1_metric,
+    Bleu, ChrF, RougeKind, Ter, bleu, chrf, chrf_plus_plus, exact_match, rouge_metric,
+    squad_exact_match_metric, squad_f1_metric, ter,
 };
 use crate::item::{Item, LabelPair, TextPair, Weighted};
 use crate::loglikelihood::{
-    BitsPerByteOfText, BytePerplexity, F1OfChoices, Likelihood, MatthewsOfChoices, PerplexityOfTarget,
-    WordPerplexity, acc, acc_bytes, acc_mutual_info, acc_norm, bpb, brier_score, choice_logprob,
-    choice_logprob_norm, choice_prob_norm, exact_match_mc, logprob,
+    acc, acc_bytes, acc_mutual_info, acc_norm, bits_per_byte, bpb, brier_score, byte_perplexity,
+    choice_logprob, choice_logprob_norm, choice_prob_norm, exact_match_mc, f1, likelihood, logprob, mcc,
+    perplexity, word_perplexity,
 };
-use crate::metric::{AnyMetric, CorpusMetric, Metric, bypass};
+use crate::metric::{AnyMetric, Metric, bypass};
 use crate::number::Number;
 use crate::options::{OptionTable, SEVERAL_TARGETS};
 use crate::output_type::OutputType::{self, GenerateUntil, Loglikelihood, MultipleChoice};
@@ -48,17 +48,17 @@ pub static METRICS: LazyLock<Vec<Arc<dyn AnyMetric>>> = LazyLock::new(|| {
         any(brier_score(), "Squared error of the option probabilities"),
         any(bypass().listed_for(PREDICTED), "No score, for predict-only runs"),
         any(exact_match(), "The answer equals the target"),
-        corpus(PerplexityOfTarget, "Perplexity of the target"),
-        corpus(WordPerplexity, "Perplexity per word of the text"),
-        corpus(BytePerplexity, "Perplexity per byte of the text"),
-        corpus(BitsPerByteOfText, "Bits per byte of the text"),
-        labels(F1OfChoices, "F1 score of the option with index 1"),
-        labels(MatthewsOfChoices, "Matthews correlation coefficient"),
-        corpus(Likelihood, "Gold index and all log-likelihoods, for an aggregation of the task"),
-        corpus(TextCorpusMetric::BLEU, "Corpus BLEU"),
-        corpus(TextCorpusMetric::CHRF, "Corpus chrF, characters only"),
-        corpus(TextCorpusMetric::CHRF_PLUS_PLUS, "Corpus chrF with word order 2"),
-        corpus(TextCorpusMetric::TER, "Translation edit rate"),
+        any(perplexity(), "Perplexity of the target"),
+        any(word_perplexity(), "Perplexity per word of the text"),
+        any(byte_perplexity(), "Perplexity per byte of the text"),
+        any(bits_per_byte(), "Bits per byte of the text"),
+        any(f1().listed_for(CHOICE_OR_GENERATION), "F1 score of the option with index 1"),
+        any(mcc().listed_for(CHOICE_OR_GENERATION), "Matthews correlation coefficient"),
+        any(likelihood(), "Gold index and all log-likelihoods, for an aggregation of the task"),
+        any(bleu(), "Corpus BLEU"),
+        any(chrf(), "Corpus chrF, characters only"),
+        any(chrf_plus_plus(), "Corpus chrF with word order 2"),
+        any(ter(), "Translation edit rate"),
         any(
             rouge_metric("rouge1", RougeKind::Ngrams(1)),
             "F-measure of the words that answer and target share",
@@ -201,14 +201,6 @@ fn any<T: Item>(metric: Metric<T>, summary: &'static str) -> Arc<dyn AnyMetric> 
         metric = metric.with_options(OptionTable::lenient(SEVERAL_TARGETS));
     }
     Arc::new(metric)
-}
-
-fn corpus(metric: impl CorpusMetric, summary: &'static str) -> Arc<dyn AnyMetric> {
-    any(Metric::from_corpus(metric), summary)
-}
-
-fn labels(metric: impl CorpusMetric, summary: &'static str) -> Arc<dyn AnyMetric> {
-    any(Metric::from_corpus(metric).listed_for(CHOICE_OR_GENERATION), summary)
 }
 
 fn numbers(reduction: impl Reduction<Number, Number> + 'static) -> Arc<dyn AnyReduction> {

@@ -3,11 +3,12 @@
 use rayon::prelude::*;
 
 use super::ngrams::{count_ngrams, total_ngrams};
-use super::text_corpus::{Statistics, references};
+use super::text_corpus::{Statistics, references, text_corpus};
 use super::tokenizer_13a::tokenize_13a;
 use crate::aggregation::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::item::TextPair;
+use crate::metric::Metric;
 use lmeval_pycompat::strings::rstrip;
 
 /// Corpus BLEU with sacrebleu's defaults: tokenizer 13a, case-sensitive, n-grams up to 4, exponential smoothing.
@@ -16,6 +17,11 @@ use lmeval_pycompat::strings::rstrip;
 /// predictions (length `h`) are shorter than the references (`r`). On a scale from 0 to 100.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bleu;
+
+/// The metric `bleu`.
+pub fn bleu() -> Metric<TextPair> {
+    text_corpus("bleu", Bleu)
+}
 
 const ORDER: usize = 4;
 /// Length of prediction and reference, then the shared n-grams, then all n-grams of each order.

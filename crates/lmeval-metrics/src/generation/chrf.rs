@@ -3,10 +3,11 @@
 use rayon::prelude::*;
 
 use super::ngrams::{Counts, count_ngrams, shared, total_ngrams};
-use super::text_corpus::{Statistics, references};
+use super::text_corpus::{Statistics, references, text_corpus};
 use crate::aggregation::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::item::TextPair;
+use crate::metric::Metric;
 use lmeval_pycompat::strings::split_whitespace;
 
 /// Corpus chrF with sacrebleu's defaults: character n-grams up to 6 without whitespace, case-sensitive, β = 2.
@@ -23,6 +24,16 @@ impl ChrF {
     pub fn plus_plus() -> Self {
         Self { words: true }
     }
+}
+
+/// The metric `chrf`.
+pub fn chrf() -> Metric<TextPair> {
+    text_corpus("chrf", ChrF::default())
+}
+
+/// The metric `chrf++`.
+pub fn chrf_plus_plus() -> Metric<TextPair> {
+    text_corpus("chrf++", ChrF::plus_plus())
 }
 
 const CHARACTERS: usize = 6;

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use super::ter_edits::edits;
-use super::text_corpus::references;
+use super::text_corpus::{references, text_corpus};
 use crate::aggregation::{Aggregation, Resample, Totals};
 use crate::error::MetricError;
 use crate::item::TextPair;
+use crate::metric::Metric;
 use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
 
 /// Translation edit rate with sacrebleu's defaults: case-insensitive, including punctuation.
@@ -17,6 +18,11 @@ use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
 /// over the references of each document, divided by their mean length. Lower is better.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ter;
+
+/// The metric `ter`.
+pub fn ter() -> Metric<TextPair> {
+    text_corpus("ter", Ter).lower_is_better()
+}
 
 impl Aggregation<TextPair> for Ter {
     fn name(&self) -> Option<&'static str> {

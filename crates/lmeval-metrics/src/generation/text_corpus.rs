@@ -1,73 +1,31 @@
 //! Corpus metrics over pairs of references and predictions.
 
 use std::ops::AddAssign;
-use std::sync::Arc;
 
 use lmeval_pycompat::Value;
 
-use super::{Bleu, ChrF, GENERATION, Ter};
+use super::GENERATION;
 use crate::aggregation::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::item::TextPair;
-use crate::metric::{CorpusMetric, MetricInput};
-use crate::output_type::OutputType;
+use crate::metric::Metric;
 
-/// `bleu`, `chrf`, `chrf++` or `ter` as a metric of generation tasks.
-///
-/// The value of a document is its target, or list of targets, and its first answer.
-#[derive(Clone, Copy, Debug)]
-pub struct TextCorpusMetric {
+/// A metric of generation tasks whose value for a document is its target, or list of targets, and its first answer.
+pub(super) fn text_corpus(
     name: &'static str,
-    higher_is_better: bool,
-    aggregation: fn() -> Arc<dyn Aggregation<TextPair>>,
-}
-
-impl TextCorpusMetric {
-    /// BLEU with sacrebleu's defaults.
-    pub const BLEU: Self = Self::new("bleu", true, || Arc::new(Bleu));
-    /// chrF with sacrebleu's defaults.
-    pub const CHRF: Self = Self::new("chrf", true, || Arc::new(ChrF::default()));
-    /// chrF++ with sacrebleu's defaults.
-    pub const CHRF_PLUS_PLUS: Self = Self::new("chrf++", true, || Arc::new(ChrF::plus_plus()));
-    /// Translation edit rate; lower is better.
-    pub const TER: Self = Self::new("ter", false, || Arc::new(Ter));
-
-    const fn new(
-        name: &'static str,
-        higher_is_better: bool,
-        aggregation: fn() -> Arc<dyn Aggregation<TextPair>>,
-    ) -> Self {
-        Self { name, higher_is_better, aggregation }
-    }
-}
-
-impl CorpusMetric for TextCorpusMetric {
-    type Item = TextPair;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn output_types(&self) -> &'static [OutputType] {
-        GENERATION
-    }
-
-    fn higher_is_better(&self) -> bool {
-        self.higher_is_better
-    }
-
-    fn value(&self, input: MetricInput<'_>) -> Result<TextPair, MetricError> {
-        let (references, predictions) = input.generation()?;
-        let prediction = predictions.first().ok_or(MetricError::NoValues)?;
-        match references {
-            [target] => TextPair::from_generation(target, prediction),
-            _ => TextPair::from_generation(&Value::list(references.iter().cloned()), prediction),
-        }
-    }
-
-    fn aggregation(&self) -> Arc<dyn Aggregation<TextPair>> {
-        (self.aggregation)()
-    }
+    aggregation: impl Aggregation<TextPair> + 'static,
+) -> Metric<TextPair> {
+    Metric::new(name, GENERATION, aggregation, |_| {
+        Ok(Box::new(|input| {
+            let (references, predictions) = input.generation()?;
+            let prediction = predictions.first().ok_or(MetricError::NoValues)?;
+            let pair = match references {
+                [target] => TextPair::from_generation(target, prediction)?,
+                _ => TextPair::from_generation(&Value::list(references.iter().cloned()), prediction)?,
+            };
+            Ok(vec![pair])
+        }))
+    })
 }
 
 /// The references of a document; fails if there are none.
@@ -118,9 +76,10 @@ impl<const N: usize> Resample for Statistics<N> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::{bleu, chrf, chrf_plus_plus, ter};
     use super::*;
     use crate::item::Item;
-    use crate::metric::Metric;
+    use crate::metric::MetricInput;
     use lmeval_pycompat::Dict;
 
     /// The score of documents with their references and predictions.
@@ -140,7 +99,7 @@ pub(super) mod tests {
 
     #[test]
     fn encodes_pairs_of_lists() {
-        let metric = Metric::from_corpus(TextCorpusMetric::BLEU);
+        let metric = bleu();
         let value = |target: Value| {
             let input =
                 MetricInput::Generation { references: &[target], predictions: &["p".into(), "q".into()] };
@@ -166,16 +125,10 @@ pub(super) mod tests {
     #[test]
     fn rejects_documents_without_reference() {
         let pair = TextPair { references: vec![None], prediction: "a".into() };
-        for metric in [
-            TextCorpusMetric::BLEU,
-            TextCorpusMetric::CHRF,
-            TextCorpusMetric::CHRF_PLUS_PLUS,
-            TextCorpusMetric::TER,
-        ] {
-            let aggregation = metric.aggregation();
+        for metric in [bleu(), chrf(), chrf_plus_plus(), ter()] {
             let missing = Err(MetricError::NoReference { document: 0 });
-            assert_eq!(aggregation.aggregate(std::slice::from_ref(&pair)), missing);
-            assert_eq!(aggregation.aggregate(&[]), Err(MetricError::NoValues));
+            assert_eq!(metric.aggregate(std::slice::from_ref(&pair)), missing);
+            assert_eq!(metric.aggregate(&[]), Err(MetricError::NoValues));
         }
     }
 }

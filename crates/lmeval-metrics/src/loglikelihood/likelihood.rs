@@ -1,40 +1,19 @@
 //! The metric `likelihood`.
 
-use std::sync::Arc;
-
-use super::CHOICE;
 use super::target::one_target;
+use super::{CHOICE, metric};
 use crate::aggregation::{Aggregation, Mean, Resample};
 use crate::error::MetricError;
 use crate::item::GoldLikelihoods;
-use crate::metric::{CorpusMetric, MetricInput};
+use crate::metric::Metric;
 use crate::number::Number;
-use crate::output_type::OutputType;
 
 /// `likelihood`: the mean log-likelihood of the target; a document's value is its target and the log-likelihoods of
 /// all options, for aggregations of the task.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Likelihood;
-
-impl CorpusMetric for Likelihood {
-    type Item = GoldLikelihoods;
-
-    fn name(&self) -> &'static str {
-        "likelihood"
-    }
-
-    fn output_types(&self) -> &'static [OutputType] {
-        CHOICE
-    }
-
-    fn value(&self, input: MetricInput<'_>) -> Result<GoldLikelihoods, MetricError> {
-        let (reference, results) = input.likelihood()?;
+pub fn likelihood() -> Metric<GoldLikelihoods> {
+    metric("likelihood", CHOICE, MeanOfGold, |reference, results| {
         Ok(GoldLikelihoods { gold: reference.clone(), lls: results.lls.clone() })
-    }
-
-    fn aggregation(&self) -> Arc<dyn Aggregation<GoldLikelihoods>> {
-        Arc::new(MeanOfGold)
-    }
+    })
 }
 
 struct MeanOfGold;
@@ -53,12 +32,11 @@ impl Aggregation<GoldLikelihoods> for MeanOfGold {
 mod tests {
     use super::super::test_support::{three_options, value};
     use super::*;
-    use crate::metric::Metric;
     use lmeval_pycompat::Value;
 
     #[test]
     fn averages_the_targets() {
-        let metric = Metric::from_corpus(Likelihood);
+        let metric = likelihood();
         let options = three_options();
         let value = value(&metric, &options, 2).unwrap();
         let lls = Value::tuple([-4.0, -3.0, -6.0].map(Value::Float));

@@ -11,6 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Error;
 use crate::hexadecimal;
+use crate::http::http_client;
 use crate::repository::parse;
 use crate::settings::Settings;
 
@@ -51,7 +52,7 @@ impl Client {
     pub fn new(settings: &Settings) -> Result<Self, Error> {
         let fail = |error: &dyn std::error::Error| Error::connection(&settings.endpoint, error.to_string());
         let build = |policy| {
-            reqwest::Client::builder()
+            http_client()
                 .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
                 .redirect(policy)
                 .connect_timeout(Duration::from_secs(20))

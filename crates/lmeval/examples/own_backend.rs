@@ -81,7 +81,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
             thread::spawn(move || serve(&stream));
         }
     });
-    let model = Shouting { address, client: reqwest::Client::builder().no_proxy().build()? };
+    let model = Shouting { address, client: lmeval::http_client().no_proxy().build()? };
     let results = Evaluation::new(Arc::new(model)).tasks(["demo_translate"]).limit(10).run()?;
     println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("no score")?);
     Ok(())

@@ -213,7 +213,7 @@ mod tests {
             url: Url::parse(&format!("http://host{index}/")).unwrap(),
             shown: format!("host{index}"),
             headers: HeaderMap::new(),
-            transport: Transport::Reqwest(reqwest::Client::builder().no_proxy().build().unwrap()),
+            transport: Transport::Reqwest(lmeval_hub::http_client().no_proxy().build().unwrap()),
         };
         Balancer::new((0..count).map(endpoint).collect(), Duration::from_millis(20))
     }

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper_util::client::proxy::matcher::Matcher;
 use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_hub::http_client;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
@@ -49,7 +50,7 @@ impl Connections {
         let certificates = settings.ca_cert_path.as_deref().filter(|_| settings.verify_certificate);
         let tls = certificates.map(tls_with).transpose()?;
         let build = |is_local: bool| {
-            let mut builder = reqwest::Client::builder()
+            let mut builder = http_client()
                 .user_agent(USER_AGENT)
                 .redirect(same_server())
                 .referer(false)

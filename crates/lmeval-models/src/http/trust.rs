@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lmeval_core::{ModelError, ModelErrorKind};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -26,7 +26,7 @@ pub(crate) fn tls_with(path: &Path) -> Result<ClientConfig, ModelError> {
     if given.is_empty() {
         return Err(fail(format!("`{}` contains no PEM certificate", path.display())));
     }
-    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let provider: Arc<CryptoProvider> = Arc::new(ring::default_provider());
     let usual = Verifier::new_with_extra_roots(given.clone(), Arc::clone(&provider))
         .map_err(|error| fail(format!("`{}`: {error}", path.display())))?;
     let builder = ClientConfig::builder_with_provider(provider)

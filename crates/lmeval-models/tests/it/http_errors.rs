@@ -181,7 +181,7 @@ fn tls_server(address: &str, certificate: &str) -> String {
 
     let certificate = CertificateDer::from_pem_file(tls_file(certificate)).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/key.pem")).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

@@ -1,0 +1,11 @@
+//! The HTTP client of the process.
+
+/// A builder of HTTP clients, with TLS by ring unless the program has installed another provider.
+///
+/// Use it instead of [`reqwest::Client::builder`]: this workspace builds reqwest without a TLS provider, and a client
+/// without one panics.
+pub fn http_client() -> reqwest::ClientBuilder {
+    // Fails only if a provider is already installed.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+}

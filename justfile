@@ -18,6 +18,11 @@ test crate *words:
 py module:
     cd python && "$LM_EVAL_TEST_PYTHON" -m unittest -q tests.{{ module }}
 
+# Develop the viewer on http://127.0.0.1:5173, over invented data or over the server named by LM_EVAL_VIEW.
+web:
+    ./scripts/viewer install
+    cd web && npm run dev
+
 # Formatting and lints of Rust and Python.
 lint:
     cargo fmt --all

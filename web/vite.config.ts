@@ -97,6 +97,7 @@ export default defineConfig({
           name: 'browser',
           environment: 'node',
           include: ['tests/**/*.test.ts'],
+          globalSetup: 'tests/setup.ts',
           testTimeout: 30_000,
           hookTimeout: 120_000,
           fileParallelism: false,

@@ -76,6 +76,9 @@ export default defineConfig({
   base: './',
   plugins: [svelte(), notices(), safeInHtml(), mock()],
   build: {
+    // Inside the crate that embeds it, so that a packaged crate is complete.
+    outDir: '../crates/lmeval-view/dist',
+    emptyOutDir: true,
     target: 'es2022',
     cssCodeSplit: false,
     modulePreload: false,

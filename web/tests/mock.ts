@@ -275,6 +275,7 @@ export function liveState(seconds: number): LiveState {
         task: 'questions',
         done,
         total: 100,
+        scored: done,
         scores: [
           {
             metric: 'exact_match',

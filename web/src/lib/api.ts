@@ -431,9 +431,12 @@ export interface LiveState {
 
 export interface LiveTask {
   task: string;
+  /** Documents. */
   done: number;
   total: number | null;
-  /** Over the documents scored so far; empty until the engine has some. */
+  /** Documents that the running scores are about: some are skipped when they arrive fast. */
+  scored: number;
+  /** Empty until there are some, and for tasks that can only be scored as a whole. */
   scores: Score[];
 }
 
@@ -500,6 +503,9 @@ export async function get<T>(path: string, query: object = {}, signal?: AbortSig
   if (data) {
     const found = (await data).responses[key];
     if (found === undefined) throw new RequestFailed('The report does not contain this', 404);
+    // Runs that cannot be compared: the report has the reason instead.
+    const { error, hint, status } = found as Partial<ApiError> & { status?: number };
+    if (error !== undefined && status !== undefined) throw new RequestFailed(error, status, hint);
     return found as T;
   }
   const response = await fetch(key, { signal });

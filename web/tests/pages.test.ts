@@ -237,7 +237,7 @@ test('compare: the numbers of `lm-eval compare`, changed documents, diff and bre
   const difference = /[−+]0\.\d{4}/.exec(shown ?? '')?.[0].replace('−', '-') ?? 'none';
   expect(cells).toContain(difference.replace(/^\+/, '').replace(/0+$/, ''));
   await page.getByRole('img', { name: /^demo_capitals acc: ngram 0\.3000, uniform/ }).waitFor();
-  await page.getByRole('link', { name: 'Changed documents of demo_capitals acc', exact: true }).click();
+  await page.getByRole('link', { name: /changed documents of demo_capitals acc$/ }).click();
   await page.getByRole('heading', { name: 'Changed documents: demo_capitals, acc' }).waitFor();
   await page.getByRole('button', { name: /^Down/ }).click();
   await page.locator('.change.down').first().waitFor();

@@ -106,6 +106,16 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
+      {
+        extends: true,
+        test: {
+          name: 'screenshots',
+          environment: 'node',
+          include: ['tests/screenshots.ts'],
+          globalSetup: 'tests/setup.ts',
+          testTimeout: 400_000,
+        },
+      },
     ],
   },
 });

@@ -541,9 +541,8 @@ export function live(onState: (state: LiveState) => void, onError: () => void): 
     if (state.finished) source.close();
     onState(state);
   };
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) onError();
-  };
+  // The browser tries to connect again by itself, unless the server refuses.
+  source.onerror = onError;
   return () => source.close();
 }
 

@@ -37,6 +37,8 @@ test('a report filters by outcome, flag, text and regular expression', async () 
   expect(await ids({ text: 'ONERROR', case: '1' })).toEqual([]);
   expect(await ids({ text: 'answer is 1[01]\\b', regex: '1', in: 'answer' })).toEqual([9, 10]);
   expect(await ids({ text: '.*' })).toEqual([]);
+  expect(await ids({ text: '^The answer is 18', regex: '1' })).toEqual([17, 18]);
+  expect(await ids({ text: 'd - / [a-z' })).toEqual([]);
 });
 
 test('a hit says where it is', async () => {

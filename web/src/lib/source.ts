@@ -79,16 +79,24 @@ async function reportPage(run: string, task: string, filter: string | undefined)
   return api.get<SamplePage>('api/samples', { run, task, filter: stats.filter });
 }
 
+/** As the server searches: `^` and `$` match at lines. */
 export function searchPattern(text: string, isRegex: boolean, matchCase: boolean): RegExp {
-  const source = isRegex ? text : text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  const source = isRegex ? text : text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&').replaceAll('\\-', '\\x2d');
   try {
-    return new RegExp(source, matchCase ? 'u' : 'iu');
+    return new RegExp(source, matchCase ? 'gmu' : 'gimu');
   } catch (problem) {
-    throw new api.RequestFailed(
-      'The regular expression is not valid',
-      400,
-      problem instanceof Error ? problem.message : undefined,
-    );
+    const reason = problem instanceof Error ? problem.message : undefined;
+    throw new api.RequestFailed('The regular expression is not valid', 400, reason);
+  }
+}
+
+/** Hits of a query in a string that is shown; null where the query has none, or one that only the server understands. */
+export function hitPattern(query: Record<string, string>): RegExp | null {
+  if (!query.text) return null;
+  try {
+    return searchPattern(query.text, query.regex === '1', query.case === '1');
+  } catch {
+    return null;
   }
 }
 
@@ -107,6 +115,7 @@ function search(sample: Sample, pattern: RegExp, places: Set<string>): SampleRow
   if (places.has('target')) strings.push(['target', sample.target]);
   if (places.has('doc')) for (const field of sample.doc) strings.push(['doc', field.value]);
   for (const [where, { text }] of strings) {
+    pattern.lastIndex = 0;
     const match = pattern.exec(text);
     if (!match) continue;
     const start = Math.max(0, match.index - 60);

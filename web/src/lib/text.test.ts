@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { oneLine, segments, wholeCharacters } from './text';
+import { marked, oneLine, segments, wholeCharacters } from './text';
 
 const shown = (value: string, spaces = false) =>
   segments(value, spaces)
@@ -48,4 +48,15 @@ test('a surrogate pair is never split', () => {
 
 test('a line of ten million characters is split in reasonable time', () => {
   expect(segments('x'.repeat(10_000_000))).toHaveLength(1);
+});
+
+test('hits are marked, empty ones are not', () => {
+  expect(marked('a cat, a Cat', /cat/giu)).toEqual([
+    { text: 'a ', hit: false },
+    { text: 'cat', hit: true },
+    { text: ', a ', hit: false },
+    { text: 'Cat', hit: true },
+  ]);
+  expect(marked('abc', /x*/gu)).toEqual([{ text: 'abc', hit: false }]);
+  expect(marked('abc', null)).toEqual([{ text: 'abc', hit: false }]);
 });

@@ -116,3 +116,22 @@ export function wholeCharacters(value: string, limit: number): number {
   const code = value.charCodeAt(limit - 1);
   return code >= 0xd800 && code <= 0xdbff ? limit - 1 : limit;
 }
+
+/** At most this many hits are marked in one string. */
+const MARKS = 1000;
+
+/** Splits a string into pieces that match `pattern`, which must be global, and pieces that do not. */
+export function marked(value: string, pattern: RegExp | null): { text: string; hit: boolean }[] {
+  if (!pattern) return [{ text: value, hit: false }];
+  const pieces = [];
+  let last = 0;
+  for (const match of value.matchAll(pattern)) {
+    if (match[0] === '') continue;
+    if (match.index > last) pieces.push({ text: value.slice(last, match.index), hit: false });
+    pieces.push({ text: match[0], hit: true });
+    last = match.index + match[0].length;
+    if (pieces.length > 2 * MARKS) break;
+  }
+  if (last < value.length) pieces.push({ text: value.slice(last), hit: false });
+  return pieces;
+}

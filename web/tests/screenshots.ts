@@ -1,0 +1,74 @@
+/**
+ * Screenshots of the documentation, from real runs: `npm run screenshots`. `VIEWER_RUNS` is a folder with two runs of the same tasks,
+ * one of them `demo_arithmetic`; `VIEWER_MODEL` is the checkpoint that the live page shows. pngquant makes the files small.
+ */
+import { execFileSync } from 'node:child_process';
+import { statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Page } from 'playwright-core';
+import { expect, test } from 'vitest';
+import type { RunList } from '../src/lib/api';
+import { addressOf, done, folder, lab, launch, start, visit, type Lab } from './lab';
+
+const runs = process.env.VIEWER_RUNS;
+const images = resolve('../docs/images');
+const TASK = 'demo_arithmetic';
+
+test('screenshots of finished runs', async () => {
+  if (!runs) throw new Error('VIEWER_RUNS is not set');
+  const world: Lab = await lab(folder(), resolve(runs));
+  try {
+    const list = (await (await fetch(`${world.url}api/runs`)).json()) as RunList;
+    const both = list.runs
+      .filter((run) => run.tasks.some((task) => task.task === TASK))
+      .sort((a, b) => (a.date ?? 0) - (b.date ?? 0));
+    const [base, other] = both;
+    if (!base || !other) throw new Error(`two runs with ${TASK} are needed below ${runs}`);
+    const choice = base.tasks.find((task) => task.has_samples && task.task !== TASK)?.task ?? TASK;
+    const addresses = {
+      runs: '#/runs?group=task',
+      run: `#/run/${base.id}?task=${TASK}`,
+      samples: `#/samples/${base.id}/${TASK}?outcome=wrong&text=${encodeURIComponent('answer is \\d+')}&regex=1`,
+      document: `#/sample/${base.id}/${choice}/1`,
+      compare: `#/compare?base=${base.id}&new=${other.id}&task=${TASK}&filter=flexible-extract&metric=exact_match`,
+    };
+    const page = await world.open('', { viewport: { width: 1280, height: 760 }, colorScheme: 'light' });
+    for (const [name, address] of Object.entries(addresses)) {
+      await page.goto(`${world.url}${address}`);
+      await page.locator('h1').waitFor();
+      await page.waitForFunction(() => !/Loading …|Comparing …/.test(document.body.textContent ?? ''));
+      await page.waitForTimeout(300);
+      if (name === 'compare') await page.keyboard.press('j');
+      await shoot(page, `view-${name}`);
+    }
+    await done(page);
+  } finally {
+    await world.close();
+  }
+});
+
+test('screenshot of a run in progress', async () => {
+  const model = process.env.VIEWER_MODEL;
+  if (!model) throw new Error('VIEWER_MODEL is not set');
+  const args = ['--model', 'hf', '--model_args', `pretrained=${resolve(model)}`, '--tasks', `demo_capitals,${TASK}`];
+  const run = start(folder(), 'run', '--view', ...args, '--output_path', 'out');
+  const browser = await launch();
+  try {
+    const page = await visit(browser, await addressOf(run), { viewport: { width: 1280, height: 760 } });
+    await page.locator('article').nth(2).waitFor({ timeout: 300_000 });
+    await page.waitForTimeout(5000);
+    await shoot(page, 'view-live');
+    await done(page);
+  } finally {
+    await browser.close();
+    run.kill();
+  }
+});
+
+/** One small file: 256 colours are enough for a page of text. */
+async function shoot(page: Page, name: string) {
+  const path = join(images, `${name}.png`);
+  await page.screenshot({ path });
+  execFileSync('pngquant', ['--force', '--skip-if-larger', '--speed', '1', '--strip', '--output', path, '32', path]);
+  expect(statSync(path).size, name).toBeLessThan(60_000);
+}

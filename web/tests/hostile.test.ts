@@ -41,7 +41,7 @@ async function samplesPage(query = '') {
 
 test('markup in names, prompts and answers stays text', async () => {
   const page = await samplesPage();
-  expect((await column(page, 'Answer'))[0]).toBe(SCRIPT);
+  await expect.poll(async () => (await column(page, 'Answer'))[0]).toBe(SCRIPT);
   await page.getByRole('link', { name: '0', exact: true }).click();
   await page.getByRole('heading', { name: 'Document 0' }).waitFor();
   expect(await page.locator('main script, main img, main style').count()).toBe(0);
@@ -52,6 +52,7 @@ test('markup in names, prompts and answers stays text', async () => {
 
 test('terminal escapes and bidirectional overrides are labels', async () => {
   const page = await samplesPage();
+  await page.locator('.body').first().waitFor();
   const cells = await column(page, 'Answer');
   expect(cells[1]).toContain('‹ESC[31m›red');
   expect(cells[2]).toContain('‹U+202E›‹U+2066›// only for admins');
@@ -73,7 +74,7 @@ test('a chat is shown as turns', async () => {
 
 test('a line of 10 MB opens, in portions, and whole on demand', async () => {
   const page = await samplesPage('?sort=-answer_length');
-  expect((await column(page, 'Id'))[0]).toBe('3');
+  await expect.poll(async () => (await column(page, 'Id'))[0]).toBe('3');
   await page.getByRole('link', { name: '3', exact: true }).click();
   await page.getByText('20,000 of 10,000,000 characters').first().waitFor();
   await page.getByRole('button', { name: 'Show more' }).first().click();

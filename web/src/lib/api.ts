@@ -486,6 +486,12 @@ async function unpack(base64: string): Promise<ReportData> {
   return (await new Response(stream).json()) as ReportData;
 }
 
+/** The requests that a report answers. */
+export async function reportKeys(): Promise<string[]> {
+  const data = await reportData();
+  return data ? Object.keys(data.responses) : [];
+}
+
 type Query = Record<string, string | number | undefined>;
 
 /** The address of a request, in the form that a report uses as key. */

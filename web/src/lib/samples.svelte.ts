@@ -72,6 +72,7 @@ export class Rows {
   loading = $state(true);
   private pages = $state.raw(new Map<number, SampleRow[]>());
   private wanted = new Set<number>();
+  private range: [number, number] = [0, 0];
   private query: SampleQuery | null = null;
   private abort = new AbortController();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -97,6 +98,7 @@ export class Rows {
 
   /** Fetches what is missing of a range. */
   want(first: number, last: number) {
+    this.range = [first, last];
     if (!this.head || this.loading) return;
     for (let page = Math.floor(first / PAGE); page <= Math.floor(Math.max(first, last - 1) / PAGE); page++) {
       if (!this.pages.has(page) && !this.wanted.has(page)) void this.fetch(page, false);
@@ -110,13 +112,13 @@ export class Rows {
     try {
       const answer = await source.samples({ ...this.query, offset: page * PAGE, limit: PAGE }, signal);
       if (signal.aborted) return;
-      // While the file is read, pages may grow: keep only complete ones.
       const pages = new Map(fresh ? [] : this.pages);
       pages.set(page, answer.rows);
       this.pages = pages;
       this.head = answer;
       this.error = null;
       this.loading = false;
+      clearTimeout(this.timer);
       if (!answer.index.complete) this.timer = setTimeout(() => this.refresh(), 300);
     } catch (problem) {
       if (signal.aborted) return;
@@ -127,12 +129,14 @@ export class Rows {
     }
   }
 
-  /** Asks for the first page again, and drops pages that were not full. */
+  /** Asks again for what is on screen and may have changed; drops the rest of it. Rows stay until their successors arrive. */
   private refresh() {
-    const kept = [...this.pages].filter(([page, rows]) => page !== 0 && rows.length === PAGE);
-    if (this.query?.sort) kept.length = 0;
-    const first = this.pages.get(0);
-    this.pages = new Map(first ? [[0, first], ...kept] : kept);
+    const final = (rows: SampleRow[]) => rows.length === PAGE && !this.query?.sort;
+    const [first, last] = this.range.map((row) => Math.floor(row / PAGE)) as [number, number];
+    const onScreen = (page: number) => page >= first && page <= last;
+    const again = [...this.pages].filter(([page, rows]) => page !== 0 && onScreen(page) && !final(rows));
+    this.pages = new Map([...this.pages].filter(([page, rows]) => page === 0 || onScreen(page) || final(rows)));
+    for (const [page] of again) void this.fetch(page, false);
     void this.fetch(0, false);
   }
 }

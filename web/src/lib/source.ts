@@ -31,10 +31,21 @@ export async function sample(query: SampleQuery & { row: number; full?: '1' }, s
 export async function flips(query: FlipQuery, signal?: AbortSignal): Promise<FlipPage> {
   if (!report()) return api.flips(query, signal);
   const { base, new: other, task, filter, metric, direction, offset = 0, limit = 100 } = query;
-  const all = await api.get<FlipPage>('api/flips', { base, new: other, task, filter, metric });
+  const key = { base, new: other, task, filter, metric };
+  // Scores without changed documents have no entry.
+  const known = (await api.reportKeys()).includes(api.keyOf('api/flips', key));
+  const all = known ? await api.get<FlipPage>('api/flips', key) : { total: 0, up: 0, down: 0, offset: 0, rows: [] };
   const up = (flip: Flip) => api.toNumber(flip.new_value) > api.toNumber(flip.base_value);
   const rows = direction ? all.rows.filter((flip) => up(flip) === (direction === 'up')) : all.rows;
   return { ...all, total: rows.length, offset, rows: rows.slice(offset, offset + limit) };
+}
+
+/** The one comparison that a report of several runs has: all others with the first. */
+export async function reportComparison(): Promise<{ base: string; new: string } | null> {
+  const key = (await api.reportKeys()).find((key) => key.startsWith('api/compare?'));
+  if (!key) return null;
+  const query = new URLSearchParams(key.slice(key.indexOf('?')));
+  return { base: query.get('base') ?? '', new: query.get('new') ?? '' };
 }
 
 /** The server's outcome of a value. */

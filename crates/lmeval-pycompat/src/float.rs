@@ -1,4 +1,4 @@
-//! `float(text)`, `int(text)`, `sum` and `math.fsum`.
+//! `float(text)`, `int(text)` and `sum`.
 
 use num_bigint::BigInt;
 
@@ -154,89 +154,4 @@ pub(crate) fn negate(number: Value) -> Value {
 pub fn sum(numbers: impl IntoIterator<Item = f64>) -> f64 {
     // `Iterator::sum` starts at -0.0; Python starts at 0.
     numbers.into_iter().fold(0.0, |total, number| total + number)
-}
-
-/// Why [`fsum`] has no result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SumError {
-    /// An intermediate sum overflowed.
-    #[error("An intermediate sum exceeds the range of floats")]
-    Overflow,
-    /// Infinities of both signs.
-    #[error("The sum has infinities of both signs")]
-    Infinities,
-}
-
-/// `math.fsum(numbers)`: the exact sum, rounded once, by Shewchuk's algorithm (1997) for adding floats without loss.
-///
-/// ```
-/// use lmeval_pycompat::float::{fsum, sum};
-///
-/// assert_eq!(sum([0.1; 10]), 0.9999999999999999);
-/// assert_eq!(fsum([0.1; 10]), Ok(1.0));
-/// ```
-pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
-    // Non-overlapping parts, smallest first; together they are the exact sum so far.
-    let mut parts: Vec<f64> = Vec::new();
-    let mut special = 0.0;
-    let mut infinities = 0.0;
-    for number in numbers {
-        let mut carried = number;
-        let mut kept = 0;
-        for index in 0..parts.len() {
-            let (total, lost) = add(carried, parts[index]);
-            if lost != 0.0 {
-                parts[kept] = lost;
-                kept += 1;
-            }
-            carried = total;
-        }
-        parts.truncate(kept);
-        if carried == 0.0 {
-            continue;
-        }
-        if carried.is_finite() {
-            parts.push(carried);
-            continue;
-        }
-        if number.is_finite() {
-            return Err(SumError::Overflow);
-        }
-        if number.is_infinite() {
-            infinities += number;
-        }
-        special += number;
-        parts.clear();
-    }
-    if special != 0.0 {
-        return if infinities.is_nan() { Err(SumError::Infinities) } else { Ok(special) };
-    }
-    Ok(round_parts(&parts))
-}
-
-/// The sum of two floats, and its rounding error.
-fn add(one: f64, two: f64) -> (f64, f64) {
-    let (large, small) = if one.abs() < two.abs() { (two, one) } else { (one, two) };
-    let total = large + small;
-    (total, small - (total - large))
-}
-
-/// The sum of non-overlapping parts, rounded half to even once.
-fn round_parts(parts: &[f64]) -> f64 {
-    let mut rest = parts.iter().rev().copied();
-    let (mut sum, mut lost) = (0.0, 0.0);
-    while lost == 0.0
-        && let Some(part) = rest.next()
-    {
-        (sum, lost) = add(sum, part);
-    }
-    // The rounding error may be exactly half a step, rounded to even. Then the sign of the next part says whether the
-    // exact sum is beyond the middle; if so, doubling the error reaches it without rounding.
-    if let Some(next) = rest.next()
-        && lost.signum() == next.signum()
-        && add(sum, 2.0 * lost).1 == 0.0
-    {
-        sum += 2.0 * lost;
-    }
-    sum
 }

@@ -6,6 +6,7 @@ use lmeval_pycompat::strings::{lower, strip};
 
 use super::found::own_pattern;
 use super::parallel::change_each;
+use super::strings::string;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
 use crate::registry::{FilterEntry, OptionTable};
@@ -109,14 +110,7 @@ impl FormatSpan {
 impl Filter for FormatSpan {
     fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         change_each(&mut responses, |request, answer| {
-            let Value::Str(text) = &*answer else {
-                return Err(FilterError::WrongResponse {
-                    filter: "format_span".to_owned(),
-                    document: docs.id(request),
-                    expected: "strings",
-                    found: answer.type_name(),
-                });
-            };
+            let text = string("format_span", answer, docs, request)?;
             let formatted = self
                 .format(text)
                 .map_err(|source| FilterError::search("format_span", docs.id(request), source))?;

@@ -1,15 +1,13 @@
 //! The filter `lowercase`.
 
-use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::lower;
 
-use super::parallel::change_each;
-use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::strings::StringFilter;
 use crate::registry::{FilterEntry, OptionTable};
 
 /// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
-    FilterEntry::new("lowercase", |_, _| Ok(Box::new(Lowercase)))
+    FilterEntry::new("lowercase", |_, _| Ok(Box::new(LOWERCASE)))
         .options(OptionTable::NONE)
         .summary("Lower-cases every answer")
         .strict_in_v04()
@@ -18,42 +16,18 @@ pub(super) fn entry() -> FilterEntry {
 /// Lower-cases every answer by the rules of Unicode.
 ///
 /// It has no arguments. An answer that is not a string is an error.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lowercase;
-
-impl Filter for Lowercase {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        change_each(&mut responses, |request, answer| {
-            let Value::Str(text) = &*answer else {
-                return Err(FilterError::WrongResponse {
-                    filter: "lowercase".to_owned(),
-                    document: docs.id(request),
-                    expected: "strings",
-                    found: answer.type_name(),
-                });
-            };
-            if !text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                *answer = Value::str(lower(text));
-            }
-            Ok(())
-        })?;
-        Ok(responses.into())
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
-    }
-}
+pub const LOWERCASE: StringFilter = StringFilter {
+    name: "lowercase",
+    change: |text| {
+        (!text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_uppercase())).then(|| lower(text))
+    },
+};
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::filters::FilterSpec;
     use crate::filters::testing::filter_one;
+    use lmeval_pycompat::Value;
 
     #[test]
     fn applies_special_casing() {

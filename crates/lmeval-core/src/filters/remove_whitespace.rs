@@ -1,15 +1,13 @@
 //! The filter `remove_whitespace`.
 
-use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::strip;
 
-use super::parallel::change_each;
-use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::strings::StringFilter;
 use crate::registry::{FilterEntry, OptionTable};
 
 /// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
-    FilterEntry::new("remove_whitespace", |_, _| Ok(Box::new(RemoveWhitespace)))
+    FilterEntry::new("remove_whitespace", |_, _| Ok(Box::new(REMOVE_WHITESPACE)))
         .options(OptionTable::NONE)
         .summary("Strips whitespace at both ends")
 }
@@ -17,43 +15,19 @@ pub(super) fn entry() -> FilterEntry {
 /// Strips whitespace, as defined by Python's `str.strip`, at both ends of every answer.
 ///
 /// It has no arguments. An answer that is not a string is an error.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RemoveWhitespace;
-
-impl Filter for RemoveWhitespace {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        change_each(&mut responses, |request, answer| {
-            let Value::Str(text) = &*answer else {
-                return Err(FilterError::WrongResponse {
-                    filter: "remove_whitespace".to_owned(),
-                    document: docs.id(request),
-                    expected: "strings",
-                    found: answer.type_name(),
-                });
-            };
-            let stripped = strip(text);
-            if stripped.len() < text.len() {
-                *answer = Value::str(stripped);
-            }
-            Ok(())
-        })?;
-        Ok(responses.into())
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
-    }
-}
+pub const REMOVE_WHITESPACE: StringFilter = StringFilter {
+    name: "remove_whitespace",
+    change: |text| {
+        let stripped = strip(text);
+        (stripped.len() < text.len()).then(|| stripped.to_owned())
+    },
+};
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::filters::FilterSpec;
     use crate::filters::testing::filter_one;
+    use lmeval_pycompat::Value;
 
     #[test]
     fn strips_python_whitespace() {

@@ -1,15 +1,13 @@
 //! The filter `uppercase`.
 
-use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::upper;
 
-use super::parallel::change_each;
-use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::strings::StringFilter;
 use crate::registry::{FilterEntry, OptionTable};
 
 /// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
-    FilterEntry::new("uppercase", |_, _| Ok(Box::new(Uppercase)))
+    FilterEntry::new("uppercase", |_, _| Ok(Box::new(UPPERCASE)))
         .options(OptionTable::NONE)
         .summary("Upper-cases every answer")
         .strict_in_v04()
@@ -18,42 +16,18 @@ pub(super) fn entry() -> FilterEntry {
 /// Upper-cases every answer by the rules of Unicode.
 ///
 /// It has no arguments. An answer that is not a string is an error.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Uppercase;
-
-impl Filter for Uppercase {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        change_each(&mut responses, |request, answer| {
-            let Value::Str(text) = &*answer else {
-                return Err(FilterError::WrongResponse {
-                    filter: "uppercase".to_owned(),
-                    document: docs.id(request),
-                    expected: "strings",
-                    found: answer.type_name(),
-                });
-            };
-            if !text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-                *answer = Value::str(upper(text));
-            }
-            Ok(())
-        })?;
-        Ok(responses.into())
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
-    }
-}
+pub const UPPERCASE: StringFilter = StringFilter {
+    name: "uppercase",
+    change: |text| {
+        (!text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_lowercase())).then(|| upper(text))
+    },
+};
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::filters::FilterSpec;
     use crate::filters::testing::filter_one;
+    use lmeval_pycompat::Value;
 
     #[test]
     fn applies_special_casing() {

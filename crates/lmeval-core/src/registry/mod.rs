@@ -6,10 +6,10 @@
 //!
 //! ```
 //! use lmeval_core::registry::{FilterEntry, Registry};
-//! use lmeval_core::filters::Uppercase;
+//! use lmeval_core::filters::UPPERCASE;
 //!
 //! let mut registry = Registry::default();
-//! registry.register(FilterEntry::new("shout", |_, _| Ok(Box::new(Uppercase)))).unwrap();
+//! registry.register(FilterEntry::new("shout", |_, _| Ok(Box::new(UPPERCASE)))).unwrap();
 //! assert!(registry.filters.get("shout").is_some());
 //! assert_eq!(registry.filters.find("shuot").unwrap_err().nearest, ["shout"]);
 //! ```

@@ -18,7 +18,7 @@ pub use self::exact_match::{ExactMatch, exact_match};
 pub use self::porter::stem;
 pub use self::rouge::{RougeKind, RougeScore, rouge, rouge_metric, rouge_multi};
 pub use self::squad::{
-    squad_corpus, squad_exact_match, squad_exact_match_metric, squad_f1, squad_f1_metric, squad_normalize,
+    squad_exact_match, squad_exact_match_metric, squad_f1, squad_f1_metric, squad_normalize,
 };
 pub use self::ter::{Ter, ter};
 pub use self::tokenizer_13a::tokenize_13a;

@@ -63,20 +63,6 @@ fn best(targets: &[&str], prediction: &str, score: impl Fn(&str, &str) -> f64) -
     Ok(best)
 }
 
-/// Exact match and F1 of a corpus of targets and predictions, each on a scale from 0 to 100.
-pub fn squad_corpus(documents: &[(Vec<&str>, &str)]) -> Result<(f64, f64), MetricError> {
-    if documents.is_empty() {
-        return Err(MetricError::NoValues);
-    }
-    let (mut exact, mut f1) = (0.0, 0.0);
-    for (targets, prediction) in documents {
-        exact += squad_exact_match(targets, prediction)?;
-        f1 += squad_f1(targets, prediction)?;
-    }
-    let count = documents.len() as f64;
-    Ok((100.0 * exact / count, 100.0 * f1 / count))
-}
-
 /// [`squad_exact_match`] of each answer as a metric.
 pub fn squad_exact_match_metric() -> Metric<Number> {
     metric("squad_exact_match", squad_exact_match)
@@ -111,9 +97,6 @@ mod tests {
         assert_eq!(squad_exact_match(&[], ""), Ok(0.0));
         assert_eq!(squad_f1(&["big red cat", "dog"], "the red cat"), Ok(0.8));
         assert_eq!(squad_f1(&["the"], ""), Ok(0.0));
-        let corpus = squad_corpus(&[(vec!["a cat"], "cat"), (vec!["big dog"], "dog")]).unwrap();
-        assert_eq!(corpus, (50.0, 83.33333333333333));
-        assert!(squad_corpus(&[]).is_err());
         let input = MetricInput::Generation {
             references: &[Value::list(["cat".into()])],
             predictions: &["the cat".into(), "dog".into()],

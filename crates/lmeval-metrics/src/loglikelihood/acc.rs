@@ -18,11 +18,6 @@ pub fn acc() -> Metric<Number> {
     })
 }
 
-/// `acc` as in the 0.4 line, without the special case for a single option.
-pub fn acc_by_argmax() -> Metric<Number> {
-    number_metric("acc", ANY_OPTION, |reference, results| is_target(argmax(&results.lls)?, reference))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::test_support::{number, three_options, value};
@@ -48,6 +43,5 @@ mod tests {
     fn a_single_option_must_be_greedy() {
         let one = LLResults { lls: vec![-1.0], is_greedy: vec![false], ..LLResults::default() };
         assert_eq!(number(&acc(), &one, 0), 0.0);
-        assert_eq!(number(&acc_by_argmax(), &one, 0), 1.0);
     }
 }

@@ -27,7 +27,7 @@ mod word_perplexity;
 
 use lmeval_pycompat::Value;
 
-pub use self::acc::{acc, acc_by_argmax};
+pub use self::acc::acc;
 pub use self::acc_bytes::acc_bytes;
 pub use self::acc_mutual_info::acc_mutual_info;
 pub use self::acc_norm::acc_norm;

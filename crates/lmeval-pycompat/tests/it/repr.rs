@@ -1,7 +1,7 @@
 //! `repr`, `str`, `float`, `int`, `sum`.
 
 use lmeval_pycompat::datetime::{Date, DateTime};
-use lmeval_pycompat::float::{SumError, fsum, parse_float, parse_int, sum};
+use lmeval_pycompat::float::{parse_float, parse_int, sum};
 use lmeval_pycompat::repr::{float_repr, repr, str};
 use lmeval_pycompat::{Function, Value};
 use num_bigint::BigInt;
@@ -55,15 +55,9 @@ fn parses_integers_as_in_python() {
 fn adds_as_in_python() {
     let vectors = python("sums");
     for case in items(get(&vectors, "sums")) {
-        let [numbers, plain, exact] = items(case) else { panic!() };
+        let [numbers, plain, _] = items(case) else { panic!() };
         let numbers: Vec<f64> = items(numbers).iter().map(|n| parse_float(text(n)).unwrap()).collect();
         assert_eq!(float_repr(sum(numbers.iter().copied())), text(plain), "{numbers:?}");
-        let shown = match fsum(numbers.iter().copied()) {
-            Ok(total) => float_repr(total),
-            Err(SumError::Overflow) => "OverflowError".to_owned(),
-            Err(SumError::Infinities) => "ValueError".to_owned(),
-        };
-        assert_eq!(shown, text(exact), "{numbers:?}");
     }
 }
 

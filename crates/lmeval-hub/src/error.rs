@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{Diagnose, ModelError, ModelErrorKind};
 
 /// Why a file is not available from the hub.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +67,10 @@ impl Error {
     pub(crate) fn connection(url: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Connection { url: crate::client::public(url), source: source.into() }
     }
+}
 
-    /// Suggestions for the user, one sentence each.
-    pub fn hints(&self) -> Vec<String> {
+impl Diagnose for Error {
+    fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Status { status: 401 | 403, .. } => {
                 "Set `HF_TOKEN` to a token with read access, and accept the repository's terms on the hub"

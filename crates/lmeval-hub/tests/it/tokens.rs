@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use lmeval_core::Diagnose as _;
 use lmeval_hub::Kind;
 use lmeval_testkit::{HubFault, StandInHub};
 

@@ -47,7 +47,7 @@ impl ChatTemplate {
     /// Compiles the source of a chat template, such as `chat_template.jinja`.
     pub fn compile(source: &str) -> Result<Self, Error> {
         let whitespace = Whitespace { trim_blocks: true, lstrip_blocks: true, keep_trailing_newline: false };
-        let syntax = Syntax { whitespace, loop_controls: true, generation: true };
+        let syntax = Syntax { whitespace, loop_controls: true, generation: true, expression: false };
         let program = Program::compile(source, syntax, true)?;
         Ok(Self { template: Template::with_settings(program, settings()) })
     }

@@ -21,6 +21,7 @@ mod ast;
 pub mod chat;
 mod error;
 mod eval;
+mod expression;
 mod filters;
 mod format;
 mod globals;
@@ -35,4 +36,5 @@ mod template;
 mod value;
 
 pub use error::{Error, ErrorKind};
+pub use expression::Expression;
 pub use template::{Environment, Template};

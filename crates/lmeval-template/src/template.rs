@@ -7,6 +7,7 @@ use lmeval_pycompat::Dict;
 
 use crate::error::{Error, nearest};
 use crate::eval::Vm;
+use crate::expression::Expression;
 use crate::lexer::Whitespace;
 use crate::parser::Syntax;
 use crate::program::{Clock, Program, Settings};
@@ -58,6 +59,12 @@ impl Environment {
         let syntax = Syntax { whitespace, ..Syntax::default() };
         let program = Program::compile(source, syntax, false)?;
         Ok(Template { program: Arc::new(program), settings: self.settings.clone() })
+    }
+
+    /// Compiles a single expression, written without `{{ }}`.
+    pub fn compile_expression(&self, source: &str) -> Result<Expression, Error> {
+        let program = Program::compile(source, Syntax { expression: true, ..Syntax::default() }, false)?;
+        Ok(Expression::new(program, self.settings.clone()))
     }
 }
 

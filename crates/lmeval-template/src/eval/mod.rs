@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lmeval_pycompat::Dict;
 use rustc_hash::FxHashMap;
 
-use crate::ast::Body;
+use crate::ast::{Body, Statement};
 use crate::error::{Error, ErrorKind};
 use crate::globals;
 use crate::program::{Program, Settings};
@@ -105,7 +105,11 @@ impl<'a> Vm<'a> {
         document: &'a Dict,
         out: &mut String,
     ) -> Result<(), Error> {
-        let mut vm = Self {
+        Self::new(program, settings, document).block_body(&program.main, out)
+    }
+
+    fn new(program: &'a Program, settings: &'a Settings, document: &'a Dict) -> Self {
+        Self {
             settings,
             program,
             document,
@@ -116,8 +120,22 @@ impl<'a> Vm<'a> {
             depth: 0,
             autoescape: false,
             random: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    /// The value of a program that is a single expression.
+    pub(crate) fn evaluate(
+        program: &'a Program,
+        settings: &'a Settings,
+        document: &'a Dict,
+    ) -> Result<Val, Error> {
+        let body = &program.main.body;
+        let [Statement::Print(expression)] = body.statements.as_slice() else {
+            return Err(Error::new(ErrorKind::Unsupported, "A template is not an expression"));
         };
-        vm.block_body(&program.main, out)
+        let mut vm = Self::new(program, settings, document);
+        vm.enter(body);
+        vm.eval(expression)
     }
 
     /// Deducts steps from the limit.

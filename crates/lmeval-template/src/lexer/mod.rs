@@ -137,6 +137,11 @@ impl<'s> Lexer<'s> {
         Self { source, position: 0, state: State::Outside, whitespace, at_line_start: true, open }
     }
 
+    /// A lexer for an expression without delimiters around it.
+    pub(crate) fn of_expression(source: &'s str) -> Self {
+        Self { state: State::Print, ..Self::new(source, Whitespace::default()) }
+    }
+
     /// The next token.
     pub(crate) fn next(&mut self) -> Result<Lexeme<'s>, Error> {
         let start = if self.state == State::Outside {

@@ -32,6 +32,8 @@ pub(crate) struct Syntax {
     pub(crate) loop_controls: bool,
     /// Whether `generation` blocks are available.
     pub(crate) generation: bool,
+    /// Whether the source is a single expression without delimiters.
+    pub(crate) expression: bool,
 }
 
 /// Maximum nesting of statements and expressions together; a statement counts as two.
@@ -70,7 +72,8 @@ struct Parser<'s> {
 
 /// Parses a template with normalized line endings.
 pub(crate) fn parse(source: &Arc<str>, syntax: Syntax, chat: bool) -> Result<Program, Error> {
-    let mut lexer = Lexer::new(source, syntax.whitespace);
+    let mut lexer =
+        if syntax.expression { Lexer::of_expression(source) } else { Lexer::new(source, syntax.whitespace) };
     let current = lexer.next()?;
     let parser = Parser {
         lexer,
@@ -96,7 +99,11 @@ impl<'s> Parser<'s> {
         let scope = self.scopes.current();
         let function = FunctionId::TEMPLATE;
         self.scopes.watch();
-        let statements = self.statements(None)?;
+        let statements = if self.syntax.expression {
+            vec![Statement::Print(self.whole_expression()?)]
+        } else {
+            self.statements(None)?
+        };
         let watched = self.scopes.end_watch();
         let self_variable = self.scopes.declare(watched, Special::Itself);
         if let Some((kind, name, span)) = self.unknown.first() {
@@ -113,6 +120,15 @@ impl<'s> Parser<'s> {
             unresolved: self.unresolved,
             changes_values: false,
         })
+    }
+
+    /// An expression that ends with the source.
+    fn whole_expression(&mut self) -> Result<Expr, Error> {
+        let expression = self.tuple(Level::Conditional, None)?;
+        match self.current.token {
+            Token::End => Ok(expression),
+            _ => Err(self.expected("an operator or the end of the expression")),
+        }
     }
 
     // Tokens.
@@ -199,6 +215,7 @@ impl<'s> Parser<'s> {
             Token::Quoted(_) => "a string".to_owned(),
             Token::Number(_) => "a number".to_owned(),
             Token::Symbol(symbol) => format!("`{}`", symbol.spelling()),
+            Token::End if self.syntax.expression => "the end of the expression".to_owned(),
             Token::End => "the end of the template".to_owned(),
         };
         syntax(format!("Found {found} instead of {what}"), self.current.span)

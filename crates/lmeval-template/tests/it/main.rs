@@ -4,6 +4,7 @@
 
 mod chat;
 mod errors;
+mod expressions;
 mod fuzz;
 mod library;
 mod limits;

@@ -47,6 +47,19 @@ impl Run {
         }
     }
 
+    /// Opens every run of a folder, or the one that a file belongs to.
+    pub fn open_all(path: &Path) -> Result<Vec<Self>, Error> {
+        if !path.is_dir() {
+            return Ok(vec![Self::open(path)?]);
+        }
+        let mut found = results_below(path)?;
+        if found.is_empty() {
+            return Err(no_results(path).into());
+        }
+        found.sort();
+        found.iter().map(|path| Self::from_results(path)).collect()
+    }
+
     fn from_samples(path: &Path) -> Self {
         let name = file_name(path);
         let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
@@ -75,6 +88,7 @@ impl Run {
         let results = (*results).clone();
         let samples = samples_beside(path, &results)?;
         let name = text_of(&results, "model_name")
+            .or_else(|| name_in_arguments(&results))
             .or_else(|| text_of(&results, "model_source"))
             .unwrap_or_else(|| file_name(path));
         Ok(Self { name, path: path.to_owned(), results: Some(results), samples })
@@ -104,6 +118,19 @@ impl Run {
         }
     }
 
+    /// The time in the name of the results or samples file; empty if it has none.
+    pub fn stamp(&self) -> String {
+        let name = file_name(&self.path);
+        split_stamp(&name).map(|(_, stamp)| stamp.to_owned()).unwrap_or_default()
+    }
+
+    /// Orders runs by their start: the later, the greater.
+    pub(crate) fn age_key(&self) -> (u64, String) {
+        let date = self.results.as_ref().and_then(|results| results.get_str("date")?.to_f64());
+        // Whole microseconds; the time of day in the name decides between files without a date.
+        (date.map_or(0, |date| (date.max(0.0) * 1e6) as u64), self.stamp())
+    }
+
     /// The `--limit` of the run, as the results state it.
     pub fn limit(&self) -> Option<f64> {
         self.section("config")?.get_str("limit")?.to_f64()
@@ -113,6 +140,19 @@ impl Run {
 fn text_of(dict: &Dict, key: &str) -> Option<String> {
     match dict.get_str(key)? {
         Value::Str(text) if !text.is_empty() => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// The model in `config.model_args`, for files of old releases, which do not name it.
+fn name_in_arguments(results: &Dict) -> Option<String> {
+    const KEYS: [&str; 3] = ["pretrained", "model", "engine"];
+    match results.get_str("config")?.as_dict()?.get_str("model_args")? {
+        Value::Dict(arguments) => KEYS.into_iter().find_map(|key| text_of(arguments, key)),
+        Value::Str(text) => KEYS.into_iter().find_map(|key| {
+            let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+        }),
         _ => None,
     }
 }
@@ -132,6 +172,11 @@ fn file_name(path: &Path) -> String {
 fn no_scores(path: &Path) -> Diagnostic {
     Diagnostic::new(format!("`{}` holds answers, and there are no results beside it", path.display()))
         .hint("Score it first: `lm-eval rescore`")
+}
+
+fn no_results(folder: &Path) -> Diagnostic {
+    Diagnostic::new(format!("There are no results in `{}`", folder.display()))
+        .hint("`lm-eval run --output_path FOLDER --log_samples` writes them")
 }
 
 /// Splits `samples_arc_2026-11-15T02-46-50.151442.jsonl` into `samples_arc` and the time.
@@ -175,9 +220,7 @@ fn newest(folder: &Path) -> Result<PathBuf, Error> {
     let mut found = results_below(folder)?;
     found.sort_by_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()));
     let Some(last) = found.last().cloned() else {
-        return Err(Diagnostic::new(format!("There are no results in `{}`", folder.display()))
-            .hint("`lm-eval run --output_path FOLDER --log_samples` writes them")
-            .into());
+        return Err(no_results(folder).into());
     };
     // Runs of one model are `<model>/results_….json` or `<name>_….json`: folder and front of the name identify it.
     let series = |path: &Path| {

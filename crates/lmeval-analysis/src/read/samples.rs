@@ -20,7 +20,7 @@ const BLOCK: usize = 4 << 20;
 const BLOCKS: usize = 4;
 
 /// Fields of a sample that are not scores, for files that do not name their metrics.
-const NOT_SCORES: [&str; 13] = [
+pub(crate) const NOT_SCORES: [&str; 13] = [
     "doc_id",
     "doc",
     "target",
@@ -172,7 +172,8 @@ enum Score {
 }
 
 /// A line that cannot be used.
-enum Wrong {
+#[derive(Debug)]
+pub(crate) enum Wrong {
     NotText,
     Malformed { at_end: bool, offset: usize },
     NoIdentity,
@@ -180,8 +181,13 @@ enum Wrong {
 }
 
 impl Wrong {
-    fn diagnostic(self, path: &Path, line: usize) -> Diagnostic {
-        let place = format!("line {line} of `{}`", path.display());
+    pub(crate) fn diagnostic(self, path: &Path, line: usize) -> Diagnostic {
+        self.diagnostic_at(&format!("line {line}"), path)
+    }
+
+    /// The error for a line described by `line`, such as `line 3`.
+    pub(crate) fn diagnostic_at(self, line: &str, path: &Path) -> Diagnostic {
+        let place = format!("{line} of `{}`", path.display());
         match self {
             Self::NotText => Diagnostic::new(format!("The {place} is not UTF-8")),
             Self::Malformed { at_end: true, .. } => {

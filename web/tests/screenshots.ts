@@ -4,11 +4,11 @@
  */
 import { execFileSync } from 'node:child_process';
 import { statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import type { RunList } from '../src/lib/api';
-import { addressOf, done, folder, lab, launch, start, visit, type Lab } from './lab';
+import { addressOf, done, folder, launch, start, visit } from './lab';
 
 const runs = process.env.VIEWER_RUNS;
 const images = resolve('../docs/images');
@@ -16,34 +16,43 @@ const TASK = 'demo_arithmetic';
 
 test('screenshots of finished runs', async () => {
   if (!runs) throw new Error('VIEWER_RUNS is not set');
-  const world: Lab = await lab(folder(), resolve(runs));
+  // A relative path, so that no picture shows a folder of this machine.
+  const server = start(dirname(resolve(runs)), 'view', '--no-open', '--port', '0', basename(resolve(runs)));
+  const [url, browser] = await Promise.all([addressOf(server), launch()]);
   try {
-    const list = (await (await fetch(`${world.url}api/runs`)).json()) as RunList;
-    const both = list.runs
-      .filter((run) => run.tasks.some((task) => task.task === TASK))
-      .sort((a, b) => (a.date ?? 0) - (b.date ?? 0));
-    const [base, other] = both;
+    const list = (await (await fetch(`${url}api/runs`)).json()) as RunList;
+    const both = list.runs.filter((run) => run.tasks.some((task) => task.task === TASK));
+    const [base, other] = both.sort((a, b) => (a.date ?? 0) - (b.date ?? 0));
     if (!base || !other) throw new Error(`two runs with ${TASK} are needed below ${runs}`);
     const choice = base.tasks.find((task) => task.has_samples && task.task !== TASK)?.task ?? TASK;
+    const pattern = encodeURIComponent('answer is \\d+');
     const addresses = {
       runs: '#/runs?group=task',
       run: `#/run/${base.id}?task=${TASK}`,
-      samples: `#/samples/${base.id}/${TASK}?outcome=wrong&text=${encodeURIComponent('answer is \\d+')}&regex=1`,
+      samples: `#/samples/${base.id}/${TASK}?outcome=wrong&text=${pattern}&regex=1&in=answer`,
       document: `#/sample/${base.id}/${choice}/1`,
-      compare: `#/compare?base=${base.id}&new=${other.id}&task=${TASK}&filter=flexible-extract&metric=exact_match`,
+      compare: `#/compare?base=${base.id}&new=${other.id}`,
     };
-    const page = await world.open('', { viewport: { width: 1280, height: 760 }, colorScheme: 'light' });
+    const page = await visit(browser, url, { viewport: { width: 1280, height: 760 }, colorScheme: 'light' });
     for (const [name, address] of Object.entries(addresses)) {
-      await page.goto(`${world.url}${address}`);
+      await page.goto(`${url}${address}`);
       await page.locator('h1').waitFor();
       await page.waitForFunction(() => !/Loading …|Comparing …/.test(document.body.textContent ?? ''));
-      await page.waitForTimeout(300);
-      if (name === 'compare') await page.keyboard.press('j');
+      await page.waitForTimeout(500);
       await shoot(page, `view-${name}`);
     }
+    await page.goto(
+      `${url}#/compare?base=${base.id}&new=${other.id}&task=${TASK}&filter=flexible-extract&metric=exact_match`,
+    );
+    await page.locator('.change').first().waitFor();
+    await page.keyboard.press('j');
+    await page.getByRole('heading', { name: 'Answers' }).waitFor();
+    await page.waitForTimeout(300);
+    await shoot(page, 'view-diff');
     await done(page);
   } finally {
-    await world.close();
+    await browser.close();
+    server.kill();
   }
 });
 

@@ -103,7 +103,7 @@ export default defineConfig({
           globalSetup: 'tests/setup.ts',
           testTimeout: 30_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
+          maxWorkers: 2,
         },
       },
       {

@@ -29,6 +29,11 @@ beforeAll(async () => {
   model = createServer((request, response) => {
     request.resume();
     request.on('end', () => {
+      if (request.method === 'GET') {
+        response.setHeader('content-type', 'application/json');
+        response.end(JSON.stringify({ object: 'list', data: [{ id: 'stand-in', object: 'model' }] }));
+        return;
+      }
       const reply = () => {
         if (failures > 0) {
           failures--;

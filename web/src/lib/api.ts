@@ -297,7 +297,8 @@ export interface Choice {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// GET api/compare?base=ID&new=ID[,ID…][&by=FIELD][&cluster=FIELD][&allow=1] → Compare
+// GET api/compare?base=ID&new=ID[,ID…][&by=FIELD&task=NAME][&cluster=FIELD][&allow=1] → Compare
+// `task`: the task whose documents have the field; others are not broken down.
 // Different prompts answer 409 with the first difference; `allow=1` compares anyway.
 
 export interface Compare {
@@ -530,7 +531,7 @@ export const samples = (query: SampleQuery, signal?: AbortSignal) => get<SampleP
 export const sample = (query: SampleQuery & { row: number; full?: '1' }, signal?: AbortSignal) =>
   get<Sample>('api/sample', query, signal);
 export const compare = (
-  query: { base: string; new: string; by?: string; cluster?: string; allow?: '1' },
+  query: { base: string; new: string; by?: string; task?: string; cluster?: string; allow?: '1' },
   signal?: AbortSignal,
 ) => get<Compare>('api/compare', query, signal);
 export const flips = (query: FlipQuery, signal?: AbortSignal) => get<FlipPage>('api/flips', query, signal);

@@ -13,6 +13,7 @@ use crate::backlog::Backlog;
 use crate::error::EngineError;
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
+use crate::preview::PreviewSender;
 use crate::produce::Slot;
 use crate::score::{FirstError, Work};
 
@@ -162,6 +163,7 @@ pub(crate) struct Collector<'a> {
     answered: usize,
     /// Replaces prompts that were dropped.
     empty: Arc<str>,
+    preview: Option<PreviewSender<'a>>,
 }
 
 impl<'a> Collector<'a> {
@@ -171,10 +173,11 @@ impl<'a> Collector<'a> {
         first_error: &'a FirstError<'a>,
         backlog: &'a Backlog,
         work: mpsc::Sender<Work>,
+        preview: Option<PreviewSender<'a>>,
     ) -> Self {
         let tasks = planned.iter().map(|planned| Progress::new(planned, options)).collect();
         let empty = Arc::from("");
-        Self { options, first_error, backlog, work, tasks, failures: Vec::new(), answered: 0, empty }
+        Self { options, first_error, backlog, work, tasks, failures: Vec::new(), answered: 0, empty, preview }
     }
 
     /// Processes messages until all senders are gone.
@@ -234,6 +237,11 @@ impl<'a> Collector<'a> {
             *document = Document::Answered(Box::new(answered));
         }
         task.open -= 1;
+        if let Some(preview) = &self.preview {
+            let document = &task.documents[slot.document - task.sent];
+            let answered = if let Document::Answered(answered) = document { Some(&**answered) } else { None };
+            preview.settled(slot.task, answered);
+        }
         self.check_first(slot);
         self.send_ready_block(slot.task);
         self.send_remaining(slot.task);
@@ -344,7 +352,7 @@ mod tests {
         let (stop, options) = (Cancel::new(), EvaluateOptions::default());
         let (first_error, backlog) = (FirstError::new(&stop), Backlog::new(1));
         let (work, todo) = mpsc::channel();
-        let collector = Collector::new(&[], &options, &first_error, &backlog, work);
+        let collector = Collector::new(&[], &options, &first_error, &backlog, work, None);
         let (messages, inbox) = mpsc::channel();
         messages.send(Message::Built { task: 3 }).expect("the inbox is open");
         assert!(first_error.guard("Collecting answers", || collector.run(&inbox)).is_none());

@@ -25,6 +25,7 @@ use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::{Plan, plan, settings};
+use crate::preview::preview;
 use crate::produce::{JOBS_PER_SEND, TASKS_AHEAD, prepare, produce};
 use crate::score::{FirstError, Grader};
 
@@ -134,7 +135,7 @@ struct Streamed {
 /// Streams documents through the model to scoring.
 fn stream(
     model: &Arc<dyn Model>,
-    planned: Vec<crate::plan::PlannedTask>,
+    mut planned: Vec<crate::plan::PlannedTask>,
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
     backlog: &Backlog,
@@ -172,7 +173,13 @@ fn stream(
         planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
     let first_error = FirstError::new(&stop);
     let (work, todo) = mpsc::channel();
-    let collector = Collector::new(&planned, options, &first_error, backlog, work);
+    let (preview_sender, previewer) = if options.preview {
+        let (sender, previewer) = preview(&mut planned, &**events);
+        (Some(sender), Some(previewer))
+    } else {
+        (None, None)
+    };
+    let collector = Collector::new(&planned, options, &first_error, backlog, work, preview_sender);
     let grader = Grader::new(planned, options, &**events, &first_error, backlog);
     let (collected, scored) = thread::scope(|scope| {
         let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
@@ -186,6 +193,12 @@ fn stream(
             let work = || produce(sources, &prepared, &**events, &jobs, &messages, ahead);
             first_error.guard("Building requests", work)
         });
+        if let Some(previewer) = previewer {
+            // Running scores are not worth failing for.
+            scope.spawn(move || {
+                drop(EngineError::guard(|| "Running scores".to_owned(), || Ok(previewer.run())))
+            });
+        }
         let grading = scope.spawn(move || first_error.guard("Scoring", || grader.run(&todo)));
         let collected = first_error.guard("Collecting answers", || collector.run(&inbox));
         // After a panic, the answers of requests in flight are still saved.

@@ -1,10 +1,13 @@
 //! Progress events of a run.
 
 use lmeval_core::results::TaskResult;
+use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_journal::Damage;
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
+
+use crate::preview::PreviewScore;
 
 /// A progress event.
 #[derive(Debug)]
@@ -95,6 +98,22 @@ pub enum Event<'a> {
         request: &'a ModelRequest,
         /// The last error of the model.
         error: &'a ModelError,
+    },
+    /// All requests of a document were answered, or one failed. Only with
+    /// [`EvaluateOptions::preview`](crate::EvaluateOptions::preview).
+    DocumentDone {
+        /// The key of the task in the results.
+        task: &'a str,
+    },
+    /// A document was scored ahead of its task. Not every document is. Only with
+    /// [`EvaluateOptions::preview`](crate::EvaluateOptions::preview).
+    Previewed {
+        /// The key of the task in the results.
+        task: &'a str,
+        /// The document with its answers.
+        document: &'a AnsweredDocument,
+        /// The scores of the task so far; empty where they can only be computed at the end.
+        scores: &'a [PreviewScore],
     },
     /// All documents of a task are answered; scoring starts.
     Scoring {

@@ -17,6 +17,7 @@ mod event;
 mod key;
 mod options;
 mod plan;
+mod preview;
 mod produce;
 mod score;
 
@@ -27,4 +28,5 @@ pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluated, evaluate};
 pub use event::{Event, Events, NoEvents};
+pub use preview::PreviewScore;
 pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};

@@ -96,6 +96,8 @@ pub struct EvaluateOptions {
     pub data: DataOptions,
     /// Cancels the run.
     pub cancel: Cancel,
+    /// Whether to report finished documents and running scores, see [`Event::Previewed`](crate::Event::Previewed).
+    pub preview: bool,
 }
 
 impl Default for EvaluateOptions {
@@ -120,6 +122,7 @@ impl Default for EvaluateOptions {
             journal: None,
             data: DataOptions::default(),
             cancel: Cancel::new(),
+            preview: false,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct PlannedTask {
     pub(crate) key: String,
     pub(crate) task: Arc<Task>,
     pub(crate) scorer: TaskScorer,
+    /// Scores documents ahead, if the run is watched and the task allows it.
+    pub(crate) preview: Option<TaskScorer>,
     pub(crate) options: RequestOptions,
 }
 
@@ -70,9 +72,15 @@ pub(crate) fn plan(
         check(model, &task, options)?;
         let sources = sources.clone().with_registry(task.registry());
         let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
+        let is_previewed = options.preview
+            && !task.config.unsafe_code
+            && !scorer.needs().together
+            && !scorer.calls_task_code();
+        let preview =
+            if is_previewed { Some(prepare_scoring(&task, &sources, options.predict_only)?) } else { None };
         let key = keys.get(&name).to_owned();
         let options = request_options(&key, options, template.as_ref());
-        Ok(PlannedTask { key, task: Arc::new(task), scorer, options })
+        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options })
     });
     let tasks = tasks.collect::<Result<_, EngineError>>()?;
     Ok(Plan { tasks, groups, template })

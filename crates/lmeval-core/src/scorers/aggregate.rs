@@ -97,6 +97,15 @@ impl ScoringPipeline {
         self.scorer().scores_by_metrics() && self.metrics().iter().any(doubtful)
     }
 
+    /// Whether filters, metrics or reductions are functions of the task.
+    pub(super) fn calls_task_code(&self) -> bool {
+        let by_task = |metric: &PipelineMetric| {
+            matches!(metric.reduction, MetricReduction::Host(_))
+                || matches!(metric.function, MetricFunction::Host(_))
+        };
+        self.filters.calls_task_code() || self.metrics().iter().any(by_task)
+    }
+
     /// Checks that the aggregations accept the values computed so far.
     pub(super) fn check_values(&self) -> Result<(), ScoreError> {
         for document in self.reduced_docs() {

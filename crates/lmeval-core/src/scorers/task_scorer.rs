@@ -69,6 +69,11 @@ impl TaskScorer {
         self.pipelines.iter().map(ScoringPipeline::needs).fold(code, |all, needs| all | needs)
     }
 
+    /// Whether scoring calls Python functions of the task.
+    pub fn calls_task_code(&self) -> bool {
+        self.code.is_some() || self.pipelines.iter().any(ScoringPipeline::calls_task_code)
+    }
+
     /// Copies the reduced values by pipeline, to be merged in another process; pipelines without documents are
     /// omitted.
     pub fn export_reduced(&self) -> Exported {

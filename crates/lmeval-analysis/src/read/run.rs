@@ -180,7 +180,7 @@ fn no_results(folder: &Path) -> Diagnostic {
 }
 
 /// Splits `samples_arc_2026-11-15T02-46-50.151442.jsonl` into `samples_arc` and the time.
-fn split_stamp(name: &str) -> Option<(&str, &str)> {
+pub fn split_stamp(name: &str) -> Option<(&str, &str)> {
     let stem = name.strip_suffix(".jsonl").or_else(|| name.strip_suffix(".json"))?;
     let (front, stamp) = stem.rsplit_once('_')?;
     let shape = b"0000-00-00T00-00-00";

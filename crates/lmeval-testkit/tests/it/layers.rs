@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
     &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
+    &["lmeval-view"],
     &["lmeval"],
 ];
 

@@ -1,0 +1,352 @@
+//! The runs below the given paths.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use fs_err as fs;
+use lmeval_analysis::read::{SamplesFile, split_stamp};
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use serde_json::{Value as Json, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::results::Summary;
+use lmeval_core::Diagnostic;
+
+/// How deep folders are searched.
+const DEPTH: usize = 16;
+
+/// How many files are looked at, so that a viewer of `/` answers.
+const FILES: usize = 500_000;
+
+/// The files that a run consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A results file, and the samples files beside it.
+    Results,
+    /// Samples files without results.
+    Samples,
+    /// A journal of answers.
+    Journal,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Results => "results",
+            Self::Samples => "samples",
+            Self::Journal => "journal",
+        }
+    }
+}
+
+/// A run that was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// A hash of the path: what addresses contain.
+    pub(crate) id: String,
+    pub(crate) kind: Kind,
+    /// The results file, the first samples file or the journal.
+    pub(crate) path: PathBuf,
+    /// The path relative to the folder that was given.
+    pub(crate) shown: String,
+    /// The time in the file name.
+    pub(crate) stamp: String,
+    /// Samples files, named by what their file names say.
+    pub(crate) samples: Vec<SamplesFile>,
+}
+
+/// A folder or file that was given.
+#[derive(Clone, Debug)]
+struct Root {
+    /// Canonical.
+    path: PathBuf,
+    /// The folder whose files may be read: the root, or the folder of a file.
+    folder: PathBuf,
+}
+
+/// Size, time and inode, which identify the content of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) size: u64,
+    modified: Option<SystemTime>,
+    inode: u64,
+}
+
+impl Version {
+    pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
+        let meta = fs::metadata(path)?;
+        Ok(Self { size: meta.len(), modified: meta.modified().ok(), inode: meta.ino() })
+    }
+
+    /// Whether this is the same file as before with more at its end.
+    pub(crate) fn continues(self, before: Self) -> bool {
+        self.inode == before.inode && self.size > before.size
+    }
+}
+
+/// Finds runs and remembers their summaries.
+pub(crate) struct Catalog {
+    roots: Vec<Root>,
+    /// The paths as they were given.
+    given: Vec<String>,
+    found: Mutex<FxHashMap<String, Found>>,
+    summaries: Mutex<FxHashMap<PathBuf, (Version, Arc<Summary>)>>,
+}
+
+impl Catalog {
+    /// A catalog of everything below the paths.
+    pub(crate) fn new(paths: &[PathBuf]) -> Result<Self, Error> {
+        let mut roots = Vec::new();
+        for given in paths {
+            let path = fs::canonicalize(given).map_err(|error| {
+                Diagnostic::new(format!("Cannot open `{}`", given.display()))
+                    .caused_by(error)
+                    .hint("Name a folder of results, a results file, a samples file or a journal")
+            })?;
+            let folder = if path.is_dir() { path.clone() } else { path.parent().unwrap_or(&path).to_owned() };
+            roots.push(Root { path, folder });
+        }
+        let given = paths.iter().map(|path| path.display().to_string()).collect();
+        Ok(Self { roots, given, found: Mutex::default(), summaries: Mutex::default() })
+    }
+
+    /// Searches the folders again. The newest run is first.
+    pub(crate) fn scan(&self) -> Vec<Found> {
+        let mut files = Vec::new();
+        for root in &self.roots {
+            if root.path.is_dir() {
+                self.walk(&root.path, 0, &mut files);
+            } else {
+                files.push(root.path.clone());
+                // The samples of a results file that was given are beside it.
+                if has_extension(&root.path, "json") {
+                    let stamp = stamp_of(&root.path);
+                    let beside = self.list(&root.folder).into_iter();
+                    files.extend(beside.filter(|path| {
+                        !path.is_dir() && has_extension(path, "jsonl") && stamp_of(path) == stamp
+                    }));
+                }
+            }
+        }
+        files.sort_unstable();
+        files.dedup();
+        let mut found = self.group(files);
+        found.sort_by(|left, right| right.stamp.cmp(&left.stamp).then_with(|| left.path.cmp(&right.path)));
+        let map = found.iter().map(|run| (run.id.clone(), run.clone())).collect();
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = map;
+        found
+    }
+
+    /// The run with an id, which has to come from a scan.
+    pub(crate) fn get(&self, id: &str) -> Option<Found> {
+        let known = |id: &str| self.found.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        known(id).or_else(|| {
+            self.scan();
+            known(id)
+        })
+    }
+
+    /// The canonical path of a file, if it is below a folder that was given.
+    pub(crate) fn check(&self, path: &Path) -> Result<PathBuf, Error> {
+        let refused = || Diagnostic::new(format!("`{}` is not below the given folders", path.display()));
+        let canonical = fs::canonicalize(path)
+            .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
+        if self.is_inside(&canonical) { Ok(canonical) } else { Err(refused().into()) }
+    }
+
+    fn is_inside(&self, canonical: &Path) -> bool {
+        self.roots.iter().any(|root| canonical.starts_with(&root.folder))
+    }
+
+    /// The summary of a results file, read again only if the file changed.
+    pub(crate) fn summary(&self, path: &Path) -> Result<Arc<Summary>, Error> {
+        let path = self.check(path)?;
+        let version = Version::of(&path).map_err(|error| Diagnostic::new(error.to_string()))?;
+        let cache = || self.summaries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, summary)) = cache().get(&path)
+            && *known == version
+        {
+            return Ok(Arc::clone(summary));
+        }
+        let summary = Arc::new(Summary::read(&path)?);
+        cache().insert(path, (version, Arc::clone(&summary)));
+        Ok(summary)
+    }
+
+    /// `api/runs`: every run, and the files that cannot be read.
+    pub(crate) fn list_runs(&self, is_live: bool) -> Json {
+        let found = self.scan();
+        let listed: Vec<Result<Json, Json>> = found
+            .par_iter()
+            .map(|run| {
+                self.describe(run).map_err(|error| json!({ "path": run.shown, "error": explain(&error) }))
+            })
+            .collect();
+        let (mut runs, mut problems) = (Vec::new(), Vec::new());
+        for run in listed {
+            match run {
+                Ok(run) => runs.push(run),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        json!({
+            "paths": self.given,
+            "version": env!("CARGO_PKG_VERSION"),
+            "runs": runs,
+            "problems": problems,
+            "live": is_live,
+        })
+    }
+
+    /// The summary of a run as JSON.
+    pub(crate) fn describe(&self, run: &Found) -> Result<Json, Error> {
+        match run.kind {
+            Kind::Results => Ok(self.summary(&run.path)?.to_json(run)),
+            Kind::Samples => Ok(Summary::of_samples(run).to_json(run)),
+            Kind::Journal => Ok(Summary::of_journal(run).to_json(run)),
+        }
+    }
+
+    fn list(&self, folder: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        let mut paths = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name.to_string_lossy().starts_with('.') {
+                continue;
+            }
+            let path = entry.path();
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            // A link may point anywhere; what it points to has to be below the folders as well.
+            if !is_link || fs::canonicalize(&path).is_ok_and(|target| self.is_inside(&target)) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    fn walk(&self, folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+        for path in self.list(folder) {
+            if files.len() >= FILES {
+                return;
+            }
+            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            if meta.is_dir() {
+                if depth < DEPTH {
+                    self.walk(&path, depth + 1, files);
+                }
+            } else if is_of_a_run(&path) && path.is_file() {
+                // A linked folder is not followed: it is below the folders, so it is found without the link.
+                files.push(path);
+            }
+        }
+    }
+
+    /// Puts the files of a run together: those in one folder with the same time.
+    fn group(&self, files: Vec<PathBuf>) -> Vec<Found> {
+        let mut samples: FxHashMap<(PathBuf, String), Vec<SamplesFile>> = FxHashMap::default();
+        let (mut results, mut found) = (Vec::new(), Vec::new());
+        for path in files {
+            if has_extension(&path, "journal") {
+                found.push(self.found(Kind::Journal, path, Vec::new()));
+            } else if has_extension(&path, "jsonl") {
+                let key = (parent(&path).to_owned(), stamp_of(&path));
+                samples.entry(key).or_default().push(SamplesFile { task: task_of(&path), path });
+            } else {
+                results.push(path);
+            }
+        }
+        for path in results {
+            // Without a time in its name nothing connects a results file with samples.
+            let stamp = stamp_of(&path);
+            let own =
+                if stamp.is_empty() { None } else { samples.remove(&(parent(&path).to_owned(), stamp)) };
+            found.push(self.found(Kind::Results, path, own.unwrap_or_default()));
+        }
+        for ((_, stamp), mut files) in samples {
+            files.sort_by(|left, right| left.task.cmp(&right.task));
+            if stamp.is_empty() {
+                for file in files {
+                    found.push(self.found(Kind::Samples, file.path.clone(), vec![file]));
+                }
+            } else if let Some(first) = files.first() {
+                found.push(self.found(Kind::Samples, first.path.clone(), files));
+            }
+        }
+        found
+    }
+
+    fn found(&self, kind: Kind, path: PathBuf, mut samples: Vec<SamplesFile>) -> Found {
+        samples.sort_by(|left, right| left.task.cmp(&right.task));
+        let root = self.roots.iter().find(|root| path.starts_with(&root.folder));
+        let shown = root.and_then(|root| path.strip_prefix(&root.folder).ok()).unwrap_or(&path);
+        Found {
+            id: id_of(&path),
+            kind,
+            stamp: stamp_of(&path),
+            shown: shown.display().to_string(),
+            path,
+            samples,
+        }
+    }
+}
+
+/// The id that addresses have for the run of a results file; `None` if there is no such file.
+pub fn run_id(path: &Path) -> Option<String> {
+    fs::canonicalize(path).ok().map(|path| id_of(&path))
+}
+
+fn id_of(path: &Path) -> String {
+    let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An error with its causes, on one line.
+pub(crate) fn explain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.cause();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The time in a file name; empty without one.
+fn stamp_of(path: &Path) -> String {
+    split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()).unwrap_or_default()
+}
+
+/// Whether a file in a folder is a results file, a samples file or a journal, judged by its name.
+fn is_of_a_run(path: &Path) -> bool {
+    let name = file_name(path);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("json") => split_stamp(&name).is_some() || name.starts_with("results"),
+        Some("jsonl") => name.starts_with("samples_"),
+        Some("journal") => true,
+        _ => false,
+    }
+}
+
+/// The task that a samples file is named after.
+fn task_of(path: &Path) -> String {
+    let name = file_name(path);
+    let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
+    task.unwrap_or_else(|| name.trim_end_matches(".jsonl")).replace("--", "::")
+}

@@ -1,0 +1,242 @@
+//! One sample, decoded.
+
+use std::sync::Arc;
+
+use lmeval_analysis::read::Fields;
+use lmeval_pycompat::{Value, json, literal};
+
+use crate::scan::{self, Outcome};
+use crate::wire;
+
+/// One request of a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) context: Value,
+    /// The continuation of a log-likelihood request.
+    pub(crate) continuation: Option<Arc<str>>,
+    /// The settings of a generation.
+    pub(crate) settings: Option<Value>,
+}
+
+/// A line of a samples file.
+pub(crate) struct Record<'a> {
+    pub(crate) fields: Fields<'a>,
+    pub(crate) requests: Vec<Request>,
+    /// For each request its answers.
+    pub(crate) answers: Vec<Vec<Value>>,
+}
+
+/// The log-likelihood of a continuation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likelihood {
+    pub(crate) logprob: f64,
+    pub(crate) is_greedy: bool,
+}
+
+impl<'a> Record<'a> {
+    /// Decodes a line. Parts that are missing or have another shape are empty.
+    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+        let fields = Fields::parse(line).ok()?;
+        let requests = match fields.value("arguments") {
+            Some(Value::Dict(named)) => named.values().map(request).collect(),
+            Some(Value::List(items)) => items.iter().map(request).collect(),
+            _ => Vec::new(),
+        };
+        let answers = match fields.value("resps") {
+            Some(Value::List(items)) => items
+                .iter()
+                .map(|answers| match answers {
+                    Value::List(answers) => answers.to_vec(),
+                    other => vec![other.clone()],
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        Some(Self { fields, requests, answers })
+    }
+
+    pub(crate) fn doc_id(&self) -> i64 {
+        self.fields.raw("doc_id").and_then(|raw| raw.parse().ok()).unwrap_or(-1)
+    }
+
+    pub(crate) fn filter(&self) -> String {
+        self.fields.text("filter").map_or_else(|| "none".to_owned(), std::borrow::Cow::into_owned)
+    }
+
+    /// The first prompt.
+    pub(crate) fn prompt(&self) -> String {
+        self.requests.first().map(|request| context_text(&request.context)).unwrap_or_default()
+    }
+
+    pub(crate) fn target(&self) -> String {
+        self.fields.value("target").map(|target| wire::plain(&target)).unwrap_or_default()
+    }
+
+    /// The answer that a list shows: the generated one, or the most likely choice.
+    pub(crate) fn answer(&self) -> String {
+        let likelihoods = self.likelihoods();
+        if likelihoods.len() == self.requests.len() && likelihoods.len() > 1 {
+            let choices = self.choice_count();
+            let best = argmax(likelihoods[..choices].iter().map(|found| found.logprob));
+            return best.map(|best| self.choice_text(best)).unwrap_or_default();
+        }
+        match self.answers.first().and_then(|answers| answers.first()) {
+            Some(Value::List(pair)) => pair.iter().map(wire::plain).collect::<Vec<_>>().join(", "),
+            Some(answer) => wire::plain(answer),
+            None => String::new(),
+        }
+    }
+
+    /// The output of the filter pipeline, one string per request.
+    pub(crate) fn filtered(&self) -> Vec<String> {
+        let Some(Value::List(items)) = self.fields.value("filtered_resps") else { return Vec::new() };
+        items
+            .iter()
+            .map(|item| match item {
+                Value::List(inner) if inner.len() == 1 => wire::plain(&inner[0]),
+                other => wire::plain(other),
+            })
+            .collect()
+    }
+
+    /// The log-likelihoods of the requests, if that is what they are.
+    pub(crate) fn likelihoods(&self) -> Vec<Likelihood> {
+        let found: Option<Vec<Likelihood>> = self
+            .requests
+            .iter()
+            .zip(&self.answers)
+            .map(|(request, answers)| {
+                request.continuation.as_ref()?;
+                likelihood(answers)
+            })
+            .collect();
+        found.unwrap_or_default()
+    }
+
+    /// The number of requests that are choices. Mutual information asks for each continuation again without the context.
+    pub(crate) fn choice_count(&self) -> usize {
+        let half = self.requests.len() / 2;
+        let texts = |range: std::ops::Range<usize>| {
+            self.requests[range].iter().map(|request| request.continuation.clone()).collect::<Vec<_>>()
+        };
+        let is_doubled = self.requests.len().is_multiple_of(2)
+            && half > 1
+            && texts(0..half) == texts(half..2 * half)
+            && self.requests[..half].iter().all(|request| request.context == self.requests[0].context)
+            && self.requests[half].context != self.requests[0].context;
+        if is_doubled { half } else { self.requests.len() }
+    }
+
+    /// Whether the choices are contexts, as in Winogrande, and the continuation is the same.
+    pub(crate) fn has_own_contexts(&self) -> bool {
+        self.requests.iter().any(|request| request.context != self.requests[0].context)
+    }
+
+    /// A choice as a list shows it.
+    pub(crate) fn choice_text(&self, index: usize) -> String {
+        let Some(request) = self.requests.get(index) else { return String::new() };
+        let continuation = request.continuation.as_deref().unwrap_or_default();
+        if self.choice_count() == self.requests.len() && self.has_own_contexts() {
+            let context = context_text(&request.context);
+            return format!("{context}{continuation}");
+        }
+        continuation.trim().to_owned()
+    }
+
+    /// The right choices: the target is an index, a list of indices, or the text of a choice. Where it could be both, `acc` decides.
+    pub(crate) fn gold(&self, count: usize) -> Option<Vec<usize>> {
+        let target = self.target();
+        let target = target.trim();
+        let index = |value: &Value| {
+            value.as_i64().and_then(|index| usize::try_from(index).ok()).filter(|index| *index < count)
+        };
+        let by_index = match literal::literal_eval(target).ok() {
+            Some(Value::List(items)) => {
+                let gold: Vec<usize> = items.iter().filter_map(index).collect();
+                (!gold.is_empty()).then_some(gold)
+            }
+            Some(value) => index(&value).map(|index| vec![index]),
+            None => None,
+        };
+        let by_text = (0..count).find(|index| self.choice_text(*index) == target).map(|index| vec![index]);
+        let (Some(first), Some(second)) = (&by_index, &by_text) else { return by_index.or(by_text) };
+        let best = argmax(self.likelihoods().iter().take(count).map(|found| found.logprob));
+        let agrees = |gold: &[usize]| {
+            let is_best = best.is_some_and(|best| gold.contains(&best));
+            self.score("acc").is_none_or(|acc| (acc == 1.0) == is_best)
+        };
+        if !agrees(first) && agrees(second) { by_text } else { by_index }
+    }
+
+    /// The value of a metric, if it is a number.
+    pub(crate) fn score(&self, metric: &str) -> Option<f64> {
+        self.fields.raw(metric).and_then(scan::number)
+    }
+
+    /// The outcome by one metric.
+    pub(crate) fn outcome(&self, metric: Option<&str>) -> Outcome {
+        metric.and_then(|metric| self.score(metric)).map_or(Outcome::Unscored, Outcome::of)
+    }
+}
+
+/// The index of the largest number; `None` if there is none. Of equal ones the first.
+pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> Option<usize> {
+    let mut best: Option<(usize, f64)> = None;
+    for (index, value) in values.enumerate() {
+        if !value.is_nan() && best.is_none_or(|(_, known)| value > known) {
+            best = Some((index, value));
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+/// A prompt as one string; chat messages as JSON.
+pub(crate) fn context_text(context: &Value) -> String {
+    match context {
+        Value::Str(text) => text.to_string(),
+        Value::None => String::new(),
+        other => {
+            let options = json::Options { ensure_ascii: false, ..json::Options::default() };
+            json::dumps(other, &options).unwrap_or_else(|_| wire::plain(other))
+        }
+    }
+}
+
+fn request(arguments: &Value) -> Request {
+    let parts: Vec<Value> = match arguments {
+        Value::Dict(named) => named.values().cloned().collect(),
+        Value::List(parts) => parts.to_vec(),
+        other => vec![other.clone()],
+    };
+    let mut parts = parts.into_iter();
+    let context = parts.next().unwrap_or_default();
+    match parts.next() {
+        Some(Value::Str(text)) => Request { context, continuation: Some(text), settings: None },
+        Some(settings @ Value::Dict(_)) => Request { context, continuation: None, settings: Some(settings) },
+        _ => Request { context, continuation: None, settings: None },
+    }
+}
+
+/// `["-1.5", "False"]`, as numbers or as strings, in a list or not.
+fn likelihood(answers: &[Value]) -> Option<Likelihood> {
+    let pair = match answers {
+        [Value::List(pair), ..] => pair.as_slice(),
+        pair => pair,
+    };
+    let [logprob, greedy, ..] = pair else { return None };
+    let is_greedy = match greedy {
+        Value::Bool(greedy) => *greedy,
+        Value::Str(text) if matches!(text.as_ref(), "True" | "true") => true,
+        Value::Str(text) if matches!(text.as_ref(), "False" | "false") => false,
+        _ => return None,
+    };
+    Some(Likelihood { logprob: real(logprob)?, is_greedy })
+}
+
+/// A number, or a string of one.
+pub(crate) fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Str(text) => text.parse().ok(),
+        other => other.to_f64(),
+    }
+}

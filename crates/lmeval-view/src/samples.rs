@@ -1,0 +1,325 @@
+//! Pages of samples, and one sample in full.
+
+use fs_err as fs;
+use lmeval_core::{Diagnostic, secrets};
+use lmeval_pycompat::{Dict, Value, json as python_json};
+use serde_json::{Value as Json, json};
+
+use crate::Error;
+use crate::index::{FileIndex, read_line};
+use crate::prompt;
+use crate::query::{Query, Selection};
+use crate::record::{Record, argmax, context_text, real};
+use crate::scan::{FLAGS, Outcome};
+use crate::wire::{self, LONG, SHORT};
+
+/// Rows of a page at most.
+const MOST_ROWS: usize = 1000;
+
+/// The part of a selection that a page shows.
+pub(crate) struct Page {
+    pub(crate) offset: usize,
+    pub(crate) limit: usize,
+}
+
+impl Page {
+    pub(crate) fn parse(parameters: &[(String, String)]) -> Self {
+        let number = |name: &str| {
+            parameters.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok())
+        };
+        Self { offset: number("offset").unwrap_or(0), limit: number("limit").unwrap_or(100).min(MOST_ROWS) }
+    }
+}
+
+/// `SamplePage` of the interface.
+pub(crate) fn page(
+    index: &FileIndex,
+    selection: &Selection,
+    query: &Query,
+    page: &Page,
+) -> Result<Json, Error> {
+    let rows = selection.rows.iter().skip(page.offset).take(page.limit).copied();
+    let (places, metrics, state) = {
+        let state = index.lock();
+        let columns = &state.columns;
+        let places: Vec<(u32, u64, u32, Outcome, u8)> = rows
+            .map(|row| {
+                let at = row as usize;
+                (row, columns.offsets[at], columns.lengths[at], columns.outcomes[at], columns.flags[at])
+            })
+            .collect();
+        let metrics: Vec<String> = columns
+            .filter_metrics
+            .get(selection.filter)
+            .into_iter()
+            .flatten()
+            .map(|metric| columns.metrics[*metric].0.clone())
+            .collect();
+        (places, metrics, index.progress(&state))
+    };
+    let file = fs::File::open(&index.path).map_err(|error| Diagnostic::new(error.to_string()))?;
+    let mut shown = Vec::with_capacity(places.len());
+    for (row, offset, length, outcome, flags) in places {
+        let line = read_line(&file, offset, length)?;
+        let Some(record) = Record::parse(&line) else { continue };
+        let outcome = query.metric.as_deref().map_or(outcome, |metric| record.outcome(Some(metric)));
+        let values: Vec<Json> = metrics.iter().map(|metric| wire::optional(record.score(metric))).collect();
+        let mut entry = json!({
+            "row": row,
+            "doc_id": record.doc_id(),
+            "input": wire::tail(&record.prompt(), SHORT),
+            "target": wire::text(&record.target(), SHORT),
+            "answer": wire::text(&record.answer(), SHORT),
+            "filtered": wire::text(&filtered(&record), SHORT),
+            "values": values,
+            "outcome": outcome.name(),
+            "flags": flag_names(flags),
+        });
+        if let Some(hit) = query.needle.as_ref().and_then(|needle| needle.hit(&line)) {
+            entry["hit"] = hit;
+        }
+        shown.push(entry);
+    }
+    Ok(json!({
+        "index": state,
+        "filter": selection.filter_name,
+        "columns": metrics,
+        "total": selection.total,
+        "matched": selection.rows.len(),
+        "offset": page.offset,
+        "rows": shown,
+    }))
+}
+
+/// The filtered answer in a list: empty for log-likelihoods, which filters rarely change.
+pub(crate) fn filtered(record: &Record<'_>) -> String {
+    if record.likelihoods().is_empty() { record.filtered().join("\n") } else { String::new() }
+}
+
+fn flag_names(flags: u8) -> Vec<&'static str> {
+    FLAGS.iter().filter(|(_, flag)| flags & flag != 0).map(|(name, _)| *name).collect()
+}
+
+/// Facts about a task from the results file, for the page of a document.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TaskFacts {
+    pub(crate) config: Dict,
+    pub(crate) num_fewshot: Option<f64>,
+}
+
+/// `Sample` of the interface.
+pub(crate) fn sample(
+    index: &FileIndex,
+    selection: &Selection,
+    (run, task): (&str, &str),
+    row: u32,
+    facts: &TaskFacts,
+    is_full: bool,
+) -> Result<Json, Error> {
+    let limit = if is_full { usize::MAX } else { LONG };
+    let at = row as usize;
+    let found = {
+        let state = index.lock();
+        let columns = &state.columns;
+        (at < columns.len()).then(|| {
+            let (id, hash) = (columns.doc_ids[at], columns.hashes[at]);
+            let same = (0..columns.len()).filter(|other| {
+                *other != at
+                    && columns.doc_ids[*other] == id
+                    && columns.hashes[*other] == hash
+                    && columns.filters[*other] != columns.filters[at]
+            });
+            let others: Vec<Json> = same
+                .map(|other| {
+                    json!({ "filter": columns.filter_names[columns.filters[other] as usize], "row": other })
+                })
+                .collect();
+            (columns.offsets[at], columns.lengths[at], columns.outcomes[at], columns.flags[at], others)
+        })
+    };
+    let Some((offset, length, outcome, flags, others)) = found else {
+        return Err(Diagnostic::new(format!("`{task}` has no sample {row}")).into());
+    };
+    let line = index.line(offset, length)?;
+    let record = Record::parse(&line)
+        .ok_or_else(|| Diagnostic::new("The file changed while it was read").hint("Reload the page"))?;
+    let position = selection.rows.iter().position(|known| *known == row);
+    let neighbour = |position: Option<usize>| position.and_then(|position| selection.rows.get(position));
+    let text = |text: &str| wire::text(text, limit);
+    let doc: Vec<Json> = match record.fields.value("doc") {
+        Some(Value::Dict(doc)) => doc
+            .iter()
+            .map(|(field, value)| json!({ "field": wire::plain(field), "value": text(&pretty(value)) }))
+            .collect(),
+        Some(other) => vec![json!({ "field": "doc", "value": text(&pretty(&other)) })],
+        None => Vec::new(),
+    };
+    let hash = |name: &str| record.fields.text(name).map(std::borrow::Cow::into_owned);
+    Ok(json!({
+        "run": run,
+        "task": task,
+        "row": row,
+        "doc_id": record.doc_id(),
+        "filter": record.filter(),
+        "previous": neighbour(position.and_then(|position| position.checked_sub(1))),
+        "next": neighbour(position.map(|position| position + 1)),
+        "position": position,
+        "matched": selection.rows.len(),
+        "prompt": prompt::describe(&record, facts, limit),
+        "choices": choices(&record, &text),
+        "rolling": rolling(&record),
+        "generations": generations(&record, &text),
+        "steps": steps(&record, facts, &text),
+        "target": text(&record.target()),
+        "values": values(&record),
+        "outcome": outcome.name(),
+        "flags": flag_names(flags),
+        "doc": doc,
+        "hashes": { "doc": hash("doc_hash"), "prompt": hash("prompt_hash"), "target": hash("target_hash") },
+        "raw": text(&line),
+        "other_filters": others,
+    }))
+}
+
+/// A value for reading: strings as they are, others as JSON.
+fn pretty(value: &Value) -> String {
+    if let Value::Str(text) = value {
+        return text.to_string();
+    }
+    let options = python_json::Options { ensure_ascii: false, ..python_json::Options::default() };
+    python_json::dumps(value, &options).unwrap_or_else(|_| wire::plain(value))
+}
+
+/// The choices of a multiple-choice document with what the model made of them.
+fn choices(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+    let likelihoods = record.likelihoods();
+    if likelihoods.is_empty() {
+        return Vec::new();
+    }
+    let count = record.choice_count();
+    let own_contexts = count == record.requests.len() && record.has_own_contexts();
+    let gold = record.gold(count);
+    let logprobs: Vec<f64> = likelihoods[..count].iter().map(|found| found.logprob).collect();
+    // Lengths are those of the choice alone; what is before it belongs to the prompt.
+    let texts: Vec<&str> = record.requests[..count]
+        .iter()
+        .map(|request| request.continuation.as_deref().unwrap_or_default())
+        .collect();
+    let per = |length: &dyn Fn(&str) -> usize| -> Vec<Option<f64>> {
+        let bare = texts.iter().map(|text| text.strip_prefix([' ', '\n', '\t']).unwrap_or(text));
+        let lengths = bare.map(|text| length(text)).zip(&logprobs);
+        lengths.map(|(length, logprob)| (length > 0).then(|| logprob / length as f64)).collect()
+    };
+    let per_byte = per(&|text| text.len());
+    let per_char = per(&|text| text.chars().count());
+    let best = argmax(logprobs.iter().copied());
+    let best_of = |values: &[Option<f64>]| argmax(values.iter().map(|value| value.unwrap_or(f64::NAN)));
+    let (best_per_byte, best_per_char) = (best_of(&per_byte), best_of(&per_char));
+    let shares = softmax(&logprobs);
+    let byte_shares: Option<Vec<f64>> = per_byte.iter().copied().collect();
+    let byte_shares = byte_shares.map(|values| softmax(&values));
+    (0..count)
+        .map(|at| {
+            json!({
+                "text": text(texts[at]),
+                "context": own_contexts.then(|| text(&context_text(&record.requests[at].context))),
+                "loglikelihood": wire::number(logprobs[at]),
+                "per_byte": wire::optional(per_byte[at]),
+                "per_char": wire::optional(per_char[at]),
+                "per_token": null,
+                "tokens": null,
+                "probability": wire::number(shares[at]),
+                "probability_per_byte": byte_shares.as_ref().map(|shares| wire::number(shares[at])),
+                "is_greedy": likelihoods[at].is_greedy,
+                "is_gold": gold.as_ref().map(|gold| gold.contains(&at)),
+                "is_best": best == Some(at),
+                "is_best_per_byte": best_per_byte == Some(at),
+                "is_best_per_char": best_per_char == Some(at),
+            })
+        })
+        .collect()
+}
+
+/// Probabilities relative to each other.
+fn softmax(logprobs: &[f64]) -> Vec<f64> {
+    let most = logprobs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let shares: Vec<f64> = logprobs.iter().map(|logprob| (logprob - most).exp()).collect();
+    let total: f64 = shares.iter().sum();
+    shares.into_iter().map(|share| share / total).collect()
+}
+
+/// Log-likelihoods of whole documents.
+fn rolling(record: &Record<'_>) -> Vec<Json> {
+    if record.requests.iter().any(|request| request.settings.is_some()) || !record.likelihoods().is_empty() {
+        return Vec::new();
+    }
+    let numbers = record.answers.iter().flatten().map(|answer| match answer {
+        Value::List(items) => items.first().and_then(real),
+        other => real(other),
+    });
+    let numbers: Option<Vec<f64>> = numbers.collect();
+    numbers
+        .unwrap_or_default()
+        .into_iter()
+        .map(|value| json!({ "loglikelihood": wire::number(value) }))
+        .collect()
+}
+
+fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+    if !record.likelihoods().is_empty() || !rolling(record).is_empty() {
+        return Vec::new();
+    }
+    let settings = |at: usize| {
+        let settings = record.requests.get(at).and_then(|request| request.settings.as_ref());
+        settings.map_or(Json::Null, |settings| wire::json(&secrets::mask_secrets(settings)))
+    };
+    let entries = record.answers.iter().enumerate().map(|(at, answers)| {
+        let repeats: Vec<Json> = answers.iter().map(|answer| text(&wire::plain(answer))).collect();
+        json!({ "settings": settings(at), "repeats": repeats })
+    });
+    entries.collect()
+}
+
+/// From raw answers to what was scored: the filters that the configuration names, then the outcome.
+fn steps(record: &Record<'_>, facts: &TaskFacts, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+    let name = record.filter();
+    let mut steps = Vec::new();
+    let pipelines = facts.config.get_str("filter_list").and_then(Value::as_list).unwrap_or_default();
+    let pipeline = pipelines
+        .iter()
+        .filter_map(Value::as_dict)
+        .find(|pipeline| pipeline.get_str("name").and_then(Value::as_str) == Some(name.as_str()));
+    let functions = pipeline.and_then(|pipeline| pipeline.get_str("filter")).and_then(Value::as_list);
+    for function in functions.unwrap_or_default().iter().filter_map(Value::as_dict) {
+        let mut arguments = function.clone();
+        let called = arguments.remove_str("function").map(|name| wire::plain(&name)).unwrap_or_default();
+        let detail = (!arguments.is_empty()).then(|| pretty(&Value::from(arguments)));
+        steps.push(json!({ "name": called, "detail": detail, "output": null }));
+    }
+    let output: Vec<Json> = record.filtered().iter().map(|answer| text(answer)).collect();
+    steps.push(json!({ "name": name, "detail": null, "output": output }));
+    steps
+}
+
+fn values(record: &Record<'_>) -> Vec<Json> {
+    let repeats = match record.fields.value("scores_per_repeat") {
+        Some(Value::Dict(repeats)) => Some(repeats),
+        _ => None,
+    };
+    crate::scan::metric_names(&record.fields)
+        .into_iter()
+        .map(|metric| {
+            let shown = record.fields.value(&metric).map(|value| pretty(&value)).unwrap_or_default();
+            let per_repeat = repeats.as_ref().and_then(|repeats| repeats.get_str(&metric)?.as_list());
+            let per_repeat: Option<Vec<Json>> =
+                per_repeat.map(|values| values.iter().map(|value| wire::optional(value.to_f64())).collect());
+            let shown: String = shown.chars().take(SHORT).collect();
+            json!({
+                "metric": metric,
+                "value": wire::optional(record.score(&metric)),
+                "text": shown,
+                "per_repeat": per_repeat,
+            })
+        })
+        .collect()
+}

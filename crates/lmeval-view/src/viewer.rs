@@ -1,0 +1,460 @@
+//! The interface as a function from an address to JSON, for the server and for reports.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use fs_err as fs;
+use lmeval_analysis::compare::Settings;
+use lmeval_analysis::read::{Run, SamplesFile};
+use lmeval_core::registry::Registry;
+use lmeval_core::{Diagnose as _, Diagnostic, secrets};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value as Json, json};
+
+use crate::catalog::{Catalog, Found, Kind, Version, explain};
+use crate::comparisons::{Comparisons, flips, scores};
+use crate::index::{FileIndex, Indexes, read_line};
+use crate::query::{Queries, Query, Selection};
+use crate::record::Record;
+use crate::samples::{Page, TaskFacts, filtered, page, sample};
+use crate::wire::{self, MEDIUM};
+use crate::{Error, answers, results, stats};
+
+/// How long a request that needs a whole file waits for its index.
+const INDEXING: Duration = Duration::from_secs(600);
+
+/// Decoded parameters of an address.
+pub(crate) type Parameters = [(String, String)];
+
+/// Why a request has no answer: an HTTP status and the reason.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The problem, with advice.
+    pub error: Error,
+}
+
+impl Refusal {
+    fn new(status: u16, error: impl Into<Error>) -> Self {
+        Self { status, error: error.into() }
+    }
+
+    /// The body of the answer.
+    pub fn to_json(&self) -> Json {
+        let hints = self.error.hints();
+        let text = explain(&self.error);
+        json!({ "error": secrets::mask(&text), "hint": hints.first().map(|hint| secrets::mask(hint)) })
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { status: 422, error }
+    }
+}
+
+impl From<Diagnostic> for Refusal {
+    fn from(error: Diagnostic) -> Self {
+        Self { status: 422, error: error.into() }
+    }
+}
+
+/// A running evaluation that the live page follows.
+pub trait Live: Send + Sync {
+    /// `LiveState` of the interface at this moment.
+    fn state(&self) -> Json;
+}
+
+/// The runs below some paths, and everything that pages show of them.
+pub struct Viewer {
+    pub(crate) catalog: Catalog,
+    indexes: Indexes,
+    queries: Queries,
+    comparisons: Comparisons,
+    opened: Mutex<FxHashMap<PathBuf, (Version, Arc<Run>)>>,
+    live: Option<Arc<dyn Live>>,
+}
+
+/// A samples file that was asked for.
+pub(crate) struct Opened {
+    pub(crate) found: Found,
+    pub(crate) run: Arc<Run>,
+    pub(crate) file: SamplesFile,
+    pub(crate) index: Arc<FileIndex>,
+}
+
+impl Viewer {
+    /// A viewer of everything below the paths. Nothing is read yet, but every path has to exist.
+    pub fn new(paths: &[PathBuf]) -> Result<Self, Error> {
+        Ok(Self {
+            catalog: Catalog::new(paths)?,
+            indexes: Indexes::default(),
+            queries: Queries::default(),
+            comparisons: Comparisons::default(),
+            opened: Mutex::default(),
+            live: None,
+        })
+    }
+
+    /// Adds a running evaluation.
+    #[must_use]
+    pub fn with_live(mut self, live: Arc<dyn Live>) -> Self {
+        self.live = Some(live);
+        self
+    }
+
+    /// The running evaluation.
+    pub fn live(&self) -> Option<&Arc<dyn Live>> {
+        self.live.as_ref()
+    }
+
+    /// Answers a request, such as `api/run` with `run`. Blocks while files are read.
+    pub fn answer(&self, path: &str, parameters: &[(String, String)]) -> Result<Json, Refusal> {
+        match path {
+            "api/runs" => Ok(self.catalog.list_runs(self.live.is_some())),
+            "api/run" => self.run(parameters),
+            "api/task" => self.task(parameters),
+            "api/samples" => self.samples(parameters),
+            "api/sample" => self.sample(parameters),
+            "api/compare" => self.compare(parameters),
+            "api/flips" => self.flips(parameters),
+            "api/answers" => self.answers(parameters),
+            other => Err(Refusal::new(404, Diagnostic::new(format!("There is nothing at `/{other}`")))),
+        }
+    }
+
+    fn run(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let found = self.found(required(parameters, "run")?)?;
+        match found.kind {
+            Kind::Results => Ok(self.catalog.summary(&found.path)?.to_detail(&found)?),
+            Kind::Samples => Ok(results::Summary::of_samples(&found).to_detail(&found)?),
+            Kind::Journal => {
+                let path = self.catalog.check(&found.path)?;
+                let mut detail = results::Summary::of_journal(&found).to_detail(&found)?;
+                answers::describe(&path, &mut detail)?;
+                Ok(detail)
+            }
+        }
+    }
+
+    fn task(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let opened = self.open(parameters)?;
+        let state = opened.index.wait(Duration::from_millis(700), |_| false);
+        let names = &state.columns.filter_names;
+        let filter = match get(parameters, "filter") {
+            None => 0,
+            Some(name) => match names.iter().position(|known| known == name) {
+                Some(position) => position,
+                None if !state.is_complete => usize::MAX,
+                None => return Err(no_filter(name, names)),
+            },
+        };
+        Ok(stats::describe(&opened.index, &state, filter))
+    }
+
+    fn samples(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let opened = self.open(parameters)?;
+        let query = Query::parse(parameters).map_err(|error| Refusal::new(400, error))?;
+        let shown = Page::parse(parameters);
+        let selection = self.select(&opened, &query, shown.offset + shown.limit)?;
+        Ok(page(&opened.index, &selection, &query, &shown)?)
+    }
+
+    fn sample(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let opened = self.open(parameters)?;
+        let query = Query::parse(parameters).map_err(|error| Refusal::new(400, error))?;
+        let row: u32 = required(parameters, "row")?
+            .parse()
+            .map_err(|_| Refusal::new(400, Diagnostic::new("`row` has to be a number")))?;
+        drop(opened.index.wait(INDEXING, |state| state.columns.len() > row as usize));
+        // Without a filter in the address, neighbours are those of the sample's own pipeline.
+        let query = match get(parameters, "filter") {
+            Some(_) => query,
+            None => {
+                let state = opened.index.lock();
+                let columns = &state.columns;
+                let filter = columns.filters.get(row as usize).map(|filter| *filter as usize);
+                let name = filter.and_then(|filter| columns.filter_names.get(filter)).cloned();
+                query.in_filter(name)
+            }
+        };
+        let selection = self.select(&opened, &query, row as usize + 2)?;
+        let is_full = get(parameters, "full") == Some("1");
+        self.render(&opened, &selection, row, is_full)
+    }
+
+    /// One sample in full.
+    pub(crate) fn render(
+        &self,
+        opened: &Opened,
+        selection: &Selection,
+        row: u32,
+        is_full: bool,
+    ) -> Result<Json, Refusal> {
+        let facts = match opened.found.kind {
+            Kind::Results => results::task_config(&opened.found.path, &opened.file.task),
+            Kind::Samples | Kind::Journal => None,
+        };
+        let facts = facts.map(|(config, num_fewshot)| TaskFacts { config, num_fewshot }).unwrap_or_default();
+        let names = (opened.found.id.as_str(), opened.file.task.as_str());
+        sample(&opened.index, selection, names, row, &facts, is_full)
+            .map_err(|error| Refusal::new(404, error))
+    }
+
+    pub(crate) fn select(
+        &self,
+        opened: &Opened,
+        query: &Query,
+        rows: usize,
+    ) -> Result<Arc<Selection>, Refusal> {
+        let selection = self.queries.select(&opened.index, query, (&opened.run, &opened.file), rows);
+        selection.map_err(|error| Refusal::new(400, error))
+    }
+
+    fn compare(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let (base, others, found) = self.compared(parameters)?;
+        let mut comparisons = Vec::with_capacity(others.len());
+        for (new, comparison) in others.iter().zip(found.iter()) {
+            comparisons.push(json!({
+                "new": self.catalog.describe(new)?,
+                "scores": scores(comparison),
+                "only_base": comparison.only_base,
+                "only_new": comparison.only_new,
+                "notes": comparison.notes,
+            }));
+        }
+        Ok(json!({ "base": self.catalog.describe(&base)?, "comparisons": comparisons }))
+    }
+
+    fn compared(
+        &self,
+        parameters: &Parameters,
+    ) -> Result<(Found, Vec<Found>, Arc<Vec<lmeval_analysis::compare::Comparison>>), Refusal> {
+        let base = self.found(required(parameters, "base")?)?;
+        let others: Vec<Found> = required(parameters, "new")?
+            .split(',')
+            .filter(|id| !id.is_empty())
+            .map(|id| self.found(id))
+            .collect::<Result<_, _>>()?;
+        let text = |name: &str| get(parameters, name).map(str::to_owned);
+        let settings = Settings {
+            by: text("by"),
+            cluster: text("cluster"),
+            flips: true,
+            allow_different_prompts: get(parameters, "allow") == Some("1"),
+            ..Settings::default()
+        };
+        let mut key = format!("{:?}{:?}{}", settings.by, settings.cluster, settings.allow_different_prompts);
+        let mut runs = Vec::with_capacity(others.len());
+        for found in std::iter::once(&base).chain(&others) {
+            let run = self.open_run(found)?;
+            for file in &run.samples {
+                key.push_str(&format!("{}{:?}", file.path.display(), Version::of(&file.path).ok()));
+            }
+            runs.push(run);
+        }
+        let first = runs.remove(0);
+        let found = self.comparisons.get(key, &first, &runs, &settings).map_err(|error| {
+            let is_about_prompts = error.hints().iter().any(|hint| hint.contains("allow-different-prompts"));
+            Refusal::new(if is_about_prompts { 409 } else { 422 }, error)
+        })?;
+        Ok((base, others, found))
+    }
+
+    fn flips(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let (base, others, found) = self.compared(parameters)?;
+        let (Some(new), Some(comparison)) = (others.first(), found.first()) else {
+            return Err(Refusal::new(400, Diagnostic::new("`new` names no run")));
+        };
+        let (task, filter, metric) =
+            (required(parameters, "task")?, required(parameters, "filter")?, required(parameters, "metric")?);
+        let shown = Page::parse(parameters);
+        let Some(found) = flips(comparison, (task, filter, metric), get(parameters, "direction")) else {
+            return Err(Refusal::new(
+                404,
+                Diagnostic::new(format!("The runs share no `{metric}` of `{task}`")),
+            ));
+        };
+        let (left, right) = (self.open_task(&base, task)?, self.open_task(new, task)?);
+        let (left, right) = (Side::open(&left)?, Side::open(&right)?);
+        let mut rows = Vec::new();
+        for flip in found.selected.iter().skip(shown.offset).take(shown.limit) {
+            let ((base_row, base_line), (new_row, new_line)) =
+                (left.read(flip.base_offset)?, right.read(flip.new_offset)?);
+            let (Some(base), Some(new)) = (Record::parse(&base_line), Record::parse(&new_line)) else {
+                continue;
+            };
+            let text = |text: &str| wire::text(text, MEDIUM);
+            rows.push(json!({
+                "doc_id": flip.doc_id,
+                "base_row": base_row,
+                "new_row": new_row,
+                "base_value": wire::number(flip.base),
+                "new_value": wire::number(flip.new),
+                "input": wire::tail(&base.prompt(), MEDIUM),
+                "target": text(&base.target()),
+                "base_answer": text(&base.answer()),
+                "new_answer": text(&new.answer()),
+                "base_filtered": text(&filtered(&base)),
+                "new_filtered": text(&filtered(&new)),
+            }));
+        }
+        Ok(json!({
+            "total": found.selected.len(),
+            "up": found.up,
+            "down": found.down,
+            "offset": shown.offset,
+            "rows": rows,
+        }))
+    }
+
+    fn answers(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+        let found = self.found(required(parameters, "run")?)?;
+        if found.kind != Kind::Journal {
+            return Err(Refusal::new(400, Diagnostic::new("Only journals have answers without documents")));
+        }
+        let path = self.catalog.check(&found.path)?;
+        answers::page(&path, parameters, &Page::parse(parameters))
+    }
+
+    fn found(&self, id: &str) -> Result<Found, Refusal> {
+        self.catalog.get(id).ok_or_else(|| {
+            let hint = "It was moved or deleted; reload the list of runs";
+            Refusal::new(404, Diagnostic::new(format!("There is no run `{id}`")).hint(hint))
+        })
+    }
+
+    fn open(&self, parameters: &Parameters) -> Result<Opened, Refusal> {
+        let found = self.found(required(parameters, "run")?)?;
+        self.open_task(&found, required(parameters, "task")?)
+    }
+
+    /// The samples of a task of a run, with their index.
+    pub(crate) fn open_task(&self, found: &Found, task: &str) -> Result<Opened, Refusal> {
+        let run = self.open_run(found)?;
+        let Some(file) = run.samples_of(task).cloned() else {
+            let message = format!("There are no samples of `{task}`");
+            let hint = "`lm-eval run --log_samples` writes them";
+            return Err(Refusal::new(404, Diagnostic::new(message).hint(hint)));
+        };
+        let path = self.catalog.check(&file.path)?;
+        let index = self.indexes.get(&path, &lower_is_better(&run, task))?;
+        Ok(Opened { found: found.clone(), run, file, index })
+    }
+
+    /// A run as the analysis reads it, with only those samples files that may be read.
+    pub(crate) fn open_run(&self, found: &Found) -> Result<Arc<Run>, Refusal> {
+        if found.kind == Kind::Journal {
+            let hint = "`lm-eval rescore` scores the answers of a journal";
+            return Err(Refusal::new(422, Diagnostic::new("A journal has answers and no scores").hint(hint)));
+        }
+        let path = self.catalog.check(&found.path)?;
+        let version = Version::of(&path).map_err(|error| Diagnostic::new(error.to_string()))?;
+        let opened = || self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, run)) = opened().get(&path)
+            && *known == version
+            && run.samples.len() == found.samples.len()
+        {
+            return Ok(Arc::clone(run));
+        }
+        let allowed: Vec<SamplesFile> = found
+            .samples
+            .iter()
+            .filter_map(|file| {
+                Some(SamplesFile { task: file.task.clone(), path: self.catalog.check(&file.path).ok()? })
+            })
+            .collect();
+        let mut run = match found.kind {
+            Kind::Results => Run::open(&path)?,
+            Kind::Samples | Kind::Journal => {
+                Run { name: found.shown.clone(), path: path.clone(), results: None, samples: Vec::new() }
+            }
+        };
+        let names = match found.kind {
+            Kind::Results => Some(self.catalog.summary(&path)?),
+            Kind::Samples | Kind::Journal => None,
+        };
+        run.samples = allowed
+            .into_iter()
+            .map(|file| {
+                let named = names.as_ref().and_then(|summary| {
+                    let mut tasks = summary.task_names();
+                    tasks.find(|task| results::samples_of(found, task) == Some(file.path.as_path()))
+                });
+                SamplesFile { task: named.map_or(file.task, str::to_owned), path: file.path }
+            })
+            .collect();
+        let run = Arc::new(run);
+        let mut opened = opened();
+        if opened.len() > 64 {
+            opened.clear();
+        }
+        opened.insert(path, (version, Arc::clone(&run)));
+        Ok(run)
+    }
+}
+
+/// One side of a list of changed documents.
+struct Side {
+    file: fs::File,
+    index: Arc<FileIndex>,
+}
+
+impl Side {
+    fn open(opened: &Opened) -> Result<Self, Refusal> {
+        drop(opened.index.wait(INDEXING, |_| false));
+        let file = fs::File::open(&opened.index.path).map_err(|error| Diagnostic::new(error.to_string()))?;
+        Ok(Self { file, index: Arc::clone(&opened.index) })
+    }
+
+    /// The row that starts at an offset, and its line.
+    fn read(&self, offset: u64) -> Result<(usize, String), Refusal> {
+        let (row, start, length) = {
+            let state = self.index.lock();
+            let columns = &state.columns;
+            let row = columns.offsets.partition_point(|known| *known < offset);
+            let start = columns.offsets.get(row).copied();
+            (row, start, columns.lengths.get(row).copied().unwrap_or(0))
+        };
+        let Some(start) = start else {
+            return Err(Refusal::new(409, Diagnostic::new("The samples changed after they were compared")));
+        };
+        Ok((row, read_line(&self.file, start, length)?))
+    }
+}
+
+/// Metrics of which less is better: they do not tell right from wrong.
+fn lower_is_better(run: &Run, task: &str) -> FxHashSet<String> {
+    static KNOWN: OnceLock<Vec<String>> = OnceLock::new();
+    let known = KNOWN.get_or_init(|| {
+        let registry = Registry::default();
+        let lower = registry.metrics.iter().filter(|entry| !entry.facts.higher_is_better);
+        lower.map(|entry| entry.name.to_string()).collect()
+    });
+    let mut lower: FxHashSet<String> =
+        known.iter().filter(|metric| run.higher_is_better(task, metric).is_none()).cloned().collect();
+    let stated = run.section("higher_is_better").and_then(|section| section.get_str(task)?.as_dict());
+    for (metric, higher) in stated.into_iter().flat_map(lmeval_pycompat::Dict::iter) {
+        if higher.as_bool() == Some(false) {
+            lower.extend(metric.as_str().map(str::to_owned));
+        }
+    }
+    lower
+}
+
+/// A parameter that is present and not empty.
+pub(crate) fn get<'a>(parameters: &'a Parameters, name: &str) -> Option<&'a str> {
+    parameters.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+}
+
+fn required<'a>(parameters: &'a Parameters, name: &str) -> Result<&'a str, Refusal> {
+    get(parameters, name)
+        .ok_or_else(|| Refusal::new(400, Diagnostic::new(format!("The address has no `{name}`"))))
+}
+
+fn no_filter(name: &str, known: &[String]) -> Refusal {
+    let error = Diagnostic::new(format!("There is no filter pipeline `{name}`"));
+    Refusal::new(404, error.hint(format!("The samples have {}", known.join(", "))))
+}

@@ -59,6 +59,7 @@ _FLAGS = {
     "confirm_run_unsafe_code": "",
     "check_integrity": "",
     "quiet": "-q",
+    "view": "",
     "fresh": "",
 }
 """Options without a value."""

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
-use crate::commands::CompareArgs;
+use crate::commands::{CompareArgs, ReportArgs, ViewArgs};
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -50,6 +50,10 @@ pub(crate) enum Command {
     Journal(JournalArgs),
     /// Compare runs document by document: differences, intervals, gates for CI.
     Compare(Box<CompareArgs>),
+    /// Look at runs in a browser: scores, samples, comparisons.
+    View(ViewArgs),
+    /// Write one or two runs as one HTML file that needs no server.
+    Report(ReportArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

@@ -37,6 +37,15 @@ const TZ: &str = "TZ";
 /// The terminal type: without it, or with `dumb`, no status line is shown.
 const TERM: &str = "TERM";
 
+/// The displays of X11 and Wayland: without either, no browser is opened.
+const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
+
+/// Whether a browser window can be shown.
+pub fn has_screen() -> bool {
+    cfg!(target_os = "macos")
+        || DISPLAYS.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
 /// The index of this process among those started by a launcher such as `accelerate launch`.
 const RANK: &str = "RANK";
 

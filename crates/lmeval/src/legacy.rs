@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "ls",
     "validate",
@@ -12,6 +12,8 @@ const COMMANDS: [&str; 11] = [
     "tasks",
     "journal",
     "compare",
+    "view",
+    "report",
     "completions",
     "sandbox",
     "help",

@@ -71,6 +71,7 @@ class EvaluatorConfig:
     plugins: Any = field(default=None, repr=False)
     progress: str | None = field(default=None, repr=False)
     quiet: bool = field(default=False, repr=False)
+    view: bool = field(default=False, repr=False)
     format: str | None = field(default=None, repr=False)
 
     @classmethod

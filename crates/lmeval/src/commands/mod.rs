@@ -5,16 +5,20 @@ mod completions;
 mod journal;
 mod ls;
 mod preview;
+mod report;
 mod run;
 mod sandbox;
 mod serve;
 mod show;
 mod tasks;
 mod validate;
+mod view;
 
 use anyhow::Result;
 
 pub(crate) use self::compare::CompareArgs;
+pub(crate) use self::report::ReportArgs;
+pub(crate) use self::view::ViewArgs;
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
 use crate::run::interrupt;
@@ -56,6 +60,8 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Preview(arguments) => preview::run(&arguments, printer)?,
         Command::Tasks(arguments) => tasks::run(arguments, printer)?,
         Command::Compare(arguments) => compare::run(&arguments, printer)?,
+        Command::View(arguments) => view::run(&arguments, printer)?,
+        Command::Report(arguments) => report::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,

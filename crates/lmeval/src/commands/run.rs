@@ -15,10 +15,11 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
 use lmeval_tasks::{Overrides, TaskDict};
 
-use crate::commands::Status;
-use crate::printer::Printer;
+use crate::commands::{Status, view};
+use crate::printer::{Notes, Printer};
 use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Spinner, Ticker};
 use crate::run::events::{Records, RunEvents};
+use crate::run::live::LiveView;
 use crate::run::output::{self, Start};
 use crate::run::{interrupt, model};
 use crate::words::{counted, for_count};
@@ -86,6 +87,10 @@ pub(super) fn run(
     let task_hashes = events.task_hashes(&evaluation);
     output::write(&settings, &start, &facts, &evaluation, &task_hashes, printer)?;
     output::report_unusual_answers(&evaluation, printer);
+    if let Some(live) = events.live() {
+        let written = start.files.as_ref().map(|(layout, stamp)| layout.results_file(stamp));
+        live.finish(written.as_deref());
+    }
     if let Some(journal) = &journal {
         report_cache_hits(&evaluation, &events, &counts, &journal.path, printer);
     }
@@ -222,13 +227,10 @@ pub(super) fn evaluate_tasks(
         records.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
     }
     let write_out = settings.write_out.then_some(settings.dialect);
-    let events = Arc::new(RunEvents::new(
-        Arc::clone(&counts),
-        notes.clone(),
-        show == ProgressDisplay::Json,
-        write_out,
-        records,
-    ));
+    let live = settings.view.then(|| live(start, &counts, model, &notes)).transpose()?;
+    let events =
+        RunEvents::new(Arc::clone(&counts), notes.clone(), show == ProgressDisplay::Json, write_out, records);
+    let events = Arc::new(events.with_live(live));
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
@@ -255,6 +257,20 @@ pub(super) fn evaluate_tasks(
         printer.notes().note(&format!("warning: {warning}"));
     }
     Ok((evaluation?, events, counts))
+}
+
+/// Starts the page that follows the run and prints its address.
+fn live(
+    start: &Start,
+    counts: &Arc<RequestCounts>,
+    model: &Arc<dyn Model>,
+    notes: &Notes,
+) -> Result<LiveView> {
+    let folder = start.files.as_ref().map(|(layout, _)| layout.folder());
+    let live = LiveView::start(start.model_name.name.clone(), folder, counts, model)?;
+    notes.note(&format!("Follow the run at {}", live.url()));
+    view::open(&live.url());
+    Ok(live)
 }
 
 /// Reports how many answers came from the journal.

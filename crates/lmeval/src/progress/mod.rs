@@ -8,7 +8,7 @@ mod spinner;
 mod ticker;
 mod write_out;
 
-pub(crate) use counts::RequestCounts;
+pub(crate) use counts::{RequestCounts, Snapshot};
 pub(crate) use downloads::Downloads;
 pub(crate) use spinner::Spinner;
 pub(crate) use ticker::{ProgressDisplay, Ticker};

@@ -13,6 +13,7 @@ use lmeval_report::{Layout, SampleOptions, SamplesWriter};
 use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};
 use crate::report;
+use crate::run::live::LiveView;
 use crate::words::{counted, for_count, skip_reason};
 
 /// Where sample records are written.
@@ -33,6 +34,7 @@ pub(crate) struct RunEvents {
     written: Mutex<Vec<(String, PathBuf, String)>>,
     saved_before: AtomicUsize,
     skipped: AtomicUsize,
+    live: Option<LiveView>,
 }
 
 /// The number of skipped documents that are listed.
@@ -57,7 +59,19 @@ impl RunEvents {
             written,
             saved_before: AtomicUsize::new(0),
             skipped: AtomicUsize::new(0),
+            live: None,
         }
+    }
+
+    /// Passes events on to a page that follows the run.
+    pub(crate) fn with_live(mut self, live: Option<LiveView>) -> Self {
+        self.live = live;
+        self
+    }
+
+    /// The page that follows the run.
+    pub(crate) fn live(&self) -> Option<&LiveView> {
+        self.live.as_ref()
     }
 
     /// The number of answers in the journal when it was opened.
@@ -110,6 +124,11 @@ impl RunEvents {
 
 impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
+        if let Some(live) = &self.live
+            && !matches!(event, Event::Answered { .. } | Event::Built { .. })
+        {
+            live.event(&event);
+        }
         match event {
             Event::ModelAssumed { serves } => self.notes.note(&format!(
                 "warning: The server does not report which model it runs (`/v1/models`); assuming `{serves}`, as before: saved \

@@ -2,5 +2,6 @@
 
 pub(crate) mod events;
 pub(crate) mod interrupt;
+pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;

@@ -30,6 +30,7 @@ impl RunSettings {
             predict_only: self.predict_only,
             confirm_run_unsafe_code: self.confirm_run_unsafe_code,
             max_failures: self.max_failures,
+            preview: self.view,
             journal: None,
             data: DataOptions {
                 dataset_dir: environment::dataset_dir(),

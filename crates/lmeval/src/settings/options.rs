@@ -155,6 +155,10 @@ layer! {
         #[arg(short, long, help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub quiet: Option<bool>,
 
+        /// Follow the run in a browser; the address is printed at the start.
+        #[arg(long, help_heading = "Output", num_args = 0, default_missing_value = "true")]
+        pub view: Option<bool>,
+
         /// Save answers in this file, shared between runs, instead of next to the results.
         #[arg(
             short = 'c',

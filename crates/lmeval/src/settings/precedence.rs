@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 43] = [
+const ROWS: [Row; 44] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),
@@ -80,6 +80,7 @@ const ROWS: [Row; 43] = [
     row("format", "json", &["--format", "latex"]),
     row("progress", "plain", &["--progress", "none"]),
     row("quiet", "false", &["--quiet"]),
+    row("view", "false", &["--view"]),
     row("use_cache", "a", &["--use_cache", "b"]),
     row("fresh", "false", &["--fresh"]),
     row("max_failures", "0", &["--max_failures", "5"]),

@@ -70,6 +70,7 @@ pub struct RunSettings {
     pub max_failures: Option<usize>,
     pub progress: ProgressMode,
     pub quiet: bool,
+    pub view: bool,
     pub format: Format,
 }
 
@@ -285,6 +286,7 @@ impl Resolver {
             max_failures,
             progress: options.progress.unwrap_or_default(),
             // The variable is equivalent to the flag.
+            view: options.view.unwrap_or_default(),
             quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
             format: options.format.unwrap_or_default(),
             samples,

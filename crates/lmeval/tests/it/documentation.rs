@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 21] = [
     &[],
     &["run"],
     &["ls"],
@@ -26,6 +26,8 @@ const COMMANDS: [&[&str]; 19] = [
     &["journal", "compact"],
     &["journal", "export"],
     &["compare"],
+    &["view"],
+    &["report"],
     &["completions"],
     &["sandbox"],
 ];

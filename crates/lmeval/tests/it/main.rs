@@ -43,6 +43,7 @@ mod tasks_command;
 mod terminal;
 mod unusual_documents;
 mod validate;
+mod view;
 
 use lmeval_testkit::TestContext;
 

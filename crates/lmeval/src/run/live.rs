@@ -1,0 +1,239 @@
+//! The live page of `lm-eval run --view`: what the run's events say, on the server of the viewer.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use lmeval_core::scorers::AnsweredDocument;
+use lmeval_core::{Arguments, Context, Model, secrets};
+use lmeval_engine::{Event, PreviewScore};
+use lmeval_pycompat::repr;
+use lmeval_view::{Listen, Live, Server, Viewer, cut_text, number, run_id};
+use serde_json::{Value as Json, json};
+
+use crate::progress::{RequestCounts, Snapshot};
+
+/// Answers and messages that the page shows.
+const SHOWN: usize = 20;
+
+/// Characters of a string on the page.
+const LONGEST: usize = 2_000;
+
+/// The time window of the rate.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// How long the server stays after the run, so that open pages learn of the end.
+const FAREWELL: Duration = Duration::from_millis(1_200);
+
+/// The server of a run that is watched.
+pub(crate) struct LiveView {
+    state: Arc<LiveRun>,
+    server: Server,
+}
+
+impl LiveView {
+    /// Starts the server. `folder` is where results go; without one, only the live page has content.
+    pub(crate) fn start(
+        name: String,
+        folder: Option<&Path>,
+        counts: &Arc<RequestCounts>,
+        model: &Arc<dyn Model>,
+    ) -> Result<Self> {
+        let state = Arc::new(LiveRun {
+            name,
+            counts: Arc::clone(counts),
+            model: Arc::clone(model),
+            inner: Mutex::new(Inner { phase: "Loading data", ..Inner::default() }),
+        });
+        let paths: Vec<PathBuf> = folder.into_iter().map(Path::to_owned).collect();
+        let viewer = Viewer::new(&paths)?.with_live(Arc::clone(&state) as Arc<dyn Live>);
+        let server = Server::start(Arc::new(viewer), &Listen::default())?;
+        Ok(Self { state, server })
+    }
+
+    /// The address of the live page.
+    pub(crate) fn url(&self) -> String {
+        format!("{}#/live", self.server.url())
+    }
+
+    /// Notes an event of the engine.
+    pub(crate) fn event(&self, event: &Event<'_>) {
+        let mut inner = self.state.lock();
+        match event {
+            Event::Prepared { task, documents } => {
+                inner.phase = "Evaluating";
+                inner.task(task.name()).total = Some(*documents);
+            }
+            Event::DocumentDone { task } => inner.task(task).done += 1,
+            Event::Previewed { task, document, scores } => {
+                inner.answers.push_front(answer(task, document));
+                inner.answers.truncate(SHOWN);
+                inner.task(task).scores = scores.to_vec();
+            }
+            Event::Failed { request, error } => {
+                let text = format!("{}: {error}", request.describe());
+                let elapsed = self.state.counts.snapshot().elapsed;
+                inner.messages.push_front(("error", secrets::mask(&text).into_owned(), elapsed));
+                inner.messages.truncate(SHOWN);
+            }
+            Event::Scoring { .. } => inner.phase = "Scoring",
+            _ => {}
+        }
+    }
+
+    /// Tells open pages that the run is over, and which run to open.
+    pub(crate) fn finish(&self, results: Option<&Path>) {
+        let mut inner = self.state.lock();
+        inner.is_finished = true;
+        inner.phase = "Finished";
+        inner.run = results.and_then(run_id);
+        drop(inner);
+        if self.server.is_watched() {
+            std::thread::sleep(FAREWELL);
+        }
+    }
+}
+
+/// The content of the page, kept up to date by events.
+struct LiveRun {
+    name: String,
+    counts: Arc<RequestCounts>,
+    model: Arc<dyn Model>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    phase: &'static str,
+    tasks: Vec<LiveTask>,
+    answers: VecDeque<Json>,
+    /// Level, text and time since the start.
+    messages: VecDeque<(&'static str, String, Duration)>,
+    /// Time and completed requests.
+    samples: VecDeque<(Instant, u64)>,
+    is_finished: bool,
+    run: Option<String>,
+}
+
+#[derive(Default)]
+struct LiveTask {
+    task: String,
+    done: usize,
+    total: Option<usize>,
+    scores: Vec<PreviewScore>,
+}
+
+impl Inner {
+    /// The entry of a task. Data is loaded by name, results are kept by key, which may have a group in front.
+    fn task(&mut self, name: &str) -> &mut LiveTask {
+        let is_same = |known: &LiveTask| {
+            known.task == name || name.rsplit_once("::").is_some_and(|(_, bare)| known.task == bare)
+        };
+        let position = self.tasks.iter().position(is_same).unwrap_or_else(|| {
+            self.tasks.push(LiveTask { task: name.to_owned(), ..LiveTask::default() });
+            self.tasks.len() - 1
+        });
+        &mut self.tasks[position]
+    }
+
+    /// Completed requests per second over the last seconds.
+    fn rate(&mut self, now: &Snapshot) -> Option<f64> {
+        let moment = Instant::now();
+        self.samples.push_back((moment, now.done));
+        while self.samples.len() > 2
+            && self.samples.get(1).is_some_and(|(then, _)| moment.duration_since(*then) >= WINDOW)
+        {
+            self.samples.pop_front();
+        }
+        let (then, done) = *self.samples.front()?;
+        let seconds = moment.duration_since(then).as_secs_f64();
+        (seconds > 0.2).then(|| now.done.saturating_sub(done) as f64 / seconds)
+    }
+}
+
+impl LiveRun {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Live for LiveRun {
+    fn state(&self) -> Json {
+        let now = self.counts.snapshot();
+        let retried = self.model.stats().map_or(0, |stats| stats.retries.load(Ordering::Relaxed));
+        let mut inner = self.lock();
+        let rate = inner.rate(&now);
+        let left = now.total.saturating_sub(now.done) as f64;
+        let remaining = rate.filter(|rate| *rate > 0.0 && now.all_built).map(|rate| left / rate);
+        let tasks: Vec<Json> = inner.tasks.iter().map(task).collect();
+        let messages: Vec<Json> = inner
+            .messages
+            .iter()
+            .map(|(level, text, at)| json!({ "level": level, "text": text, "elapsed": at.as_secs_f64() }))
+            .collect();
+        let reused = now.done.saturating_sub(now.sent + now.failed);
+        json!({
+            "model": self.name,
+            "elapsed": now.elapsed.as_secs_f64(),
+            "phase": inner.phase,
+            "requests": {
+                "done": now.done,
+                "total": now.all_built.then_some(now.total),
+                "reused": reused,
+                "failed": now.failed,
+                "retried": retried,
+            },
+            "rate": rate,
+            "remaining": remaining,
+            "tasks": tasks,
+            "answers": inner.answers,
+            "messages": messages,
+            "finished": inner.is_finished,
+            "run": inner.run,
+        })
+    }
+}
+
+fn task(task: &LiveTask) -> Json {
+    let scores: Vec<Json> = task
+        .scores
+        .iter()
+        .map(|score| {
+            let (mean, stderr) = (score.mean, score.stderr());
+            json!({
+                "metric": &*score.metric,
+                "filter": &*score.filter,
+                "value": number(mean),
+                "stderr": number(stderr),
+                "low": number(mean - 1.96 * stderr),
+                "high": number(mean + 1.96 * stderr),
+                "higher_is_better": null,
+            })
+        })
+        .collect();
+    let scored = task.scores.iter().map(|score| score.count).max().unwrap_or(0);
+    json!({ "task": task.task, "done": task.done, "total": task.total, "scored": scored, "scores": scores })
+}
+
+/// The first request of a document with its first answer.
+fn answer(task: &str, document: &AnsweredDocument) -> Json {
+    let first = document.answers.first();
+    let prompt = first.and_then(|first| match &first.instance.arguments {
+        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => match context {
+            Context::Text(text) | Context::Json(text) => Some(text.to_string()),
+            Context::Messages(messages) => messages.last().map(|message| message.content.to_string()),
+        },
+        Arguments::Rolling { text } => Some(text.to_string()),
+    });
+    let response = first.and_then(|first| first.responses.first()).map(repr::str).unwrap_or_default();
+    json!({
+        "task": task,
+        "doc_id": document.doc_id.0,
+        // Prompts that nothing needs are dropped during the run.
+        "prompt": prompt.filter(|prompt| !prompt.is_empty()).map(|prompt| cut_text(&prompt, LONGEST)),
+        "answer": cut_text(&response, LONGEST),
+    })
+}

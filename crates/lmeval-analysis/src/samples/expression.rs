@@ -56,7 +56,7 @@ impl Expression {
     pub fn is_true(&self, sample: &Sample<'_>) -> Result<bool, Error> {
         let compiled = self.compiled.as_ref().map_err(Clone::clone)?;
         let variables = variables(compiled, sample)?;
-        compiled.is_true(&variables).map_err(|error| self.failed(&error, sample))
+        compiled.is_true(&variables).map_err(|error| self.failed(&error, sample).into())
     }
 
     /// The value for a sample; `None` if the sample does not have it.
@@ -69,7 +69,7 @@ impl Expression {
         match compiled.evaluate(&variables) {
             Ok(value) => Ok(value),
             Err(error) if error.kind() == ErrorKind::Undefined => Ok(None),
-            Err(error) => Err(self.failed(&error, sample)),
+            Err(error) => Err(self.failed(&error, sample).into()),
         }
     }
 
@@ -92,12 +92,12 @@ impl Expression {
     }
 
     /// The error for a sample that the expression cannot be evaluated for.
-    fn failed(&self, error: &lmeval_template::Error, sample: &Sample<'_>) -> Error {
+    fn failed(&self, error: &lmeval_template::Error, sample: &Sample<'_>) -> Diagnostic {
         let id = sample.fields().raw("doc_id").unwrap_or("?");
         let message = format!("{}, for document {id} of `{}`", error.message(), sample.task());
         let mut diagnostic = diagnostic(error, message, &self.origin);
         if error.kind() != ErrorKind::Undefined {
-            return diagnostic.into();
+            return diagnostic;
         }
         let names = sample.names();
         match (error.variable(), sample.value("doc")) {
@@ -112,7 +112,7 @@ impl Expression {
             }
             _ => {}
         }
-        diagnostic.hint("`FIELD is defined and …` skips documents without a field").into()
+        diagnostic.hint("`FIELD is defined and …` skips documents without a field")
     }
 }
 

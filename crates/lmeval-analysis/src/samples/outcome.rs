@@ -75,11 +75,10 @@ impl Judge {
         )
     }
 
-    #[expect(clippy::float_cmp, reason = "scores of 0 and 1 are exact")]
     pub(super) fn outcome(&self, fields: &Fields<'_>) -> Outcome {
         match self.score(fields) {
-            Some((_, score)) if score == 1.0 => Outcome::Right,
-            Some((_, score)) if score == 0.0 => Outcome::Wrong,
+            Some((_, 1.0)) => Outcome::Right,
+            Some((_, 0.0)) => Outcome::Wrong,
             Some((_, score)) if !score.is_nan() => Outcome::Partial,
             _ => Outcome::Unscored,
         }

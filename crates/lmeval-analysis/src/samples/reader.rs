@@ -139,6 +139,6 @@ fn ends_early(line: &[u8]) -> bool {
     }
 }
 
-fn unreadable(file: &SamplesFile, error: std::io::Error) -> Error {
-    Diagnostic::new(format!("Cannot read `{}`", file.path.display())).caused_by(error).into()
+fn unreadable(file: &SamplesFile, error: std::io::Error) -> Diagnostic {
+    Diagnostic::new(format!("Cannot read `{}`", file.path.display())).caused_by(error)
 }

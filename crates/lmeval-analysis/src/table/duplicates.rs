@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use lmeval_core::Diagnostic;
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
 
 use super::Duplicates;
 use crate::Error;
@@ -22,7 +22,7 @@ pub(super) fn newest_of_each_task(
     let mut replaced: Vec<&str> = Vec::new();
     for &index in &indices {
         let run = &runs[index];
-        let tasks = run.section("results").into_iter().flat_map(|results| results.keys());
+        let tasks = run.section("results").into_iter().flat_map(Dict::keys);
         for task in tasks.filter_map(Value::as_str) {
             let Some((_, newer)) = chosen.iter().find(|(name, _)| name == task) else {
                 chosen.push((task.to_owned(), index));
@@ -33,7 +33,7 @@ pub(super) fn newest_of_each_task(
             }
             let differences = differences(&runs[*newer], run, task);
             if duplicates == Duplicates::NewestIfSame && !differences.is_empty() {
-                return Err(ambiguous(model, task, &runs[*newer], run, &differences));
+                return Err(ambiguous(model, task, &runs[*newer], run, &differences).into());
             }
             if !replaced.contains(&task) {
                 replaced.push(task);
@@ -52,7 +52,7 @@ pub(super) fn newest_of_each_task(
     Ok(chosen)
 }
 
-fn ambiguous(model: &str, task: &str, newer: &Run, older: &Run, differences: &[String]) -> Error {
+fn ambiguous(model: &str, task: &str, newer: &Run, older: &Run, differences: &[String]) -> Diagnostic {
     Diagnostic::new(format!(
         "`{model}` has runs of `{task}` with different settings ({}):\n  {}\n  {}",
         differences.join("; "),
@@ -60,7 +60,6 @@ fn ambiguous(model: &str, task: &str, newer: &Run, older: &Run, differences: &[S
         older.path.display()
     ))
     .hint("Name the runs to show, or use --duplicates newest or --duplicates separate")
-    .into()
 }
 
 /// The settings of a task in which two runs differ.

@@ -118,7 +118,7 @@ pub fn score_table(runs: &[Run], selection: &Selection) -> Result<ScoreTable, Er
         rows.extend(rows_of(runs, &models, task, *depth, selection));
     }
     if rows.is_empty() {
-        return Err(nothing_left(runs, selection));
+        return Err(nothing_left(runs, selection).into());
     }
     notes.extend(caveats(runs, &models, &rows));
     Ok(ScoreTable { models: models.into_iter().map(|model| model.name).collect(), rows, notes })
@@ -215,7 +215,7 @@ fn is_group(run: &Run, task: &str) -> bool {
 }
 
 /// The error for metrics and filters that no run has.
-fn nothing_left(runs: &[Run], selection: &Selection) -> Error {
+fn nothing_left(runs: &[Run], selection: &Selection) -> Diagnostic {
     let mut known: BTreeSet<(String, String)> = BTreeSet::new();
     for run in runs {
         let entries = run.section("results").into_iter().flat_map(Dict::values).filter_map(Value::as_dict);
@@ -226,13 +226,13 @@ fn nothing_left(runs: &[Run], selection: &Selection) -> Error {
     let metrics: Vec<&str> = metrics.into_iter().collect();
     let filters: Vec<&str> = filters.into_iter().collect();
     if metrics.is_empty() {
-        return Diagnostic::new("The runs have no scores").into();
+        return Diagnostic::new("The runs have no scores");
     }
     let mut diagnostic = Diagnostic::new("No score of the runs has this task, metric and filter");
     if let [metric] = selection.metrics.as_slice() {
         diagnostic = diagnostic.did_you_mean(&nearest(metric, metrics.iter().copied()));
     }
-    diagnostic.hint(format!("Metrics: {}; filters: {}", listed(&metrics), listed(&filters))).into()
+    diagnostic.hint(format!("Metrics: {}; filters: {}", listed(&metrics), listed(&filters)))
 }
 
 /// Differences between runs that make the cells of a row hard to compare.
@@ -254,11 +254,8 @@ fn caveats(runs: &[Run], models: &[Model], rows: &[Row]) -> Vec<String> {
         }
     }
     let mut differing: Vec<String> = Vec::new();
-    let of_version = |cell: &Cell| cell.version.clone();
-    let of_shots = |cell: &Cell| cell.shots.clone();
-    let kinds: [(&str, &dyn Fn(&Cell) -> Option<Value>); 2] =
-        [("version", &of_version), ("n-shot", &of_shots)];
-    for (what, of) in kinds {
+    for what in ["version", "n-shot"] {
+        let of = |cell: &Cell| if what == "version" { cell.version.clone() } else { cell.shots.clone() };
         let mut last = "";
         for row in rows.iter().filter(|row| !row.is_group) {
             let found = row

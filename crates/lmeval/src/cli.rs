@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
-use crate::commands::{CompareArgs, ReportArgs, ViewArgs};
+use crate::commands::{CompareArgs, ReportArgs, SamplesArgs, TableArgs, ViewArgs};
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -19,7 +19,7 @@ use crate::printer::Color;
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Examples:\n  lm-eval run                         a small model on the built-in tasks\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                names that contain `arc`\n  lm-eval show arc_easy               a task's resolved configuration and the origin of each value\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            the prompts and requests sent to a model\n  lm-eval tasks pull                  install the public task library\n\nFor help on a command: lm-eval COMMAND --help"
+    after_help = "Examples:\n  lm-eval run                         a small model on the built-in tasks\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                names that contain `arc`\n  lm-eval show arc_easy               a task's resolved configuration and the origin of each value\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            the prompts and requests sent to a model\n  lm-eval tasks pull                  install the public task library\n  lm-eval samples out --wrong         documents that the model got wrong\n  lm-eval table out                   the scores of all runs in a folder\n\nFor help on a command: lm-eval COMMAND --help"
 )]
 pub(crate) struct Cli {
     /// The subcommand to run.
@@ -54,6 +54,10 @@ pub(crate) enum Command {
     View(ViewArgs),
     /// Write one or two runs as one HTML file that needs no server.
     Report(ReportArgs),
+    /// Look at the documents of a run: prompts, answers and scores.
+    Samples(Box<SamplesArgs>),
+    /// Print the scores of several runs in one table.
+    Table(Box<TableArgs>),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

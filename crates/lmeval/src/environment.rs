@@ -46,6 +46,12 @@ pub fn has_screen() -> bool {
         || DISPLAYS.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
+/// The command line of the pager; empty or `cat` for none, `less -R` by default.
+const PAGER: &str = "PAGER";
+
+/// The options of `less`.
+const LESS: &str = "LESS";
+
 /// The index of this process among those started by a launcher such as `accelerate launch`.
 const RANK: &str = "RANK";
 
@@ -116,4 +122,14 @@ pub fn time_zone() -> TimeZone {
 /// Whether the terminal can move the cursor back within a line.
 pub fn terminal_moves() -> bool {
     std::env::var_os(TERM).is_some_and(|term| term != "dumb")
+}
+
+/// The command line in `PAGER`.
+pub fn pager() -> Option<String> {
+    std::env::var(PAGER).ok()
+}
+
+/// A variable to set for the pager: `less` ends at once if everything fits on the screen, and keeps it there.
+pub fn pager_default() -> Option<(&'static str, &'static str)> {
+    std::env::var_os(LESS).is_none().then_some((LESS, "FRX"))
 }

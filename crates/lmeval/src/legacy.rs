@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "run",
     "ls",
     "validate",
@@ -14,6 +14,8 @@ const COMMANDS: [&str; 13] = [
     "compare",
     "view",
     "report",
+    "samples",
+    "table",
     "completions",
     "sandbox",
     "help",

@@ -3,9 +3,12 @@
 mod cli;
 mod commands;
 mod crash;
+mod csv;
+mod excerpt;
 mod fold;
 mod json_line;
 mod legacy;
+mod pager;
 mod printer;
 mod progress;
 mod python;

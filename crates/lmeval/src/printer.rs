@@ -2,17 +2,19 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
+use anyhow::{Result, bail};
 use clap::ValueEnum;
-use lmeval_core::secrets;
+use lmeval_core::{Diagnostic, secrets};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::fold::fold;
 use crate::json_line;
+use crate::pager::Output;
 use crate::run::interrupt;
 
 /// When to color the output.
@@ -40,15 +42,43 @@ impl From<Color> for ColorChoice {
 /// Standard output and standard error of the command.
 pub(crate) struct Printer {
     /// Results have no styles, so they need no stripping.
-    out: io::BufWriter<io::Stdout>,
+    out: io::BufWriter<Output>,
     notes: Notes,
 }
 
 impl Printer {
     /// Opens the streams of this process.
     pub(crate) fn new(color: Color) -> Self {
-        let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
-        Self { out, notes: Notes::new(color) }
+        Self { out: buffered(Output::stdout()), notes: Notes::new(color) }
+    }
+
+    /// Sends results to the user's pager, if standard output is a terminal.
+    pub(crate) fn start_pager(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        self.out = buffered(Output::paged());
+        if self.out.get_ref().is_pager() {
+            // Ctrl-C is for the pager.
+            interrupt::ignore();
+        }
+        Ok(())
+    }
+
+    /// Waits until the user has left the pager. Leaving it before the end of the output is not an error.
+    pub(crate) fn end_pager(&mut self) -> Result<()> {
+        let flushed = self.out.flush();
+        let (output, _) = std::mem::replace(&mut self.out, buffered(Output::stdout())).into_parts();
+        if !output.is_pager() {
+            return Ok(flushed?);
+        }
+        let status = output.close()?;
+        if let Some(code @ (126 | 127)) = status.and_then(|status| status.code()) {
+            let diagnostic = Diagnostic::new(format!("The pager of `PAGER` ended with status {code}"));
+            bail!(diagnostic.hint("Set `PAGER` to a program that is installed, or use --no-pager"));
+        }
+        match flushed {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Writes a result for people: secrets masked, control characters escaped.
@@ -61,6 +91,23 @@ impl Printer {
         self.out.write_all(secrets::mask_data(text).as_bytes())
     }
 
+    /// Writes a result for programs. If a terminal shows it, control characters are escaped: in JSON so that it stays the
+    /// same JSON.
+    pub(crate) fn data(&mut self, text: &str, is_json: bool) -> io::Result<()> {
+        let masked = secrets::mask_data(text);
+        match (io::stdout().is_terminal(), is_json) {
+            (false, _) => self.out.write_all(masked.as_bytes()),
+            (true, false) => self.out.write_all(escape_controls(&masked).as_bytes()),
+            (true, true) => self.out.write_all(escape_json_controls(&masked).as_bytes()),
+        }
+    }
+
+    /// The width of the terminal on standard output; `None` if it is not one.
+    #[expect(clippy::unused_self, reason = "the width of the stream this writes to")]
+    pub(crate) fn columns(&self) -> Option<usize> {
+        columns(terminal_size::terminal_size_of(io::stdout()))
+    }
+
     /// Standard output for machine-readable results that contain no settings, and so no secrets.
     pub(crate) fn results(&mut self) -> &mut impl Write {
         &mut self.out
@@ -68,7 +115,7 @@ impl Printer {
 
     /// Writes a table, folded if standard output is a narrower terminal.
     pub(crate) fn table(&mut self, table: &str) -> io::Result<()> {
-        match columns(terminal_size::terminal_size_of(io::stdout())) {
+        match self.columns() {
             Some(width) => self.result(&fold(table, width)),
             None => self.result(table),
         }
@@ -355,7 +402,9 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
 
 /// Like [`escape_controls`], but keeps the escape character of styled text.
 fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
-    let is_shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t') || (has_styles && c == '\x1b');
+    let is_shown = |c: char| {
+        (!c.is_control() && !is_bidi_control(c)) || matches!(c, '\n' | '\t') || (has_styles && c == '\x1b')
+    };
     if text.chars().all(is_shown) {
         return Cow::Borrowed(text);
     }
@@ -364,6 +413,9 @@ fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
         match character {
             '\r' => out.push_str("\\r"),
             shown if is_shown(shown) => out.push(shown),
+            bidi if is_bidi_control(bidi) => {
+                let _ = write!(out, "\\u{:04x}", u32::from(bidi));
+            }
             // All control characters are below U+00A0.
             hidden => {
                 let _ = write!(out, "\\x{:02x}", u32::from(hidden));
@@ -371,6 +423,32 @@ fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether a character changes the direction of the text after it, which can make a line read as something else than it is.
+fn is_bidi_control(character: char) -> bool {
+    matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes control characters in JSON, where they can only be inside of strings.
+fn escape_json_controls(json: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| (c.is_control() && c != '\n') || is_bidi_control(c);
+    if !json.contains(is_hidden) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_hidden(character) {
+            let _ = write!(out, "\\u{:04x}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn buffered(output: Output) -> io::BufWriter<Output> {
+    io::BufWriter::with_capacity(1 << 16, output)
 }
 
 /// Whether an error means that the reader of our output has closed it.
@@ -419,5 +497,7 @@ mod tests {
             "\\x1b[31mred\\x07\\r\n\\x7f\\x9b2J\\x00"
         );
         assert_eq!(escaped("\x1b[1mbold\x1b[0m\u{9b}", true), "\x1b[1mbold\x1b[0m\\x9b");
+        assert_eq!(escape_controls("a\u{202e}b\u{2066}"), "a\\u202eb\\u2066");
+        assert_eq!(escape_json_controls("\"a\u{202e}\u{9b}\"\n"), "\"a\\u202e\\u009b\"\n");
     }
 }

@@ -25,39 +25,61 @@ impl<'a, const COLUMNS: usize> Table<'a, COLUMNS> {
 
     /// Writes the table; every line ends with a newline.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut widths = [MINIMUM; COLUMNS];
-        for row in std::iter::once(&self.headers).chain(&self.rows) {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(display_width(cell));
-            }
-        }
-        let mut line = String::new();
-        for (header, width) in self.headers.iter().zip(widths) {
-            let padding = width - display_width(header);
-            line.push('|');
-            pad(&mut line, padding / 2, ' ');
-            line.push_str(header);
-            pad(&mut line, padding - padding / 2, ' ');
-        }
-        line.push_str("|\n");
-        for width in widths {
-            line.push('|');
-            pad(&mut line, width, '-');
-        }
-        line.push_str("|\n");
-        out.write_all(line.as_bytes())?;
-        for row in &self.rows {
-            line.clear();
-            for (cell, width) in row.iter().zip(widths) {
-                line.push('|');
-                push_cell(&mut line, cell);
-                pad(&mut line, width - display_width(cell), ' ');
-            }
-            line.push_str("|\n");
-            out.write_all(line.as_bytes())?;
-        }
-        Ok(())
+        let rows: Vec<&[&str]> = self.rows.iter().map(<[&str; COLUMNS]>::as_slice).collect();
+        out.write_all(layout(&self.headers, &rows, COLUMNS).as_bytes())
     }
+}
+
+/// A table of any number of columns. Those from `first_number` on are right-aligned, and never wrapped when folded.
+pub(crate) fn render(headers: &[String], rows: &[Vec<String>], first_number: usize) -> String {
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.iter().map(String::as_str).collect()).collect();
+    let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
+    layout(&headers, &rows, first_number)
+}
+
+/// Lays out a table; every line ends with a newline.
+fn layout(headers: &[&str], rows: &[&[&str]], first_number: usize) -> String {
+    let mut widths = vec![MINIMUM; headers.len()];
+    for row in std::iter::once(&headers).chain(rows) {
+        for (width, cell) in widths.iter_mut().zip(*row) {
+            *width = (*width).max(display_width(cell));
+        }
+    }
+    let mut text = String::new();
+    for (header, width) in headers.iter().zip(&widths) {
+        let padding = width - display_width(header);
+        text.push('|');
+        pad(&mut text, padding / 2, ' ');
+        push_cell(&mut text, header);
+        pad(&mut text, padding - padding / 2, ' ');
+    }
+    text.push_str("|\n");
+    for (column, width) in widths.iter().enumerate() {
+        text.push('|');
+        if column < first_number {
+            pad(&mut text, *width, '-');
+        } else {
+            pad(&mut text, width - 1, '-');
+            text.push(':');
+        }
+    }
+    text.push_str("|\n");
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padding = width - display_width(cell);
+            text.push('|');
+            if column >= first_number {
+                pad(&mut text, padding, ' ');
+            }
+            push_cell(&mut text, cell);
+            if column < first_number {
+                pad(&mut text, padding, ' ');
+            }
+        }
+        text.push_str("|\n");
+    }
+    text
 }
 
 fn pad(out: &mut String, count: usize, character: char) {
@@ -106,6 +128,13 @@ mod tests {
              |日本|/a/b           |              |\n\
              |x   |/a/b           |generate_until|\n"
         );
+    }
+
+    #[test]
+    fn numbers_are_right_aligned() {
+        let headers = ["Task".to_owned(), "a|b".to_owned()];
+        let rows = [vec!["x".to_owned(), "0.5".to_owned()], vec!["y".to_owned(), "10.25".to_owned()]];
+        assert_eq!(render(&headers, &rows, 1), "|Task| a\\|b |\n|----|----:|\n|x   |  0.5|\n|y   |10.25|\n");
     }
 
     #[test]

@@ -7,9 +7,11 @@ mod ls;
 mod preview;
 mod report;
 mod run;
+mod samples;
 mod sandbox;
 mod serve;
 mod show;
+mod table;
 mod tasks;
 mod validate;
 mod view;
@@ -18,6 +20,8 @@ use anyhow::Result;
 
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::report::ReportArgs;
+pub(crate) use self::samples::SamplesArgs;
+pub(crate) use self::table::TableArgs;
 pub(crate) use self::view::ViewArgs;
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
@@ -62,6 +66,8 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Compare(arguments) => compare::run(&arguments, printer)?,
         Command::View(arguments) => view::run(&arguments, printer)?,
         Command::Report(arguments) => report::run(&arguments, printer)?,
+        Command::Samples(arguments) => samples::run(&arguments, printer)?,
+        Command::Table(arguments) => table::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,

@@ -41,6 +41,16 @@ pub(crate) fn listen(cancel: Cancel, notes: Notes, has_journal: bool) {
     let _ = thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
 
+/// Ignores Ctrl-C from now on, while a pager handles it.
+pub(crate) fn ignore() {
+    let listen = || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+    };
+    // Without this thread, Ctrl-C ends this process and the pager shows what it has.
+    let _ = thread::Builder::new().name("pager".to_owned()).spawn(listen);
+}
+
 /// Makes a write beyond the `ulimit -f` limit fail, so that the run ends with a message: the default action of the
 /// signal kills the process.
 #[cfg(unix)]

@@ -1,11 +1,13 @@
 //! The output of a run: result files, tables, and notes about them.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
+use lmeval_analysis::read::Run;
+use lmeval_analysis::table::{Selection, score_table};
 use lmeval_core::{Diagnose as _, Model};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
@@ -14,6 +16,8 @@ use lmeval_report::{
     make_table, result_object, to_json, write_results,
 };
 
+use crate::csv;
+use crate::excerpt::cell;
 use crate::printer::Printer;
 use crate::report::hint_lines;
 
@@ -103,7 +107,7 @@ pub(crate) fn write(
     let in_file = file_object(&evaluation.results, &configs, task_hashes, facts);
     // Files first: they must be written even if the reader of standard output goes away.
     let written = start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
-    if settings.show_config && settings.format != Format::Json {
+    if settings.show_config && !matches!(settings.format, Format::Json | Format::Csv) {
         printer.exact(&to_json(&in_memory)?)?;
         printer.result("\n")?;
     }
@@ -125,6 +129,9 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
         printer.exact(&to_json(in_file)?)?;
         return Ok(printer.result("\n")?);
     }
+    if settings.format == Format::Csv {
+        return Ok(printer.exact(&csv_of(in_file))?);
+    }
     let summary = Summary {
         model: settings.model.clone(),
         model_args: Value::from(settings.model_args.clone()),
@@ -139,11 +146,42 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
     for column in [Column::Results].into_iter().chain(groups) {
         match settings.format {
             Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
+            Format::Markdown => printer.result(&make_table(in_memory, column, false))?,
             _ => printer.table(&make_table(in_memory, column, false))?,
         }
         printer.result("\n")?;
     }
     Ok(())
+}
+
+/// Scores as comma-separated values.
+fn csv_of(results: &Dict) -> String {
+    let run = Run {
+        name: String::new(),
+        path: PathBuf::new(),
+        results: Some(results.clone()),
+        samples: Vec::new(),
+    };
+    // A run without scores has only the header.
+    let rows = score_table(&[run], &Selection::default()).map(|table| table.rows).unwrap_or_default();
+    let header =
+        ["task", "version", "filter", "n-shot", "metric", "higher_is_better", "value", "stderr", "n"];
+    let mut text = csv::line(header);
+    for row in rows {
+        let Some(Some(score)) = row.cells.into_iter().next() else { continue };
+        text += &csv::line([
+            row.task,
+            cell(score.version.as_ref()),
+            row.filter,
+            cell(score.shots.as_ref()),
+            row.metric,
+            cell(row.higher_is_better.map(Value::Bool).as_ref()),
+            cell(Some(&score.value)),
+            cell(score.stderr.map(Value::Float).as_ref()),
+            cell(score.documents.map(Value::Int).as_ref()),
+        ]);
+    }
+    text
 }
 
 /// The batch sizes the model determined itself.

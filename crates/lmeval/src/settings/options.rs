@@ -143,7 +143,7 @@ layer! {
         #[arg(long = "show_config", alias = "show-config", help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub show_config: Option<bool>,
 
-        /// Output format. [default: markdown]
+        /// Output format. [default: table]
         #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
         pub format: Option<Format>,
 
@@ -244,11 +244,15 @@ impl LibraryArgs {
 /// The output format on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Markdown tables.
+    /// Markdown tables, folded if the terminal is narrower.
     #[default]
+    Table,
+    /// Markdown tables, never folded.
     Markdown,
     /// LaTeX tables.
     Latex,
+    /// Comma-separated values: one line per score, with all digits.
+    Csv,
     /// The result object as JSON.
     Json,
 }

@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 21] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["run"],
     &["ls"],
@@ -28,6 +28,8 @@ const COMMANDS: [&[&str]; 21] = [
     &["compare"],
     &["view"],
     &["report"],
+    &["samples"],
+    &["table"],
     &["completions"],
     &["sandbox"],
 ];

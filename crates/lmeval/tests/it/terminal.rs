@@ -22,6 +22,10 @@ struct Terminal {
 
 impl Terminal {
     fn start(context: &TestContext, columns: usize, arguments: &[String]) -> Self {
+        Self::start_with(context, columns, arguments, "cat")
+    }
+
+    fn start_with(context: &TestContext, columns: usize, arguments: &[String], pager: &str) -> Self {
         let quoted: Vec<String> =
             arguments.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
         let call = format!(
@@ -34,6 +38,7 @@ impl Terminal {
             .current_dir(context.work())
             .env("LM_EVAL_HOME", context.lm_eval_home())
             .env("TERM", "xterm-256color")
+            .env("PAGER", pager)
             .env("SHELL", "/bin/sh")
             .env_remove("NO_COLOR")
             .stdin(Stdio::piped())
@@ -232,4 +237,54 @@ fn shows_that_a_model_is_loading() {
             assert!(line.chars().count() < columns, "{columns}: {line}");
         }
     }
+}
+
+/// Samples with text that would control the terminal or reverse what it shows.
+fn hostile_samples() -> TestContext {
+    let context = context();
+    let sample = |id: usize| {
+        format!(
+            "{{\"doc_id\": {id}, \"doc\": {{}}, \"target\": \"x\", \"arguments\": {{\"gen_args_0\": {{\"arg_0\": \"Q\"}}}}, \"resps\": \
+             [[\"\\u001b[31mred \u{202e}drawkcab\u{2069} \u{9b}2J\"]], \"filter\": \"none\", \"metrics\": [\"em\"], \"em\": 1}}\n"
+        )
+    };
+    context.write("f.jsonl", (0..3).map(sample).collect::<String>());
+    context
+}
+
+#[test]
+fn documents_cannot_control_the_terminal() {
+    let context = hostile_samples();
+    for (format, escaped) in [
+        ("table", "\\x1b[31mred \\u202edrawkcab\\u2069 \\x9b2J"),
+        ("csv", "\\x1b[31mred \\u202edrawkcab\\u2069 \\x9b2J"),
+        ("markdown", "\\x1b[31mred \\u202edrawkcab\\u2069 \\x9b2J"),
+        ("jsonl", "\\u001b[31mred \\u202edrawkcab\\u2069 \\u009b2J"),
+    ] {
+        let shown = shown(&context, 200, &["samples", "f.jsonl", "--format", format]);
+        assert_eq!(shown.status, 0, "{}", shown.raw);
+        assert!(shown.raw.contains(escaped), "{format}: {}", shown.raw);
+        assert!(!shown.raw.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{2069}']), "{format}: {}", shown.raw);
+    }
+}
+
+#[test]
+fn samples_are_shown_in_the_pager() {
+    let context = hostile_samples();
+    let words: Vec<String> = ["samples", "f.jsonl", "--wrong"].map(str::to_owned).into();
+    let paged = |words: &[String], pager: &str| Terminal::start_with(&context, 80, words, pager).end();
+    let shown = paged(&words[..2], "sed 's/^/> /'");
+    assert_eq!(shown.status, 0, "{}", shown.raw);
+    assert!(shown.raw.starts_with("> f document 0: right, em 1"), "{}", shown.raw);
+    // A pager that is left early, one that is not installed, and none.
+    let shown = paged(&words[..2], "true");
+    assert_eq!((shown.status, shown.raw.as_str()), (0, ""));
+    let shown = paged(&words[..2], "no-such-pager 2> /dev/null");
+    assert!(shown.status == 1 && shown.raw.contains("--no-pager"), "{}", shown.raw);
+    let plain = ["samples", "f.jsonl", "--no-pager"].map(str::to_owned);
+    let shown = paged(&plain, "sed 's/^/> /'");
+    assert!(shown.raw.starts_with("f document 0: right, em 1"), "{}", shown.raw);
+    // Notes come after the pager.
+    let shown = paged(&words, "sed 's/^/> /'");
+    assert!(shown.raw.contains("None of 3 documents matches"), "{}", shown.raw);
 }

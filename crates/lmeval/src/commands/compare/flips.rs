@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, bail};
 use fs_err as fs;
 use lmeval_analysis::compare::{Compared, Comparison, Flip};
 use lmeval_analysis::read::{Fields, Run, read_line};
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::Value;
 
 use super::arguments::Format;
 use super::formats::object;
+use crate::excerpt::{Folding, shown};
 use crate::json_line;
 use crate::printer::{Printer, escape_controls};
 
@@ -102,6 +103,7 @@ impl Files {
             "\n{} document {}, {} ({}): {} → {}\n",
             score.task, flip.doc_id, score.metric, score.filter, flip.base, flip.new
         );
+        let mut folding = Folding::new(Some(ENDS));
         for (title, value) in [
             ("prompt", prompt(&base)),
             ("target", base.value("target").map(|target| shown(&target))),
@@ -110,7 +112,7 @@ impl Files {
             ("base filtered", base.value("filtered_resps").map(|answers| shown(&answers))),
             ("new filtered", new.value("filtered_resps").map(|answers| shown(&answers))),
         ] {
-            let _ = writeln!(text, "  {title}: {}", indented(&abbreviated(&value.unwrap_or_default())));
+            let _ = writeln!(text, "  {title}: {}", indented(&folding.fold(value.unwrap_or_default())));
         }
         Ok(text)
     }
@@ -128,26 +130,6 @@ fn prompt(fields: &Fields<'_>) -> Option<String> {
         (_, Value::Dict(first)) => first.get_str("arg_0").map(shown),
         _ => None,
     }
-}
-
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Str(text) => text.to_string(),
-        // One answer of one request is the usual case.
-        Value::List(items) if items.len() == 1 => shown(&items[0]),
-        other => repr::repr(other),
-    }
-}
-
-/// A long string with its middle replaced by the number of characters there.
-fn abbreviated(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= 2 * ENDS + 40 {
-        return text.to_owned();
-    }
-    let start: String = text.chars().take(ENDS).collect();
-    let end: String = text.chars().skip(count - ENDS).collect();
-    format!("{start} … {} characters … {end}", count - 2 * ENDS)
 }
 
 fn indented(text: &str) -> String {

@@ -10,6 +10,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 
 use super::Decision;
 use super::arguments::{CompareArgs, Format};
+use crate::csv::line as csv_line;
 use crate::json_line;
 use crate::printer::Printer;
 use crate::table::Table;
@@ -215,19 +216,10 @@ pub(super) fn csv(base: &Run, runs: &[Run], comparisons: &[Comparison], printer:
                 exact(outcome.detectable),
                 outcome.needed.map(exact).unwrap_or_default(),
             ];
-            let _ = writeln!(text, "{}", cells.map(|cell| quoted(&cell)).join(","));
+            text.push_str(&csv_line(cells));
         }
     }
     Ok(printer.exact(&text)?)
-}
-
-/// A CSV cell, quoted where it needs to be.
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
 }
 
 /// Prints everything as one JSON object.

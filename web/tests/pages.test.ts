@@ -224,7 +224,7 @@ test('document: choices with log-likelihoods, probabilities and the right one', 
   await done(page);
 });
 
-test('compare: the numbers of `lm-eval compare`, changed documents, diff and breakdown', async () => {
+test('compare: the numbers of `lm-eval compare`, changed documents and diff', async () => {
   const page = await world.open('#/runs?sort=name');
   const id = async (name: string) =>
     (await page.getByRole('link', { name, exact: true }).getAttribute('href'))?.split('/')[2];
@@ -248,8 +248,6 @@ test('compare: the numbers of `lm-eval compare`, changed documents, diff and bre
   await page.keyboard.press('j');
   await page.getByRole('heading', { name: 'Answers' }).waitFor();
   expect(page.url()).toMatch(/doc=\d+-\d+/);
-  await page.getByLabel('Field of the breakdown').selectOption({ index: 1 });
-  await page.getByRole('table', { name: 'By field' }).locator('tbody tr').first().waitFor();
   await page.reload();
   await page.getByRole('heading', { name: 'Answers' }).waitFor();
   await page.getByRole('link', { name: 'ngram: document' }).click();

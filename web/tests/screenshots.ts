@@ -3,7 +3,7 @@
  * one of them `demo_arithmetic`; `VIEWER_MODEL` is the checkpoint that the live page shows. pngquant makes the files small.
  */
 import { execFileSync } from 'node:child_process';
-import { statSync } from 'node:fs';
+import { rmSync, statSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
@@ -59,18 +59,23 @@ test('screenshots of finished runs', async () => {
 test('screenshot of a run in progress', async () => {
   const model = process.env.VIEWER_MODEL;
   if (!model) throw new Error('VIEWER_MODEL is not set');
-  const args = ['--model', 'hf', '--model_args', `pretrained=${resolve(model)}`, '--tasks', `demo_capitals,${TASK}`];
-  const run = start(folder(), 'run', '--view', ...args, '--output_path', 'out');
+  // Beside the output, so that the picture shows a name instead of a folder of this machine.
+  const home = folder();
+  const name = basename(model);
+  symlinkSync(resolve(model), join(home, name));
+  const args = ['--model', 'hf', '--model_args', `pretrained=${name}`, '--tasks', `demo_sentiment,${TASK}`];
+  const run = start(home, 'run', '--view', ...args, '--output_path', 'out');
   const browser = await launch();
   try {
     const page = await visit(browser, await addressOf(run), { viewport: { width: 1280, height: 760 } });
-    await page.locator('article').nth(2).waitFor({ timeout: 300_000 });
-    await page.waitForTimeout(5000);
+    await page.locator('article').nth(3).waitFor({ timeout: 90_000 });
+    await page.waitForTimeout(1000);
     await shoot(page, 'view-live');
     await done(page);
   } finally {
     await browser.close();
     run.kill();
+    rmSync(home, { recursive: true, force: true });
   }
 });
 

@@ -28,5 +28,5 @@ pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluated, evaluate};
 pub use event::{Event, Events, NoEvents};
-pub use preview::PreviewScore;
 pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
+pub use preview::PreviewScore;

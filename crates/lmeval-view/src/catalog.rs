@@ -1,6 +1,5 @@
 //! The runs below the given paths.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -68,7 +67,7 @@ struct Root {
     folder: PathBuf,
 }
 
-/// Size, time and inode, which identify the content of a file without reading it.
+/// Size, time and, on Unix, inode, which identify the content of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) size: u64,
@@ -79,7 +78,11 @@ pub(crate) struct Version {
 impl Version {
     pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
         let meta = fs::metadata(path)?;
-        Ok(Self { size: meta.len(), modified: meta.modified().ok(), inode: meta.ino() })
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&meta);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Ok(Self { size: meta.len(), modified: meta.modified().ok(), inode })
     }
 
     /// Whether this is the same file as before with more at its end.

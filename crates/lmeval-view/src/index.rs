@@ -1,7 +1,6 @@
 //! The index of a samples file, built in the background while rows are already served.
 
 use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::FileExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -216,8 +215,24 @@ pub(crate) fn read_bytes(file: &fs::File, offset: u64, length: u64) -> Result<Ve
         return Err(Diagnostic::new(format!("The line has {length} bytes, too many to show")));
     }
     let mut bytes = vec![0; length as usize];
-    file.file().read_exact_at(&mut bytes, offset).map_err(|_| changed())?;
+    read_exact_at(file.file(), &mut bytes, offset).map_err(|_| changed())?;
     Ok(bytes)
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &std::fs::File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &std::fs::File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            read => (bytes, offset) = (&mut bytes[read..], offset + read as u64),
+        }
+    }
+    Ok(())
 }
 
 fn changed() -> Diagnostic {

@@ -14,7 +14,6 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use fs_err as fs;
 use hyper::body::Frame;
 use lmeval_core::Diagnostic;
 use serde_json::{Value as Json, json};
@@ -166,11 +165,18 @@ fn bind(host: &str, port: Option<u16>) -> Result<TcpListener, Error> {
 }
 
 /// 128 random bits.
+#[cfg(unix)]
 fn new_token() -> std::io::Result<String> {
     use std::io::Read as _;
     let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    fs_err::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Refuses: a token needs the random numbers of a Unix system.
+#[cfg(not(unix))]
+fn new_token() -> std::io::Result<String> {
+    Err(std::io::Error::other("--host with an address other than loopback works on Linux and macOS only"))
 }
 
 fn url(host: &str, address: SocketAddr, token: Option<&str>) -> String {

@@ -72,7 +72,9 @@ fn usage_errors() {
 fn errors() {
     let context = tasks();
     check(&context, "error_task", &["run", "--model", "dummy", "--tasks", "demo_capital"]);
-    check(&context, "error_model", &["run", "--model", "dumy", "--tasks", "demo_capitals"]);
+    // Looking for plug-ins may take long enough to report progress.
+    let model = ["run", "--model", "dumy", "--tasks", "demo_capitals", "--progress", "none"];
+    check(&context, "error_model", &model);
     check(&context, "error_metric", &["validate", "--tasks", "metric.yaml"]);
     check(&context, "error_field", &["validate", "--tasks", "field.yaml"]);
     check(&context, "error_template", &["preview", "template.yaml"]);

@@ -129,20 +129,29 @@ fn writes_a_report_that_stands_alone() {
     let output = context.run(&["report", "nowhere"]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("nowhere"), "{output}");
-    let entries: Vec<_> = fs_err::read_dir(context.work()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let entries: Vec<_> =
+        fs_err::read_dir(context.work()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!entries.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{entries:?}");
 }
 
 /// A run against a slow server is followed while it goes on; its scores are those of a run without the page.
 #[test]
 fn follows_a_run() {
-    let server = StandInServer::start(ServerOptions { delay: Duration::from_millis(20), ..ServerOptions::default() });
+    let server =
+        StandInServer::start(ServerOptions { delay: Duration::from_millis(20), ..ServerOptions::default() });
     let context = context();
     let arguments = format!("model=m,base_url={},num_concurrent=2", server.url("/v1/completions"));
     let words = |folder: &'static str| {
         vec![
-            "run", "--model", "local-completions", "--tasks", "demo_arithmetic", "--output_path", folder,
-            "--log_samples", "--model_args",
+            "run",
+            "--model",
+            "local-completions",
+            "--tasks",
+            "demo_arithmetic",
+            "--output_path",
+            folder,
+            "--log_samples",
+            "--model_args",
         ]
     };
     let mut watched = words("watched");

@@ -2,10 +2,12 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
+use std::sync::Arc;
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Value, json};
+use memchr::memchr;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -162,7 +164,7 @@ fn read_blocks(reader: &mut BufReader<fs::File>) -> std::io::Result<Vec<Vec<u8>>
 struct Parsed {
     row: Row,
     filter: String,
-    scores: Vec<(String, Score)>,
+    scores: Vec<(Arc<str>, Score)>,
     labels: [Option<String>; FIELDS],
 }
 
@@ -210,17 +212,51 @@ impl Wrong {
 fn parse_block(block: &[u8], start: u64, wanted: Wanted<'_>) -> Vec<Result<Parsed, Wrong>> {
     let mut samples = Vec::with_capacity(block.len() / 512);
     let mut offset = start;
-    for bytes in block.split_inclusive(|byte| *byte == b'\n') {
+    let mut names = MetricNames::default();
+    let mut rest = block;
+    while !rest.is_empty() {
+        let end = memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
+        let (bytes, following) = rest.split_at(end);
+        rest = following;
         let line = bytes.trim_ascii();
         if !line.is_empty() {
-            samples.push(parse_line(line, offset, bytes.ends_with(b"\n"), wanted));
+            samples.push(parse_line(line, offset, bytes.ends_with(b"\n"), wanted, &mut names));
         }
         offset += bytes.len() as u64;
     }
     samples
 }
 
-fn parse_line(line: &[u8], offset: u64, is_complete: bool, wanted: Wanted<'_>) -> Result<Parsed, Wrong> {
+/// The names of metrics of the last sample: nearly always those of the next one, too.
+#[derive(Default)]
+struct MetricNames {
+    raw: String,
+    names: Option<Arc<[Arc<str>]>>,
+}
+
+impl MetricNames {
+    /// The names in the raw JSON of `metrics`; `None` if it is not a list.
+    fn read(&mut self, raw: &str) -> Option<Arc<[Arc<str>]>> {
+        if self.raw != raw {
+            self.names = match json::loads(raw) {
+                Ok(Value::List(names)) => {
+                    Some(names.iter().filter_map(Value::as_str).map(Arc::from).collect())
+                }
+                _ => None,
+            };
+            raw.clone_into(&mut self.raw);
+        }
+        self.names.clone()
+    }
+}
+
+fn parse_line(
+    line: &[u8],
+    offset: u64,
+    is_complete: bool,
+    wanted: Wanted<'_>,
+    names: &mut MetricNames,
+) -> Result<Parsed, Wrong> {
     let line = std::str::from_utf8(line).map_err(|_| Wrong::NotText)?;
     let fields = Fields::parse(line).map_err(|malformed| Wrong::Malformed {
         at_end: !is_complete && malformed.offset == line.len(),
@@ -247,7 +283,7 @@ fn parse_line(line: &[u8], offset: u64, is_complete: bool, wanted: Wanted<'_>) -
             labels: [0; FIELDS],
         },
         filter: fields.text("filter").map_or_else(|| "none".to_owned(), std::borrow::Cow::into_owned),
-        scores: scores(&fields),
+        scores: scores(&fields, names),
         labels,
     })
 }
@@ -262,28 +298,24 @@ fn label_of(fields: &Fields<'_>, field: &str) -> Result<String, Wrong> {
     }
 }
 
-fn scores(fields: &Fields<'_>) -> Vec<(String, Score)> {
+fn scores(fields: &Fields<'_>, names: &mut MetricNames) -> Vec<(Arc<str>, Score)> {
     let score = |raw: &str| match number(raw) {
         Some(value) => Some(Score::Number(value)),
         None => json::loads(raw).ok().map(Score::Item),
     };
-    match fields.value("metrics") {
-        Some(Value::List(names)) => {
-            let names = names
-                .iter()
-                .filter_map(|name| if let Value::Str(name) = name { Some(name.to_string()) } else { None });
-            names
-                .map(|name| {
-                    // A document can lack a metric that others have.
-                    let value = fields.raw(&name).and_then(score).unwrap_or(Score::Number(f64::NAN));
-                    (name, value)
-                })
-                .collect()
-        }
-        _ => fields
+    match fields.raw("metrics").and_then(|raw| names.read(raw)) {
+        Some(names) => names
+            .iter()
+            .map(|name| {
+                // A document can lack a metric that others have.
+                let value = fields.raw(name).and_then(score).unwrap_or(Score::Number(f64::NAN));
+                (Arc::clone(name), value)
+            })
+            .collect(),
+        None => fields
             .iter()
             .filter(|(name, _)| !NOT_SCORES.contains(name))
-            .filter_map(|(name, raw)| Some((name.to_owned(), score(raw)?)))
+            .filter_map(|(name, raw)| Some((Arc::from(name), score(raw)?)))
             .collect(),
     }
 }
@@ -315,14 +347,14 @@ fn add(pipelines: &mut Vec<Pipeline>, sample: Parsed) {
     let before = pipeline.rows.len();
     pipeline.rows.push(row);
     for (metric, score) in sample.scores {
-        let position = match pipeline.columns.iter().position(|column| column.metric == metric) {
+        let position = match pipeline.columns.iter().position(|column| *column.metric == *metric) {
             Some(position) => position,
             None => {
                 let values = match score {
                     Score::Number(_) => Values::Numbers(vec![f64::NAN; before]),
                     Score::Item(_) => Values::Items(vec![Value::None; before]),
                 };
-                pipeline.columns.push(Column { metric, values });
+                pipeline.columns.push(Column { metric: metric.to_string(), values });
                 pipeline.columns.len() - 1
             }
         };

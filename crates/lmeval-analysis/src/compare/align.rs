@@ -7,6 +7,8 @@ use crate::read::{DocKey, Pipeline, Row};
 pub struct Alignment {
     /// Indices of rows, base and new, sorted by the order of the base run.
     pub pairs: Vec<(u32, u32)>,
+    /// Whether documents were paired by their hashes and not by their ids.
+    pub by_hash: bool,
     /// Documents that only the base run has.
     pub only_base: usize,
     /// Documents that only the new run has.
@@ -20,7 +22,7 @@ pub fn align(base: &Pipeline, new: &Pipeline) -> Alignment {
     let use_hashes = by_hash(&base.rows) && by_hash(&new.rows);
     let key = |row: &Row| if use_hashes { row.key } else { DocKey::Id(row.doc_id) };
     let (left, right) = (sorted(&base.rows, key), sorted(&new.rows, key));
-    let mut alignment = Alignment::default();
+    let mut alignment = Alignment { by_hash: use_hashes, ..Alignment::default() };
     let (mut i, mut j) = (0, 0);
     while i < left.len() && j < right.len() {
         let (a, b) = (left[i], right[j]);

@@ -4,7 +4,10 @@ mod align;
 mod corpus;
 mod difference;
 mod group;
+mod groups;
+mod prompts;
 mod runs;
+mod task;
 
 pub use align::{Alignment, align};
 pub use corpus::aggregates;

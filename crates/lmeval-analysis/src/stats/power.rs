@@ -10,8 +10,9 @@ pub fn detectable_difference(stderr: f64, alpha: f64, power: f64) -> f64 {
 
 /// The number of documents at which [`detectable_difference`] is `margin`, if they vary as the `count` at hand do.
 ///
-/// NaN where the standard error or the margin says nothing.
+/// NaN where the standard error or the margin says nothing: without a single changed document, nothing is known about
+/// how much documents vary.
 pub fn documents_needed(stderr: f64, count: usize, margin: f64, alpha: f64, power: f64) -> f64 {
     let ratio = detectable_difference(stderr, alpha, power) / margin.abs();
-    if ratio.is_finite() { (count as f64 * ratio * ratio).ceil().max(1.0) } else { f64::NAN }
+    if ratio.is_finite() && ratio > 0.0 { (count as f64 * ratio * ratio).ceil().max(1.0) } else { f64::NAN }
 }

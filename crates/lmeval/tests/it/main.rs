@@ -8,6 +8,7 @@ mod class_tasks;
 mod code;
 mod command_line;
 mod compare;
+mod compare_input;
 mod differential;
 mod documentation;
 mod examples;

@@ -61,11 +61,13 @@ pub(crate) struct CompareArgs {
     pub by: Option<String>,
 
     /// A field of the documents that names their cluster: clustered standard errors.
+    ///
+    /// Without it, the `metadata: {cluster: FIELD}` of each task is used.
     #[arg(long, value_name = "FIELD")]
     pub cluster: Option<String>,
 
     /// Do not correct clustered standard errors for few clusters.
-    #[arg(long, requires = "cluster")]
+    #[arg(long)]
     pub no_cluster_correction: bool,
 
     /// The confidence of intervals; tests and power use one minus it.

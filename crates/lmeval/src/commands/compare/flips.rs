@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::BufReader;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use fs_err as fs;
 use lmeval_analysis::compare::{Compared, Comparison, Flip};
 use lmeval_analysis::read::{Fields, Run, read_line};
@@ -19,22 +19,50 @@ use crate::printer::{Printer, escape_controls};
 /// Characters of a long string that are shown at its start and its end.
 const ENDS: usize = 400;
 
+/// The value of `--flips`.
+pub(super) fn count(text: &str) -> Result<usize> {
+    match text {
+        "all" => Ok(usize::MAX),
+        number => {
+            number.parse().map_err(|_| anyhow::anyhow!("--flips takes a number or `all`, not `{number}`"))
+        }
+    }
+}
+
+/// The first `count` flips of each score, as one list per run.
+pub(super) fn values(
+    base: &Run,
+    runs: &[Run],
+    comparisons: &[Comparison],
+    count: usize,
+) -> Result<Vec<Vec<Value>>> {
+    let mut all = Vec::new();
+    for (run, comparison) in runs.iter().zip(comparisons) {
+        let mut of_run = Vec::new();
+        for score in comparison.scores.iter().filter(|score| !score.is_group) {
+            let (Some(left), Some(right)) = (base.samples_of(&score.task), run.samples_of(&score.task))
+            else {
+                continue;
+            };
+            let mut files = Files { base: open(&left.path)?, new: open(&right.path)? };
+            for flip in score.flips.iter().take(count) {
+                of_run.push(files.value(score, run, flip)?);
+            }
+        }
+        all.push(of_run);
+    }
+    Ok(all)
+}
+
 /// Prints the first `count` flips of each score.
 pub(super) fn print(
     base: &Run,
     runs: &[Run],
     comparisons: &[Comparison],
-    count: &str,
+    count: usize,
     format: Format,
     printer: &mut Printer,
 ) -> Result<()> {
-    let count = match count {
-        "all" => usize::MAX,
-        number => match number.parse() {
-            Ok(count) => count,
-            Err(_) => bail!("--flips takes a number or `all`, not `{number}`"),
-        },
-    };
     for (run, comparison) in runs.iter().zip(comparisons) {
         for score in comparison.scores.iter().filter(|score| !score.is_group) {
             let (Some(left), Some(right)) = (base.samples_of(&score.task), run.samples_of(&score.task))
@@ -43,12 +71,13 @@ pub(super) fn print(
             };
             let mut files = Files { base: open(&left.path)?, new: open(&right.path)? };
             for flip in score.flips.iter().take(count) {
-                let text = if format == Format::Jsonl {
-                    files.line(score, run, flip)?
+                let mut text = String::new();
+                if format == Format::Jsonl {
+                    json_line::write(&mut text, &files.value(score, run, flip)?)?;
+                    printer.exact(&text)?;
                 } else {
-                    files.block(score, flip)?
-                };
-                printer.exact(&text)?;
+                    printer.exact(&files.block(score, flip)?)?;
+                }
             }
         }
     }
@@ -69,12 +98,12 @@ impl Files {
         Ok((read_line(&mut self.base, flip.base_offset)?, read_line(&mut self.new, flip.new_offset)?))
     }
 
-    /// A flip as one JSON object.
-    fn line(&mut self, score: &Compared, run: &Run, flip: &Flip) -> Result<String> {
+    /// A flip as one object.
+    fn value(&mut self, score: &Compared, run: &Run, flip: &Flip) -> Result<Value> {
         let (base, new) = self.lines(flip)?;
         let (base, new) = (parse(&base)?, parse(&new)?);
         let field = |fields: &Fields<'_>, name| fields.value(name).unwrap_or(Value::None);
-        let value = object([
+        Ok(object([
             ("run", Value::str(run.name.as_str())),
             ("task", Value::str(score.task.as_str())),
             ("filter", Value::str(score.filter.as_str())),
@@ -89,10 +118,7 @@ impl Files {
             ("new_resps", field(&new, "resps")),
             ("base_filtered_resps", field(&base, "filtered_resps")),
             ("new_filtered_resps", field(&new, "filtered_resps")),
-        ]);
-        let mut text = String::new();
-        json_line::write(&mut text, &value)?;
-        Ok(text)
+        ]))
     }
 
     /// A flip for reading.

@@ -1,4 +1,4 @@
-//! A comparison as table, CSV, JSON and JUnit XML.
+//! A comparison as CSV, JSON and JUnit XML, and the numbers of all formats.
 
 use std::fmt::Write as _;
 
@@ -9,174 +9,11 @@ use lmeval_analysis::read::Run;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::Decision;
-use super::arguments::{CompareArgs, Format};
 use crate::csv::line as csv_line;
 use crate::json_line;
 use crate::printer::Printer;
-use crate::table::Table;
 
-/// Prints one table per compared run, breakdowns, and gates.
-pub(super) fn tables(
-    base: &Run,
-    runs: &[Run],
-    comparisons: &[Comparison],
-    decisions: &[Decision],
-    arguments: &CompareArgs,
-    printer: &mut Printer,
-) -> Result<()> {
-    let percent = format!("{}% CI", number(100.0 * arguments.confidence, 4));
-    for (run, comparison) in runs.iter().zip(comparisons) {
-        let mut text = format!("{} (new) against {} (base)\n", run.name, base.name);
-        score_table(&mut text, &percent, &comparison.scores)?;
-        if let Some(field) = &arguments.by {
-            breakdown(&mut text, field, &percent, &comparison.scores)?;
-        }
-        show(&text, arguments.format, printer)?;
-    }
-    show(&power_line(comparisons, arguments), arguments.format, printer)?;
-    if !decisions.is_empty() {
-        show(&gate_table(decisions)?, arguments.format, printer)?;
-    }
-    Ok(())
-}
-
-fn show(text: &str, format: Format, printer: &mut Printer) -> Result<()> {
-    let shown = if format == Format::Table { printer.table(text) } else { printer.result(text) };
-    Ok(shown?)
-}
-
-fn score_table(text: &mut String, percent: &str, scores: &[Compared]) -> Result<()> {
-    let rows: Vec<[String; 12]> = scores
-        .iter()
-        .map(|score| {
-            let outcome = &score.outcome;
-            [
-                if score.is_group { format!("{} (group)", score.task) } else { score.task.clone() },
-                score.filter.clone(),
-                score.metric.clone(),
-                match score.higher_is_better {
-                    Some(true) => "↑".to_owned(),
-                    Some(false) => "↓".to_owned(),
-                    None => String::new(),
-                },
-                number(outcome.base, 4),
-                number(outcome.new, 4),
-                signed(outcome.difference),
-                format!("[{}, {}]", signed(outcome.interval.low), signed(outcome.interval.high)),
-                p_value(outcome.p_value),
-                format!("{} / {}", p_value(score.benjamini_hochberg), p_value(score.holm)),
-                outcome.count.to_string(),
-                format!("+{} −{}", outcome.up, outcome.down),
-            ]
-        })
-        .collect();
-    let mut table = Table::new([
-        "Task",
-        "Filter",
-        "Metric",
-        "",
-        "Base",
-        "New",
-        "Difference",
-        percent,
-        "p",
-        "p BH / Holm",
-        "n",
-        "Changed",
-    ]);
-    for row in &rows {
-        table.row(std::array::from_fn(|column| row[column].as_str()));
-    }
-    append(text, |out| table.write(out))
-}
-
-fn breakdown(text: &mut String, field: &str, percent: &str, scores: &[Compared]) -> Result<()> {
-    let rows: Vec<[String; 9]> = scores
-        .iter()
-        .flat_map(|score| score.by.iter().map(move |(label, outcome)| (score, label, outcome)))
-        .map(|(score, label, outcome)| {
-            [
-                label.clone(),
-                score.task.clone(),
-                score.metric.clone(),
-                number(outcome.base, 4),
-                number(outcome.new, 4),
-                signed(outcome.difference),
-                format!("[{}, {}]", signed(outcome.interval.low), signed(outcome.interval.high)),
-                p_value(outcome.p_value),
-                outcome.count.to_string(),
-            ]
-        })
-        .collect();
-    let mut table = Table::new([field, "Task", "Metric", "Base", "New", "Difference", percent, "p", "n"]);
-    for row in &rows {
-        table.row(std::array::from_fn(|column| row[column].as_str()));
-    }
-    text.push('\n');
-    append(text, |out| table.write(out))
-}
-
-fn append(text: &mut String, write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Result<()> {
-    let mut bytes = Vec::new();
-    write(&mut bytes)?;
-    text.push_str(&String::from_utf8_lossy(&bytes));
-    Ok(())
-}
-
-/// How small a difference could have been found, from the least to the most precise score.
-fn power_line(comparisons: &[Comparison], arguments: &CompareArgs) -> String {
-    let scores = || comparisons.iter().flat_map(|comparison| &comparison.scores).map(|score| &score.outcome);
-    let known = || scores().map(|outcome| outcome.detectable).filter(|detectable| detectable.is_finite());
-    let (low, high) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
-    if !low.is_finite() {
-        return String::new();
-    }
-    let mut text = format!(
-        "Smallest difference found with {}% power: {} to {}\n",
-        number(100.0 * arguments.power, 4),
-        number(low, 4),
-        number(high, 4)
-    );
-    if let Some(margin) = arguments.margin {
-        let needed = scores()
-            .filter_map(|outcome| outcome.needed)
-            .filter(|needed| needed.is_finite())
-            .fold(0.0, f64::max);
-        let _ =
-            writeln!(text, "Documents needed to find a difference of {margin} in every score: {needed:.0}");
-    }
-    text
-}
-
-fn gate_table(decisions: &[Decision]) -> Result<String> {
-    let rows: Vec<[String; 6]> = decisions
-        .iter()
-        .map(|decision| {
-            [
-                decision.verdict.name().to_owned(),
-                decision.text.clone(),
-                decision.filter.clone(),
-                decision.run.clone(),
-                format!(
-                    "{} [{}, {}]",
-                    signed(decision.difference),
-                    signed(decision.low),
-                    signed(decision.high)
-                ),
-                needed(decision),
-            ]
-        })
-        .collect();
-    let mut table = Table::new(["Gate", "Condition", "Filter", "Run", "Difference", "Documents to decide"]);
-    for row in &rows {
-        table.row(std::array::from_fn(|column| row[column].as_str()));
-    }
-    let mut text = String::new();
-    append(&mut text, |out| table.write(out))?;
-    Ok(text)
-}
-
-fn needed(decision: &Decision) -> String {
+pub(super) fn needed(decision: &Decision) -> String {
     match decision.verdict {
         Verdict::Inconclusive if decision.needed.is_finite() => format!("about {:.0}", decision.needed),
         _ => String::new(),
@@ -228,6 +65,7 @@ pub(super) fn json(
     runs: &[Run],
     comparisons: &[Comparison],
     decisions: &[Decision],
+    changed: Option<Vec<Vec<Value>>>,
     printer: &mut Printer,
 ) -> Result<()> {
     let run_value = |run: &Run| {
@@ -236,15 +74,20 @@ pub(super) fn json(
             ("path", Value::from(run.path.display().to_string())),
         ])
     };
+    let mut changed = changed.map(Vec::into_iter);
     let compared = runs.iter().zip(comparisons).map(|(run, comparison)| {
-        object([
+        let flips = changed.as_mut().and_then(Iterator::next);
+        let mut entries = vec![
             ("run", run_value(run)),
             ("scores", Value::list(comparison.scores.iter().map(score_value))),
             ("only_base_tasks", strings(&comparison.only_base)),
             ("only_new_tasks", strings(&comparison.only_new)),
             ("notes", strings(&comparison.notes)),
-        ])
+        ];
+        entries.extend(flips.map(|flips| ("flips", Value::list(flips))));
+        object(entries)
     });
+    let compared: Vec<Value> = compared.collect();
     let gates = decisions.iter().map(|decision| {
         object([
             ("gate", Value::str(decision.text.as_str())),
@@ -372,7 +215,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A number with at most this many digits after the point.
-fn number(value: f64, digits: usize) -> String {
+pub(super) fn number(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return repr::repr(&Value::Float(value));
     }
@@ -380,11 +223,11 @@ fn number(value: f64, digits: usize) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-fn signed(value: f64) -> String {
+pub(super) fn signed(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { format!("{value:+.4}") }
 }
 
-fn p_value(value: f64) -> String {
+pub(super) fn p_value(value: f64) -> String {
     if value < 0.0001 { "<0.0001".to_owned() } else { number(value, 4) }
 }
 

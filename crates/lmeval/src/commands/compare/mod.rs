@@ -3,6 +3,7 @@
 mod arguments;
 mod flips;
 mod formats;
+mod tables;
 
 use anyhow::{Result, bail};
 use lmeval_analysis::compare::{Comparison, Precision, Settings, adjust, compare};
@@ -40,11 +41,16 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
         .map(|text| Ok((text.clone(), Gate::parse(text)?)))
         .collect::<Result<_, lmeval_analysis::Error>>()?;
     let settings = settings(arguments)?;
+    check_formats(arguments)?;
     let base = Run::open(&arguments.base)?;
-    let mut runs = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
     let mut comparisons = Vec::new();
     for path in &arguments.new {
-        let new = Run::open(path)?;
+        let mut new = Run::open(path)?;
+        // Checkpoints of one model often have the same name.
+        if new.name == base.name || runs.iter().any(|run| run.name == new.name) {
+            new.name = format!("{} ({})", new.name, path.display());
+        }
         let mut comparison = compare(&base, &new, &settings, &Registry::default())?;
         select(&mut comparison, arguments)?;
         comparisons.push(comparison);
@@ -64,20 +70,21 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
     }
     match arguments.format {
         Format::Table | Format::Markdown => {
-            formats::tables(&base, &runs, &comparisons, &decisions, arguments, printer)?;
+            tables::print(&base, &runs, &comparisons, &decisions, arguments, printer)?;
         }
         Format::Csv => formats::csv(&base, &runs, &comparisons, printer)?,
-        Format::Json => formats::json(&base, &runs, &comparisons, &decisions, printer)?,
+        Format::Json => {
+            let changed = match &arguments.flips {
+                Some(count) => Some(flips::values(&base, &runs, &comparisons, flips::count(count)?)?),
+                None => None,
+            };
+            formats::json(&base, &runs, &comparisons, &decisions, changed, printer)?;
+        }
         Format::Junit => formats::junit(&decisions, printer)?,
         Format::Jsonl => {}
     }
-    if let Some(count) = &arguments.flips {
-        flips::print(&base, &runs, &comparisons, count, arguments.format, printer)?;
-    } else if arguments.format == Format::Jsonl {
-        bail!(
-            Diagnostic::new("--format jsonl prints changed documents")
-                .hint("Add --flips all, or use --format json")
-        );
+    if let Some(count) = arguments.flips.as_ref().filter(|_| arguments.format != Format::Json) {
+        flips::print(&base, &runs, &comparisons, flips::count(count)?, arguments.format, printer)?;
     }
     Ok(match decisions.iter().map(|decision| decision.verdict).max() {
         Some(Verdict::Fail) => Status::GateFailed,
@@ -86,14 +93,38 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
     })
 }
 
+/// Refuses combinations that would print two formats or none.
+fn check_formats(arguments: &CompareArgs) -> Result<()> {
+    match (arguments.format, &arguments.flips) {
+        (Format::Jsonl, None) => bail!(
+            Diagnostic::new("--format jsonl prints changed documents")
+                .hint("Add --flips all, or use --format json")
+        ),
+        (Format::Csv | Format::Junit, Some(_)) => bail!(
+            Diagnostic::new("--flips has no csv or junit format")
+                .hint("Use --format jsonl for the documents")
+        ),
+        (Format::Junit, None) if arguments.gate.is_empty() => bail!(
+            Diagnostic::new("--format junit prints gates, and there is none")
+                .hint("Add one: --gate 'TASK:METRIC >= MARGIN'")
+        ),
+        (_, Some(count)) => flips::count(count).map(drop),
+        _ => Ok(()),
+    }
+}
+
 fn settings(arguments: &CompareArgs) -> Result<Settings> {
     for (name, share) in [("confidence", arguments.confidence), ("power", arguments.power)] {
         if !(share > 0.0 && share < 1.0) {
             bail!("--{name} has to be between 0 and 1, not {share}");
         }
     }
-    if arguments.margin.is_some_and(|margin| margin == 0.0 || !margin.is_finite()) {
-        bail!("--margin has to be a number other than 0");
+    if arguments.margin.is_some_and(|margin| !(margin > 0.0 && margin.is_finite())) {
+        bail!(
+            Diagnostic::new("--margin has to be a number above 0").hint(
+                "It is the size of a difference; a gate such as 'TASK:METRIC >= -0.01' has a direction"
+            )
+        );
     }
     Ok(Settings {
         precision: Precision {
@@ -108,6 +139,7 @@ fn settings(arguments: &CompareArgs) -> Result<Settings> {
             },
             ..Precision::default()
         },
+        tasks: arguments.tasks.clone(),
         cluster: arguments.cluster.clone(),
         by: arguments.by.clone(),
         flips: arguments.flips.is_some(),
@@ -120,6 +152,17 @@ fn select(comparison: &mut Comparison, arguments: &CompareArgs) -> Result<()> {
     for task in &arguments.tasks {
         if !comparison.scores.iter().any(|score| score.task == *task) {
             bail!("The runs share no scores of `{task}`");
+        }
+    }
+    for metric in &arguments.metrics {
+        if !comparison.scores.iter().any(|score| score.metric == *metric) {
+            let mut known: Vec<&str> = comparison.scores.iter().map(|score| score.metric.as_str()).collect();
+            known.sort_unstable();
+            known.dedup();
+            bail!(
+                Diagnostic::new(format!("The runs share no scores of the metric `{metric}`"))
+                    .hint(format!("They share `{}`", known.join("`, `")))
+            );
         }
     }
     comparison.scores.retain(|score| {

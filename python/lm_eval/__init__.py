@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.5.0"
 
-__all__ = ["TaskManager", "__version__", "evaluate", "simple_evaluate"]
+__all__ = ["TaskManager", "__version__", "compare", "evaluate", "simple_evaluate"]
 
 _SUBMODULES = (
     "api",
@@ -33,6 +33,7 @@ _SUBMODULES = (
 """Where each lazily imported `lm_eval.NAME` is defined."""
 
 if TYPE_CHECKING:
+    from lm_eval._compare import compare
     from lm_eval.evaluator import evaluate, simple_evaluate
     from lm_eval.tasks.manager import TaskManager
 
@@ -43,6 +44,10 @@ def __getattr__(name: str) -> Any:
         from lm_eval.tasks.manager import TaskManager
 
         return TaskManager
+    if name == "compare":
+        from lm_eval._compare import compare
+
+        return compare
     if name in ("evaluate", "simple_evaluate"):
         from lm_eval import evaluator
 

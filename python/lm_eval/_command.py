@@ -47,6 +47,9 @@ _SEVERAL = {
 }
 """Options that take one or more values."""
 
+_REPEATED = ("fail_under",)
+"""Options that take one value and may be given several times."""
+
 _OPTIONAL = ("apply_chat_template", "fewshot_as_multiturn", "cache_requests")
 """Options whose value is optional."""
 
@@ -88,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
         made.add_argument(*_forms(name, short), default=None, metavar="VALUE")
     for name, short in _SEVERAL.items():
         made.add_argument(*_forms(name, short), default=None, metavar="VALUE", nargs="+")
+    for name in _REPEATED:
+        made.add_argument(*_forms(name, ""), default=None, metavar="VALUE", action="append")
     for name in _OPTIONAL:
         made.add_argument(*_forms(name, ""), default=None, metavar="VALUE", nargs="?", const=True)
     for name, short in _FLAGS.items():
@@ -106,7 +111,7 @@ def words_of(args: argparse.Namespace) -> list[str]:
 
 
 def _words(given: Mapping[str, Any]) -> Iterator[str]:
-    for name in (*_SINGLE, *_SEVERAL, *_OPTIONAL, *_FLAGS):
+    for name in (*_SINGLE, *_SEVERAL, *_REPEATED, *_OPTIONAL, *_FLAGS):
         value = given.get(name)
         if value is None or value is False or value == "":
             continue
@@ -116,7 +121,9 @@ def _words(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{name}={json.dumps(value)}"
         elif isinstance(value, (list, tuple)):
             # Seeds, tasks and folders are joined into one argument; pairs are separate arguments.
-            if name in ("tasks", "seed", "include_path", "plugins"):
+            if name in _REPEATED:
+                yield from (f"--{name}={item}" for item in value)
+            elif name in ("tasks", "seed", "include_path", "plugins"):
                 yield f"--{name}={','.join(map(str, value))}"
             elif value:
                 yield from (f"--{name}", *map(str, value))

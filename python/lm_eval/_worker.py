@@ -24,6 +24,7 @@ from lm_eval import (
     _plugins,
     _registered,
     _scorer_calls,
+    _trackers,
 )
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, to_wire
@@ -38,6 +39,7 @@ _OPERATIONS: dict[str, Operation] = {
     **_class_tasks.OPERATIONS,
     **_models.OPERATIONS,
     **_code.OPERATIONS,
+    **_trackers.OPERATIONS,
 }
 
 _OWN_FILES = ("<lm-eval>/lm_eval/_", "<frozen importlib")

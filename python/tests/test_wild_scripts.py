@@ -348,7 +348,10 @@ class Notebooks(Script):
     def test_wandb_is_missing(self) -> None:
         """Without the package, the error says what to install."""
         program = """
+            import sys
             from lm_eval.loggers import TrackioLogger, WandbLogger
+            # Hides packages that may be installed.
+            sys.modules["wandb"] = sys.modules["trackio"] = None
             for logger, name in ((WandbLogger, "wandb"), (TrackioLogger, "trackio")):
                 try:
                     logger({})

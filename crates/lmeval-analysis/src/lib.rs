@@ -10,6 +10,7 @@ pub mod read;
 pub mod samples;
 pub mod stats;
 pub mod table;
+pub mod threshold;
 
 use lmeval_core::Diagnostic;
 

@@ -42,6 +42,7 @@ mod sampler;
 mod scoring;
 mod services;
 mod socket;
+mod tracker;
 mod worker;
 
 pub use caller::Caller;
@@ -53,3 +54,4 @@ pub use options::{Log, PythonOptions};
 #[doc(hidden)]
 pub use protocol::read_any as fuzz_frames;
 pub use socket::Socket;
+pub use tracker::{Tracked, TrackerError, Trackers};

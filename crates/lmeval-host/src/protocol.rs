@@ -241,6 +241,16 @@ pub fn read_any(mut bytes: &[u8]) {
     }
 }
 
+/// Encodes a message without requests.
+pub(crate) fn encode_message(operation: &str, parts: &Dict) -> Result<String, ProtocolError> {
+    let mut message = Dict::new();
+    message.insert("op", operation);
+    message.update(parts);
+    let mut text = String::new();
+    encode_dict(&mut text, &message)?;
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use lmeval_pycompat::repr::repr;

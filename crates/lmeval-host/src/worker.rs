@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     Model,
     /// A model of the original package, the only `lm_eval` in that process.
     Original,
+    /// Reports to experiment trackers: uploads take as long as they take.
+    Tracking,
 }
 
 impl Purpose {
@@ -143,6 +145,11 @@ impl Worker {
     /// Whether a call has timed out.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.has_timed_out
+    }
+
+    /// Limits the time of calls from now on.
+    pub(crate) fn set_time_limit(&mut self, limit: Duration) {
+        self.time_limit = Some(limit);
     }
 
     /// A handle for sending signals from other threads.

@@ -8,6 +8,7 @@ use lmeval_core::filters::FilterError;
 use lmeval_core::scorers::ScoreError;
 use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, downcast_error, secrets};
 use lmeval_engine::EngineError;
+use lmeval_host::TrackerError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
 
@@ -31,7 +32,7 @@ fn as_diagnose<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>
     fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
         downcast_error::<T>(error).map(|known| known as &dyn Diagnose)
     }
-    let kinds: [Cast; 11] = [
+    let kinds: [Cast; 12] = [
         is::<Diagnostic>,
         is::<EngineError>,
         is::<lmeval_tasks::Error>,
@@ -43,6 +44,7 @@ fn as_diagnose<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>
         is::<FilterError>,
         is::<lmeval_journal::Error>,
         is::<ReportError>,
+        is::<TrackerError>,
     ];
     kinds.into_iter().find_map(|is| is(error))
 }
@@ -69,6 +71,7 @@ pub(crate) fn traceback(error: &anyhow::Error) -> Option<&str> {
 pub(crate) fn status(error: &anyhow::Error) -> Status {
     match error.downcast_ref::<EngineError>() {
         Some(EngineError::Interrupted { .. }) => Status::Interrupted,
+        _ if error.downcast_ref().is_some_and(TrackerError::is_before_run) => Status::Usage,
         _ => Status::Failure,
     }
 }

@@ -73,6 +73,7 @@ class EvaluatorConfig:
     quiet: bool = field(default=False, repr=False)
     view: bool = field(default=False, repr=False)
     format: str | None = field(default=None, repr=False)
+    fail_under: Any = field(default=None, repr=False)
 
     @classmethod
     def from_config(cls, config_path: str | os.PathLike[str]) -> EvaluatorConfig:

@@ -10,11 +10,11 @@ import os
 import random
 import string
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_eval.loggers._hub import HubLog
 from lm_eval.utils import handle_non_serializable, hash_string, sanitize_list, sanitize_model_name
 
 __all__ = ["EvaluationTracker", "GeneralConfigTracker"]
@@ -82,9 +82,9 @@ def _model_name(model_args: str | Mapping[str, Any] | None) -> str:
 
 
 class EvaluationTracker:
-    """Records an evaluation and writes it below `output_path`.
+    """Records an evaluation, writes it below `output_path`, and pushes the files to the hub if told to.
 
-    Pushing to the hub is not supported by this version; its arguments are accepted.
+    The arguments are those of `--hf_hub_log_args`. A wrong token raises here, a failed upload when files are saved.
     """
 
     def __init__(
@@ -102,11 +102,26 @@ class EvaluationTracker:
         point_of_contact: str = "",
         gated: bool = False,
     ) -> None:
-        if push_results_to_hub or push_samples_to_hub:
-            warnings.warn("Pushing results to the hub is not supported yet", stacklevel=2)
         self.general_config_tracker = GeneralConfigTracker()
         self.output_path = None if output_path is None else os.fspath(output_path)
         self.date_id: str | None = None
+        self._hub: HubLog | None = None
+        if push_results_to_hub or push_samples_to_hub:
+            if not self.output_path:
+                raise ValueError("Pushing to the hub needs an `output_path`: files are pushed from there")
+            self._hub = HubLog(
+                hub_results_org=hub_results_org,
+                hub_repo_name=hub_repo_name,
+                details_repo_name=details_repo_name,
+                results_repo_name=results_repo_name,
+                push_results_to_hub=push_results_to_hub,
+                push_samples_to_hub=push_samples_to_hub,
+                public_repo=public_repo,
+                token=token,
+                leaderboard_url=leaderboard_url,
+                point_of_contact=point_of_contact,
+                gated=gated,
+            )
 
     def save_results_aggregated(self, results: dict[str, Any], samples: dict[str, Any] | None = None) -> None:
         """Write the scores; `samples` are the samples by task, whose hashes are included."""
@@ -122,9 +137,12 @@ class EvaluationTracker:
             self.date_id = _stamp()
             folder, stem = self._paths()
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / f"{stem}_{self.date_id}.json", text)
+            path = folder / f"{stem}_{self.date_id}.json"
+            _write(path, text)
         except Exception as error:  # noqa: BLE001
             logger.warning("Cannot write the results: %r", error)
+            return
+        self._push(path, [])
 
     def save_results_samples(self, task_name: str, samples: list[dict[str, Any]]) -> None:
         """Write the samples of a task, one per line."""
@@ -140,14 +158,25 @@ class EvaluationTracker:
             for record in samples:
                 _make_writable(record)
                 lines.append(json.dumps(record, default=handle_non_serializable, ensure_ascii=False) + "\n")
-            with open(folder / f"samples_{name}_{self.date_id}.jsonl", "a", encoding="utf-8") as file:
+            path = folder / f"samples_{name}_{self.date_id}.jsonl"
+            with open(path, "a", encoding="utf-8") as file:
                 file.writelines(lines)
         except Exception as error:  # noqa: BLE001
             logger.warning("Cannot write the samples of `%s`: %r", task_name, error)
+            return
+        self._push(None, [path])
 
     def recreate_metadata_card(self) -> None:
-        """Raise: nothing was pushed to the hub, so there is no card to update."""
-        raise NotImplementedError("Pushing to the hub is not supported, so there is no card to update")
+        """Write the card of the samples repository again, unless its author is someone else."""
+        if self._hub is None:
+            raise ValueError("Nothing is pushed to the hub, so there is no card to update")
+        self._hub.refresh_card(self._hub.details_repo)
+
+    def _push(self, results: Path | None, samples: list[Path]) -> None:
+        if self._hub is not None:
+            model = self.general_config_tracker.model_name_sanitized or "model"
+            for line in self._hub.push(model, results, samples):
+                logger.info("%s", line)
 
     def _paths(self) -> tuple[Path, str]:
         """Return the output folder, and the stem of the results file."""

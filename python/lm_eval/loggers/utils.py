@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -121,6 +122,11 @@ def _rows(results: Mapping[str, Any], part: str) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _artifact_name(task: str) -> str:
+    """Return the name of a task's artifact: a group member is named `group::task`, which trackers do not allow."""
+    return re.sub(r"[^\w.-]", "_", task, flags=re.ASCII)
+
+
 COLUMNS = ("Tasks", "Version", "Filter", "num_fewshot", "Metric", "Value", "Stderr")
 """The columns of score tables."""
 
@@ -136,5 +142,12 @@ def _sample_table(records: list[dict[str, Any]]) -> tuple[list[str], list[list[A
         prompt = next(iter(first.values() if isinstance(first, dict) else first), "")
         about = [record["doc_id"], str(prompt), record.get("filter", ""), str(record["target"])]
         answers = [str(record["resps"]), str(record["filtered_resps"])]
-        rows.append([*about, *answers, *(record.get(metric) for metric in metrics)])
+        rows.append([*about, *answers, *(_cell(record.get(metric)) for metric in metrics)])
     return columns, rows
+
+
+def _cell(value: Any) -> float | str | None:
+    """Return a score for a table: trackers refuse columns of lists, and of integers mixed with other numbers."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(value) if isinstance(value, (bool, int, float)) else str(value)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from lm_eval._lazy import require
-from lm_eval.loggers.utils import COLUMNS, _flat, _ResultsLogger, _rows, _sample_table
+from lm_eval.loggers.utils import COLUMNS, _artifact_name, _flat, _ResultsLogger, _rows, _sample_table
 from lm_eval.utils import handle_non_serializable
 
 __all__ = ["WandbLogger"]
@@ -33,8 +33,8 @@ class WandbLogger(_ResultsLogger):
         if self.wandb_config_args:
             self.run.config.update(self.wandb_config_args)
 
-    def log_eval_result(self) -> None:
-        """Log configuration, scores, score tables, and the results as a file."""
+    def log_eval_result(self, file: Path | None = None) -> None:
+        """Log configuration, scores, score tables, and the results as a file: `file`, or else one written here."""
         settings = {"task_configs": self.task_configs, "cli_configs": self.results.get("config", {})}
         self.run.config.update(settings)
         strings, self.wandb_results = _flat(self.results)
@@ -45,25 +45,31 @@ class WandbLogger(_ResultsLogger):
             if rows:
                 table = self._wandb.Table(columns=list(COLUMNS), data=[list(row) for row in rows])
                 self.run.log({f"evaluation/{name}": table}, step=self.step)
-        self._log_file("results", "eval_results", "results.json", self.results)
+        self._log_file("results", "eval_results", "results.json", self.results, file)
 
-    def log_eval_samples(self, samples: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Log a table of each task's samples, and the samples as a file."""
+    def log_eval_samples(
+        self, samples: Mapping[str, list[dict[str, Any]]], files: Mapping[str, Path] | None = None
+    ) -> None:
+        """Log a table of each task's samples, and the samples as a file: that of `files`, or else one written here."""
         for task, records in samples.items():
             columns, rows = _sample_table(records)
             table = self._wandb.Table(columns=columns, data=rows)
             self.run.log({f"{task}_eval_results": table}, step=self.step)
-            # Artifact names allow no other characters, and a group member is named `group::task`.
-            name = re.sub(r"[^\w.-]", "_", task, flags=re.ASCII)
-            self._log_file(name, "samples_by_task", f"{name}_eval_samples.json", records)
+            name = _artifact_name(task)
+            file = (files or {}).get(task)
+            self._log_file(name, "samples_by_task", f"{name}_eval_samples.json", records, file)
 
     def finish(self) -> None:
         """Finish the run."""
         self.run.finish()
 
-    def _log_file(self, name: str, kind: str, file_name: str, content: Any) -> None:
+    def _log_file(self, name: str, kind: str, file_name: str, content: Any, file: Path | None) -> None:
         artifact = self._wandb.Artifact(name, type=kind)
+        if file is not None:
+            artifact.add_file(str(file))
+            self.run.log_artifact(artifact)
+            return
         text = json.dumps(content, indent=4, default=handle_non_serializable, ensure_ascii=False)
-        with artifact.new_file(file_name, mode="w", encoding="utf-8") as file:
-            file.write(text)
+        with artifact.new_file(file_name, mode="w", encoding="utf-8") as opened:
+            opened.write(text)
         self.run.log_artifact(artifact)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::{Answer, Arguments, Context, ModelRequest, RequestType, Response};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Value;
 
 use crate::protocol::{self, ProtocolError};
 
@@ -126,16 +126,6 @@ pub(crate) fn decode(kind: RequestType, value: &Value) -> Option<ModelMessage> {
         _ => return None,
     };
     Some(ModelMessage::Answer(number, response.into()))
-}
-
-/// Encodes a message without requests.
-pub(crate) fn encode_message(operation: &str, parts: &Dict) -> Result<String, ProtocolError> {
-    let mut message = Dict::new();
-    message.insert("op", operation);
-    message.update(parts);
-    let mut text = String::new();
-    protocol::encode_dict(&mut text, &message)?;
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ pub use settings::PythonModelSettings;
 
 use crate::caller::Caller;
 use crate::error::WorkerError;
-use crate::model::calls::{Call, ModelMessage, calls, decode, encode_call, encode_message};
+use crate::model::calls::{Call, ModelMessage, calls, decode, encode_call};
 use crate::model::failure::failure;
 use crate::model::link::{Link, ModelProcess};
 use crate::model::template::PythonTemplate;
 use crate::options::PythonOptions;
-use crate::protocol::ProtocolError;
+use crate::protocol::{ProtocolError, encode_message};
 use crate::worker::Purpose;
 
 /// How many requests a model gets at once: it sorts them by length and forms its own batches.

@@ -34,6 +34,8 @@ pub(crate) enum Status {
     Success,
     /// The command failed, or found a problem.
     Failure,
+    /// The command line asks for something that is not possible on this machine.
+    Usage,
     /// The command was interrupted.
     Interrupted,
     /// A gate of a comparison failed, or a score is below its threshold.
@@ -48,6 +50,7 @@ impl Status {
         match self {
             Self::Success => 0,
             Self::Failure => 1,
+            Self::Usage => 2,
             Self::GateFailed => 3,
             Self::GateInconclusive => 4,
             Self::Interrupted => interrupt::EXIT_STATUS,
@@ -78,6 +81,10 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
             Status::Success
         }
     };
-    printer.flush()?;
+    let flushed = printer.flush();
+    // A reader that went away must not turn a failure into a success.
+    if status == Status::Success {
+        flushed?;
+    }
     Ok(status)
 }

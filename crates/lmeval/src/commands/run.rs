@@ -10,7 +10,7 @@ use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
 use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
-use lmeval_host::{Caller, PythonHost, PythonOptions};
+use lmeval_host::{Caller, PythonHost, PythonOptions, Trackers};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
 use lmeval_tasks::{Overrides, TaskDict};
@@ -20,8 +20,8 @@ use crate::printer::{Notes, Printer};
 use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Spinner, Ticker};
 use crate::run::events::{Records, RunEvents};
 use crate::run::live::LiveView;
-use crate::run::output::{self, Start};
-use crate::run::{interrupt, model};
+use crate::run::output::{self, Objects, Start};
+use crate::run::{interrupt, model, thresholds, tracking};
 use crate::words::{counted, for_count};
 use crate::{python, report, roots};
 
@@ -53,9 +53,13 @@ pub(super) fn run(
     let hash_media = environment::hash_media()?;
     let roots = roots::resolve(&settings.library, printer)?;
     let tasks = load(&settings, &roots, printer)?;
+    thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
     let notes = printer.notes();
     let mut options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
     options.caller = program.map(|program| Arc::clone(program.caller));
+    // Before the model: a package or a login that is missing must not cost the time of a run.
+    let wanted = Some(&settings.trackers).filter(|trackers| !trackers.is_empty());
+    let trackers = wanted.map(|trackers| Trackers::start(&options, &trackers.to_dict())).transpose()?;
     let model = {
         let show = ProgressDisplay::new(settings.progress, settings.quiet);
         let _spinner = Spinner::start(show, loading(&settings), notes.clone());
@@ -85,20 +89,40 @@ pub(super) fn run(
         printer.note(&format!("warning: {warning}"));
     }
     let task_hashes = events.task_hashes(&evaluation);
-    output::write(&settings, &start, &facts, &evaluation, &task_hashes, printer)?;
+    let objects = Objects::new(&settings, &facts, &evaluation, &task_hashes);
+    // Files first: they must be written even if the reader of standard output goes away.
+    let saved = start.files.as_ref().map(|(layout, stamp)| objects.save(layout, stamp));
+    let printed = objects.print(&settings, printer);
+    let path = saved.transpose()?;
+    if let Some(path) = &path {
+        notes.wrote("results", None, path);
+        notes.info(&format!("Results saved to {}", path.display()));
+    }
     output::report_unusual_answers(&evaluation, printer);
     if let Some(live) = events.live() {
-        let written = start.files.as_ref().map(|(layout, stamp)| layout.results_file(stamp));
-        live.finish(written.as_deref());
+        live.finish(path.as_deref());
     }
     if let Some(journal) = &journal {
         report_cache_hits(&evaluation, &events, &counts, &journal.path, printer);
     }
-    if evaluation.failures.is_empty() {
-        return Ok(Status::Success);
+    if !evaluation.failures.is_empty() {
+        output::report_failures(&evaluation.failures, journal.is_some(), printer);
     }
-    output::report_failures(&evaluation.failures, journal.is_some(), printer);
-    Ok(Status::Failure)
+    let tracked = match trackers {
+        Some(trackers) => {
+            let samples = events.sample_files(&evaluation);
+            tracking::report(trackers, &objects, path.as_deref(), &start, &samples, printer)
+        }
+        None => true,
+    };
+    let passed = thresholds::report(&settings.fail_under, &evaluation.results, printer)?;
+    if !evaluation.failures.is_empty() || !tracked {
+        return Ok(Status::Failure);
+    }
+    if !passed {
+        return Ok(Status::GateFailed);
+    }
+    printed.map(|()| Status::Success)
 }
 
 /// The message shown while the model loads.

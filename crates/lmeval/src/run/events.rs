@@ -87,6 +87,14 @@ impl RunEvents {
         in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
     }
 
+    /// The samples file of each task, in task order.
+    pub(crate) fn sample_files(&self, evaluation: &Evaluated) -> Vec<(String, PathBuf)> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
+        let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));
+        in_order.map(|(task, path, _)| (task.clone(), path.clone())).collect()
+    }
+
     /// Reports at the start which saved answers can be reused.
     fn report_journal_contents(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
         if answers > 0 {

@@ -5,3 +5,5 @@ pub(crate) mod interrupt;
 pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;
+pub(crate) mod thresholds;
+pub(crate) mod tracking;

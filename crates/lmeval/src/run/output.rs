@@ -12,8 +12,8 @@ use lmeval_core::{Diagnose as _, Model};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
-    Column, Environment, Layout, ModelName, Moment, RunFacts, Seeds, Summary, file_object, make_latex_table,
-    make_table, result_object, to_json, write_results,
+    Column, Environment, Layout, ModelName, Moment, ReportError, RunFacts, Seeds, Summary, file_object,
+    make_latex_table, make_table, result_object, to_json, write_results,
 };
 
 use crate::csv;
@@ -93,35 +93,41 @@ pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
         .collect()
 }
 
-/// Writes the result file and prints the results.
-pub(crate) fn write(
-    settings: &RunSettings,
-    start: &Start,
-    facts: &RunFacts,
-    evaluation: &Evaluated,
-    task_hashes: &Dict,
-    printer: &mut Printer,
-) -> Result<()> {
-    let configs = configs(settings, evaluation);
-    let in_memory = result_object(&evaluation.results, &configs, facts);
-    let in_file = file_object(&evaluation.results, &configs, task_hashes, facts);
-    // Files first: they must be written even if the reader of standard output goes away.
-    let written = start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
-    if settings.show_config && !matches!(settings.format, Format::Json | Format::Csv) {
-        printer.exact(&to_json(&in_memory)?)?;
-        printer.result("\n")?;
-    }
-    print(settings, &in_memory, &in_file, printer)?;
-    printer.flush()?;
-    match written {
-        Some(Ok(path)) => {
-            printer.notes().wrote("results", None, &path);
-            printer.notes().info(&format!("Results saved to {}", path.display()));
+/// The results of a run in both forms.
+pub(crate) struct Objects {
+    in_memory: Dict,
+    in_file: Dict,
+}
+
+impl Objects {
+    /// Puts results, configurations and facts together.
+    pub(crate) fn new(
+        settings: &RunSettings,
+        facts: &RunFacts,
+        evaluation: &Evaluated,
+        task_hashes: &Dict,
+    ) -> Self {
+        let configs = configs(settings, evaluation);
+        Self {
+            in_memory: result_object(&evaluation.results, &configs, facts),
+            in_file: file_object(&evaluation.results, &configs, task_hashes, facts),
         }
-        Some(Err(error)) => return Err(error.into()),
-        None => {}
     }
-    Ok(())
+
+    /// Writes the results file.
+    pub(crate) fn save(&self, layout: &Layout, stamp: &str) -> Result<PathBuf, ReportError> {
+        write_results(layout, stamp, &self.in_file)
+    }
+
+    /// Prints the results.
+    pub(crate) fn print(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+        if settings.show_config && !matches!(settings.format, Format::Json | Format::Csv) {
+            printer.exact(&to_json(&self.in_memory)?)?;
+            printer.result("\n")?;
+        }
+        print(settings, &self.in_memory, &self.in_file, printer)?;
+        Ok(printer.flush()?)
+    }
 }
 
 fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut Printer) -> Result<()> {

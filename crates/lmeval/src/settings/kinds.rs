@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::{StringValueParser, TypedValueParser};
+use lmeval_analysis::threshold::Threshold;
 use lmeval_core::Dialect;
 use lmeval_pycompat::{Dict, Value, float, json, repr, strings};
 
@@ -274,26 +275,28 @@ impl Setting for Option<String> {
 }
 
 /// An item of a setting that is a list.
-pub(super) trait Item: From<String> {
+pub(super) trait Item: Sized {
     /// The description of a list of items in error messages.
     const LIST: &'static str;
 
     /// Whether null is an error rather than an omitted setting.
     const NEEDED: bool = false;
 
+    fn read_item(text: &str) -> Result<Self, InvalidValue>;
+
     fn shown(&self) -> Value;
 }
 
 impl<T: Item> Setting for Vec<T> {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
-        let item = |value: &Value| value.as_str().map(|text| T::from(text.to_owned()));
-        let items = match value {
+        let texts: Option<Vec<&str>> = match value {
             Value::None if !T::NEEDED => return Ok(None),
-            Value::Str(_) => item(value).map(|item| vec![item]),
-            Value::List(items) => items.iter().map(item).collect(),
+            Value::Str(text) => Some(vec![text]),
+            Value::List(items) => items.iter().map(Value::as_str).collect(),
             _ => None,
         };
-        items.map(Some).ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))
+        let texts = texts.ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))?;
+        texts.into_iter().map(T::read_item).collect::<Result<_, _>>().map(Some)
     }
 
     fn to_value(&self) -> Value {
@@ -307,6 +310,10 @@ impl<T: Item> Setting for Vec<T> {
 impl Item for PathBuf {
     const LIST: &'static str = "a folder or a list of folders";
 
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Ok(Self::from(text))
+    }
+
     fn shown(&self) -> Value {
         self.to_value()
     }
@@ -315,6 +322,10 @@ impl Item for PathBuf {
 /// A Python module or file that registers extensions.
 impl Item for String {
     const LIST: &'static str = "a module or a list of modules";
+
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Ok(text.to_owned())
+    }
 
     fn shown(&self) -> Value {
         self.to_value()
@@ -342,8 +353,37 @@ impl Item for TaskNames {
     const LIST: &'static str = "a list of names";
     const NEEDED: bool = true;
 
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Ok(Self(text.to_owned()))
+    }
+
     fn shown(&self) -> Value {
         Value::str(self.0.as_str())
+    }
+}
+
+/// A threshold of `--fail_under`.
+#[derive(Clone, Debug)]
+pub struct FailUnder(pub Threshold);
+
+impl FailUnder {
+    /// Parses a word of the command line.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        Threshold::parse(text)
+            .map(Self)
+            .map_err(|error| format!("{}. {}", error.message, error.hints.join(". ")))
+    }
+}
+
+impl Item for FailUnder {
+    const LIST: &'static str = "a threshold or a list of thresholds";
+
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Self::parse(text).map_err(|message| InvalidValue::Message(format!("`fail_under`: {message}")))
+    }
+
+    fn shown(&self) -> Value {
+        Value::from(self.0.to_string())
     }
 }
 

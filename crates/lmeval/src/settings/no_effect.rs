@@ -1,51 +1,13 @@
 //! Settings that are accepted for compatibility and ignored.
 
-use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use lmeval_core::Diagnostic;
-use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_pycompat::Value;
 
 use super::layer::{InvalidValue, Setting};
 use super::options::Options;
 
-/// The arguments of `--hf_hub_log_args`.
-const HUB_ARGUMENTS: [&str; 12] = [
-    "output_path",
-    "hub_results_org",
-    "hub_repo_name",
-    "details_repo_name",
-    "results_repo_name",
-    "push_results_to_hub",
-    "push_samples_to_hub",
-    "public_repo",
-    "gated",
-    "token",
-    "leaderboard_url",
-    "point_of_contact",
-];
-
-/// Warns about ignored settings; `dict` returns the value of a dictionary option.
-pub(super) fn note(options: &Options, dict: impl Fn(&str) -> Dict, notes: &mut Vec<String>) -> Result<()> {
-    for (name, what) in [("wandb_args", "Weights & Biases"), ("trackio_args", "Trackio")] {
-        if !dict(name).is_empty() {
-            notes.push(format!("`--{name}`: logging to {what} is not supported yet; continuing without it"));
-        }
-    }
-    let hub = dict("hf_hub_log_args");
-    for key in hub.keys() {
-        let name = repr::str(key);
-        if !HUB_ARGUMENTS.contains(&name.as_str()) {
-            let diagnostic = Diagnostic::new(format!("`--hf_hub_log_args` has no argument `{name}`"));
-            bail!(diagnostic.hint(format!("Valid arguments: `{}`", HUB_ARGUMENTS.join("`, `"))));
-        }
-    }
-    let pushes = ["push_results_to_hub", "push_samples_to_hub"];
-    if pushes.iter().any(|name| hub.get_str(name).is_some_and(Value::is_truthy)) {
-        notes.push(
-            "`--hf_hub_log_args`: pushing to the hub is not supported yet; files are written locally"
-                .to_owned(),
-        );
-    }
+/// Warns about ignored settings.
+pub(super) fn note(options: &Options, notes: &mut Vec<String>) {
     if options.cache_requests.is_some() {
         notes.push(
             "`--cache_requests` has no effect: building prompts is faster than reading them from a cache"
@@ -55,7 +17,6 @@ pub(super) fn note(options: &Options, dict: impl Fn(&str) -> Dict, notes: &mut V
     if options.verbosity.is_some() {
         notes.push("`--verbosity` has no effect; see `--quiet` and `--progress`".to_owned());
     }
-    Ok(())
 }
 
 /// The flags set by `--cache_requests`.

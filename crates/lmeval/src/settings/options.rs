@@ -11,8 +11,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum}
 use lmeval_pycompat::{Dict, Value};
 
 use super::kinds::{
-    BatchSize, Compat, Count, Iterations, Number, Pairs, Stringified, TaskNames, Truthy, choice, integer,
-    name_of, truth,
+    BatchSize, Compat, Count, FailUnder, Iterations, Number, Pairs, Stringified, TaskNames, Truthy, choice,
+    integer, name_of, truth,
 };
 use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
@@ -28,7 +28,7 @@ layer! {
     #[derive(Args, Clone, Debug, Default)]
     #[command(
         args_override_self = true,
-        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
+        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
     pub struct Options {
         /// A YAML settings file; flags and environment variables override it.
@@ -120,6 +120,13 @@ layer! {
         /// Not supported: tasks have no self-tests. Use `lm-eval validate`.
         #[arg(long = "check_integrity", alias = "check-integrity", num_args = 0, default_missing_value = "true")]
         pub check_integrity: Option<bool>,
+
+        /// Fail if a score is below a threshold: `TASK:METRIC=VALUE`; repeatable.
+        ///
+        /// The metric may name its filter, as in `gsm8k:exact_match,strict-match=0.5`; without one, all filters must pass.
+        /// Write `TASK:METRIC<=VALUE` where less is better. Results are written first; the exit status is then 3.
+        #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse)]
+        pub fail_under: Option<Vec<FailUnder>>,
 
         /// Where to write results: a folder, or a file name that ends in `.json`.
         #[arg(
@@ -303,7 +310,7 @@ pub(super) struct DictOption {
 }
 
 impl DictOption {
-    const fn later(name: &'static str, dashed: &'static str, help: &'static str) -> Self {
+    const fn tracker(name: &'static str, dashed: &'static str, help: &'static str) -> Self {
         Self { name, dashed, short: None, heading: Some("External logging"), help }
     }
 }
@@ -324,21 +331,25 @@ pub(super) const DICT_OPTIONS: [DictOption; 6] = [
         heading: None,
         help: "Generation settings, overriding the tasks: `key=value,…` or JSON",
     },
-    DictOption::later(
+    DictOption::tracker(
         "hf_hub_log_args",
         "hf-hub-log-args",
-        "Accepted and ignored: pushing results to the hub is not supported yet",
+        "Push results and samples to data set repositories of the hub: `push_results_to_hub=True`, `hub_results_org=ORG`, …",
     ),
-    DictOption::later(
+    DictOption::tracker(
         "wandb_args",
         "wandb-args",
-        "Accepted and ignored: logging to Weights & Biases is not supported yet",
+        "Log to Weights & Biases; arguments of `wandb.init`, such as `project=NAME`",
     ),
-    DictOption::later("wandb_config_args", "wandb-config-args", "Accepted and ignored; see --wandb_args"),
-    DictOption::later(
+    DictOption::tracker(
+        "wandb_config_args",
+        "wandb-config-args",
+        "Further values for the configuration of the Weights & Biases run",
+    ),
+    DictOption::tracker(
         "trackio_args",
         "trackio-args",
-        "Accepted and ignored: logging to Trackio is not supported yet",
+        "Log to Trackio; arguments of `trackio.init`, such as `project=NAME`",
     ),
 ];
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use lmeval_analysis::threshold::Threshold;
 use lmeval_core::{Diagnostic, Dialect, secrets};
 use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
@@ -12,6 +13,7 @@ use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
 use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
 use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
+use super::trackers::TrackerSettings;
 use super::{dict_option, samples, seed};
 use crate::environment;
 
@@ -72,6 +74,9 @@ pub struct RunSettings {
     pub quiet: bool,
     pub view: bool,
     pub format: Format,
+    /// Thresholds that scores have to pass.
+    pub fail_under: Vec<Threshold>,
+    pub trackers: TrackerSettings,
 }
 
 impl RunSettings {
@@ -241,7 +246,8 @@ impl Resolver {
                 dict_option::shown(&gen_kwargs)
             ));
         }
-        no_effect::note(&self.options, dict, &mut self.notes)?;
+        let trackers = TrackerSettings::resolve(dict, log_samples, is_command, &mut self.notes)?;
+        no_effect::note(&self.options, &mut self.notes);
         let dialect = dialect_of(&self.options)?;
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
         let repeats = count("repeats", self.options.repeats)?;
@@ -289,6 +295,8 @@ impl Resolver {
             view: options.view.unwrap_or_default(),
             quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
             format: options.format.unwrap_or_default(),
+            fail_under: options.fail_under.into_iter().flatten().map(|given| given.0).collect(),
+            trackers,
             samples,
             model_args,
             metadata,

@@ -12,6 +12,7 @@ mod compare_input;
 mod differential;
 mod documentation;
 mod examples;
+mod fail_under;
 mod function_sources;
 mod group_parity;
 mod hf;

@@ -93,14 +93,8 @@ fn ignored_settings_are_noted() {
         "demo_capitals",
         "--limit",
         "2",
-        "--wandb_args",
-        "project=x",
-        "--wandb_config_args",
-        "a=1",
-        "--trackio_args",
-        "project=x",
         "--hf_hub_log_args",
-        "push_results_to_hub=True",
+        "hub_results_org=x",
         "--cache_requests",
         "refresh",
         "--verbosity",
@@ -114,9 +108,7 @@ fn ignored_settings_are_noted() {
     let output = context().run(&words);
     assert_eq!(output.status, 0, "{output}");
     for message in [
-        "Weights & Biases is not supported yet",
-        "Trackio is not supported yet",
-        "pushing to the hub is not supported yet",
+        "`--hf_hub_log_args` pushes nothing",
         "`--cache_requests` has no effect",
         "`--verbosity` has no effect",
         "look like those of a chat model",

@@ -46,7 +46,10 @@ pub(super) fn run(request: &Request) -> Result<Value> {
             report::status(&error)
         }
     };
-    printer.flush()?;
+    let flushed = printer.flush();
+    if status == Status::Success {
+        flushed?;
+    }
     printer.notes().finish(status.code());
     Ok(Value::Int(status.code().into()))
 }

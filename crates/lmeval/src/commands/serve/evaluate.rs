@@ -32,6 +32,12 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         let diagnostic = Diagnostic::new("`check_integrity`: tasks have no self-tests");
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
+    if !settings.fail_under.is_empty() || !settings.trackers.is_empty() {
+        let diagnostic = Diagnostic::new("`fail_under` and trackers are settings of `lm-eval run`");
+        bail!(
+            diagnostic.hint("Compare the scores that this call returns, or log them with `lm_eval.loggers`")
+        );
+    }
     for note in &settings.notes {
         printer.notes().info(note);
     }

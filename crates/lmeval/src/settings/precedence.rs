@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 44] = [
+const ROWS: [Row; 45] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),

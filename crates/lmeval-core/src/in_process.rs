@@ -73,6 +73,11 @@ pub trait LocalModel: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
+    fn is_lookup(&self) -> bool {
+        false
+    }
+
     /// Answers one request.
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError>;
 
@@ -120,6 +125,10 @@ impl<M: LocalModel> Model for InProcess<M> {
 
     fn is_worth_saving(&self) -> bool {
         !self.0.is_instant()
+    }
+
+    fn is_lookup(&self) -> bool {
+        self.0.is_lookup()
     }
 
     fn facts(&self) -> ModelFacts {

@@ -26,6 +26,7 @@ mod instance;
 mod message;
 mod model;
 mod model_settings;
+pub mod recorded;
 pub mod registry;
 pub mod results;
 pub mod sampler;
@@ -51,7 +52,7 @@ pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, Response, Usage,
+    ModelRequest, ModelStats, ModelTemplate, REPORTED_FACTS, Response, Usage,
 };
 pub use model_settings::ModelSettings;
 pub use stops::stops;

@@ -207,6 +207,17 @@ pub struct ModelIdentity {
     pub facts: Vec<(&'static str, String)>,
 }
 
+/// The facts of an identity that only a server can report. A run whose answers are all saved looks them up under the last
+/// identity with the same other facts, without contacting the server.
+pub const REPORTED_FACTS: [&str; 3] = ["serves", "reports", "tokenizer"];
+
+impl ModelIdentity {
+    /// A fact by its name.
+    pub fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact.as_str())
+    }
+}
+
 impl fmt::Display for ModelIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.backend)?;
@@ -321,6 +332,15 @@ pub trait Model: Debug + Send + Sync {
     /// The identity under which answers are saved. May query a server.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>>;
 
+    /// The identity without the facts that a server must be asked for ([`REPORTED_FACTS`]). `None` if
+    /// [`identity`](Self::identity) contacts no server.
+    fn known_identity(&self) -> Option<ModelIdentity> {
+        None
+    }
+
+    /// Saved answers of a model with these facts are used without contacting the server. `fact` looks one up by name.
+    fn assume(&self, _fact: &dyn Fn(&str) -> Option<String>) {}
+
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
@@ -354,6 +374,11 @@ pub trait Model: Debug + Send + Sync {
     /// Whether answers are worth saving. False for models that answer faster than a file can be read.
     fn is_worth_saving(&self) -> bool {
         true
+    }
+
+    /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
+    fn is_lookup(&self) -> bool {
+        false
     }
 
     /// Metadata of the model for the results: parameter count, special tokens and so on.

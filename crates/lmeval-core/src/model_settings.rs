@@ -27,6 +27,9 @@ pub struct ModelSettings {
     pub random_seed: Option<i64>,
     /// The rules of the 0.5 or the 0.4 line.
     pub dialect: Dialect,
+    /// Whether the constructor leaves questions to a server for later, when the first request needs the answers: most
+    /// answers may be saved.
+    pub defer_contact: bool,
     /// Receives progress of downloads of weights and tokenizers.
     pub downloads: Option<Arc<dyn DownloadProgress>>,
 }

@@ -40,6 +40,11 @@ impl Backlog {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) += documents;
     }
 
+    /// Forgets all documents, before a run starts over.
+    pub(crate) fn reset(&self) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+    }
+
     /// Removes processed documents from the count.
     pub(crate) fn leave(&self, documents: usize) {
         if documents > 0 {

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
 
+use crate::attribution::{Assumed, register};
 use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::error::EngineError;
@@ -23,6 +24,8 @@ use crate::produce::Job;
 pub(crate) struct Dispatcher {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) journal: Option<Arc<Journal>>,
+    /// Set while saved answers are used of a model that was not asked who it is.
+    pub(crate) assumed: Option<Arc<Assumed>>,
     pub(crate) keys: Keys,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) messages: mpsc::Sender<Message>,
@@ -56,7 +59,10 @@ impl Dispatcher {
                 biased;
                 () = self.stop.cancelled(), if !is_ending => {
                     is_ending = true;
-                    self.model.wind_down();
+                    // After a restart, the model is used again.
+                    if !self.assumed.as_ref().is_some_and(|assumed| assumed.is_refuted()) {
+                        self.model.wind_down();
+                    }
                 }
                 ended = workers.join_next() => match ended {
                     Some(ended) => self.check(ended),
@@ -99,6 +105,11 @@ impl Dispatcher {
 
     /// Answers a batch: from the journal, from identical requests, or by the model.
     async fn answer(&self, batch: Vec<Job>) {
+        if self.model.is_lookup() {
+            // Nothing is saved and nothing is remembered, so no request needs a key of its own.
+            let key = Key::new(self.keys.model, &[0; 32], 0, None);
+            return self.send_to_model(batch.into_iter().map(|job| (key, job)).collect()).await;
+        }
         let mut unanswered = Vec::with_capacity(batch.len());
         for job in batch {
             let key = self.keys.of(&job.request);
@@ -109,10 +120,40 @@ impl Dispatcher {
                 Err(error) => return self.end(error.into()),
             }
         }
-        if unanswered.is_empty() || self.stop.is_cancelled() {
+        if unanswered.is_empty() || self.stop.is_cancelled() || !self.confirm_model().await {
             return;
         }
         self.send_to_model(unanswered).await;
+    }
+
+    /// Asks a model that was only assumed to be the one of the saved answers who it is. Returns whether it may get requests;
+    /// if not, the run is ending.
+    async fn confirm_model(&self) -> bool {
+        let (Some(assumed), Some(journal)) = (&self.assumed, &self.journal) else { return true };
+        let ask = async {
+            let identity = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return false,
+                identity = self.model.identity() => identity,
+            };
+            let registered = identity.map_err(EngineError::from).and_then(|identity| {
+                self.events.event(Event::Model(&identity));
+                Ok((register(journal, &identity, &*self.events)?, identity))
+            });
+            match registered {
+                Ok((model, _)) if model == self.keys.model => true,
+                Ok((_, identity)) => {
+                    assumed.refute(identity);
+                    self.stop.cancel();
+                    false
+                }
+                Err(error) => {
+                    self.end(error);
+                    false
+                }
+            }
+        };
+        *assumed.is_confirmed.get_or_init(|| ask).await
     }
 
     /// Sends requests to the model. Each answer is saved and used on arrival, without waiting for the rest of the
@@ -190,6 +231,9 @@ impl Dispatcher {
 
     /// Reports an answer to all jobs with its key.
     fn settle(&self, key: Key, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
+        if self.model.is_lookup() {
+            return self.report(job, answer, reused);
+        }
         let waiting = {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let before = match &answer {

@@ -1,21 +1,19 @@
 //! Evaluates loaded tasks on a model.
 
-use std::path::Path;
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
+use lmeval_core::groups::GroupSpec;
 use lmeval_core::results::{RunResults, TaskResult};
-use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
-use lmeval_host::PythonHost;
-use lmeval_journal::{Fingerprint, Journal};
+use lmeval_core::{Model, ModelIdentity, ModelTemplate};
+use lmeval_journal::Fingerprint;
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::attribution::{self, Attribution};
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::{Collected, Collector, Failure};
@@ -23,14 +21,11 @@ use crate::dispatch::Dispatcher;
 use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::key::Keys;
-use crate::options::{EvaluateOptions, JournalOptions};
-use crate::plan::{Plan, plan, settings};
+use crate::options::EvaluateOptions;
+use crate::plan::{Plan, PlannedTask, plan};
 use crate::preview::preview;
 use crate::produce::{JOBS_PER_SEND, TASKS_AHEAD, prepare, produce};
 use crate::score::{FirstError, Grader};
-
-/// How often cancellation is checked while waiting for the model's identity.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How many requests may wait for the model, besides those in flight.
 const REQUESTS_AHEAD: usize = 1024;
@@ -98,13 +93,11 @@ pub(crate) fn evaluate_with(
     events: &Arc<dyn Events>,
     backlog: &Backlog,
 ) -> Result<Evaluated, EngineError> {
-    let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
-    let tasks: Vec<(String, Arc<Task>)> =
-        planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
     let runtime = runtime()?;
-    let collected = stream(model, planned, options, events, backlog, &runtime);
+    let run = run(model, tasks, options, events, backlog, &runtime);
     runtime.shutdown_background();
-    let Streamed { results, collected: Collected { failures, answered }, code_limits } = collected?;
+    let Run { tasks, groups, template, streamed } = run?;
+    let Streamed { results, collected: Collected { failures, answered }, code_limits } = streamed;
     if results.is_empty()
         && let Some(first) = failures.first()
     {
@@ -125,6 +118,51 @@ fn runtime() -> Result<Runtime, EngineError> {
     runtime.map_err(EngineError::Threads)
 }
 
+/// A planned run and the outcome of its stream.
+struct Run {
+    tasks: Vec<(String, Arc<Task>)>,
+    groups: Vec<GroupSpec>,
+    template: Option<ModelTemplate>,
+    streamed: Streamed,
+}
+
+/// Plans and runs. Starts over if saved answers were used that turn out to be those of another model.
+fn run(
+    model: &Arc<dyn Model>,
+    tasks: TaskDict,
+    options: &EvaluateOptions,
+    events: &Arc<dyn Events>,
+    backlog: &Backlog,
+    runtime: &Runtime,
+) -> Result<Run, EngineError> {
+    let may_restart = options.journal.is_some() && model.known_identity().is_some();
+    let mut copy = may_restart.then(|| tasks.without_warnings());
+    let (mut tasks, mut identity) = (tasks, None);
+    loop {
+        let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
+        let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
+        match (stream(model, planned, options, events, backlog, runtime, identity)?, copy.take()) {
+            (Ended::Finished(streamed), _) => return Ok(Run { tasks: keyed, groups, template, streamed }),
+            (Ended::OtherModel(_), None) => {
+                let (stage, message) = ("The run", "the model changed its identity twice");
+                return Err(EngineError::Panic { stage: stage.to_owned(), message: message.to_owned() });
+            }
+            (Ended::OtherModel(other), Some(again)) => {
+                backlog.reset();
+                events.event(Event::OtherModel(&other));
+                (tasks, identity) = (again, Some(other));
+            }
+        }
+    }
+}
+
+/// How a stream ended.
+enum Ended {
+    Finished(Streamed),
+    /// The saved answers used so far are those of another model than this one.
+    OtherModel(ModelIdentity),
+}
+
 /// The outcome of the stream.
 struct Streamed {
     results: Vec<TaskResult>,
@@ -135,21 +173,21 @@ struct Streamed {
 /// Streams documents through the model to scoring.
 fn stream(
     model: &Arc<dyn Model>,
-    mut planned: Vec<crate::plan::PlannedTask>,
+    mut planned: Vec<PlannedTask>,
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
     backlog: &Backlog,
     runtime: &Runtime,
-) -> Result<Streamed, EngineError> {
+    known: Option<ModelIdentity>,
+) -> Result<Ended, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
-    let (journal, fingerprint) = match wanted {
+    let (journal, fingerprint, assumed) = match wanted {
         Some(wanted) => {
-            let identity = identity(model, runtime, &options.cancel, &wanted.path)?;
-            events.event(Event::Model(&identity));
-            let (journal, fingerprint) = open(wanted, options.data.python.as_deref(), &identity, &**events)?;
-            (Some(Arc::new(journal)), fingerprint)
+            let Attribution { journal, model, assumed } =
+                attribution::open(wanted, model, known, options, runtime, &**events)?;
+            (Some(journal), model, assumed)
         }
-        None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() })),
+        None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() }), None),
     };
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();
@@ -157,6 +195,7 @@ fn stream(
     let dispatcher = Arc::new(Dispatcher {
         model: Arc::clone(model),
         journal: journal.clone(),
+        assumed: assumed.clone(),
         keys: Keys {
             model: fingerprint,
             per_document: model.depends_on_document(),
@@ -208,6 +247,11 @@ fn stream(
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
     }
+    if let Some(other) = assumed.and_then(|assumed| assumed.take_other())
+        && !options.cancel.is_cancelled()
+    {
+        return Ok(Ended::OtherModel(other));
+    }
     if let Some(error) = first_error.into_error() {
         return Err(error);
     }
@@ -221,130 +265,11 @@ fn stream(
         let journal = wanted.map(|journal| journal.path.clone());
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
-    Ok(Streamed { results, collected, code_limits })
+    Ok(Ended::Finished(Streamed { results, collected, code_limits }))
 }
 
 /// Forwards the caller's cancellation to the run.
 async fn forward_cancel(caller: Cancel, run: Cancel) {
     caller.cancelled().await;
     run.cancel();
-}
-
-/// The model's identity. Avoids `block_on`, because the caller may be inside a runtime.
-fn identity(
-    model: &Arc<dyn Model>,
-    runtime: &Runtime,
-    cancel: &Cancel,
-    journal: &Path,
-) -> Result<ModelIdentity, EngineError> {
-    let (answer, answered) = mpsc::channel();
-    let model = Arc::clone(model);
-    runtime.spawn(async move {
-        // Fails only if the run was cancelled meanwhile.
-        let _ = answer.send(model.identity().await);
-    });
-    loop {
-        match answered.recv_timeout(POLL_INTERVAL) {
-            Ok(identity) => return Ok(identity?),
-            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                return Err(EngineError::Interrupted { answered: 0, journal: Some(journal.to_owned()) });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let message = "The model panicked while reporting its identity";
-                return Err(ModelError::new(ModelErrorKind::Capability, message).into());
-            }
-        }
-    }
-}
-
-fn open(
-    wanted: &JournalOptions,
-    python: Option<&PythonHost>,
-    identity: &ModelIdentity,
-    events: &dyn Events,
-) -> Result<(Journal, Fingerprint), EngineError> {
-    let (journal, opened) =
-        if wanted.fresh { Journal::open_fresh(&wanted.path)? } else { Journal::open(&wanted.path)? };
-    events.event(Event::JournalOpened {
-        answers: opened.answers,
-        repaired_bytes: opened.repaired_bytes,
-        damage: &opened.damage,
-    });
-    let fingerprint = register(&journal, identity, events)?;
-    let answers = journal.answers_of(fingerprint);
-    let former = former_identities(identity);
-    let of_unknown_server: usize =
-        former.iter().map(|former| journal.answers_of(Fingerprint::of(former))).sum();
-    let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
-    events.event(Event::Reusing { answers, of_unknown_server, of_others });
-    for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
-        let Some(python) = python else {
-            let message =
-                format!("The old response cache `{}` cannot be read without Python", cache.display());
-            return Err(settings(message, "Run with Python enabled, or use another --use_cache"));
-        };
-        let rows = python.old_cache(cache)?.map(|row| row.map_err(EngineError::from));
-        let imported = journal.import(rows, fingerprint)?;
-        events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
-    }
-    Ok((journal, fingerprint))
-}
-
-/// Registers the model. A server that does not report its model is assumed to run the same one as before.
-fn register(
-    journal: &Journal,
-    identity: &ModelIdentity,
-    events: &dyn Events,
-) -> Result<Fingerprint, EngineError> {
-    let has = |name: &str| identity.facts.iter().any(|(known, _)| *known == name);
-    if has("server")
-        && !has("serves")
-        && let Some((fingerprint, serves)) = journal.register_last(identity, "serves")?
-    {
-        events.event(Event::ModelAssumed { serves: &serves });
-        return Ok(fingerprint);
-    }
-    Ok(journal.register_model(identity)?)
-}
-
-/// The identities that older versions recorded for the same model: without the server's address, or with its host
-/// only.
-fn former_identities(identity: &ModelIdentity) -> Vec<ModelIdentity> {
-    let fact = |name: &str| identity.facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact);
-    let Some(server) = fact("server") else { return Vec::new() };
-    let mut former = Vec::new();
-    let others = || identity.facts.iter().filter(|(name, _)| *name != "server").cloned();
-    if fact("serves").is_some() {
-        former.push(ModelIdentity { backend: identity.backend.clone(), facts: others().collect() });
-    } else if let Some((host, _)) = server.split_once(['/', '?', ';']) {
-        let facts = others().chain([("server", host.to_owned())]).collect();
-        former.push(ModelIdentity { backend: identity.backend.clone(), facts });
-    }
-    former
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn former_identities_omit_the_address() {
-        let identity = |facts: &[(&'static str, &str)]| ModelIdentity {
-            backend: "local-completions".to_owned(),
-            facts: facts.iter().map(|(name, fact)| (*name, (*fact).to_owned())).collect(),
-        };
-        let of = |facts: &[(&'static str, &str)]| former_identities(&identity(facts));
-        assert_eq!(
-            of(&[("model", "m"), ("serves", "m"), ("server", "host:1")]),
-            [identity(&[("model", "m"), ("serves", "m")])]
-        );
-        // Older versions recorded the host alone too, so the identity is unchanged.
-        assert_eq!(of(&[("model", "m"), ("server", "host:1")]), []);
-        assert_eq!(
-            of(&[("model", "m"), ("server", "host:1/left")]),
-            [identity(&[("model", "m"), ("server", "host:1")])]
-        );
-        assert_eq!(of(&[("model", "m")]), []);
-    }
 }

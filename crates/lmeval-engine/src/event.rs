@@ -1,7 +1,7 @@
 //! Progress events of a run.
 
 use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::AnsweredDocument;
+use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_journal::Damage;
 use lmeval_tasks::Task;
@@ -32,6 +32,10 @@ pub enum Event<'a> {
     Reusing {
         /// Answers of this model; their requests are not sent again.
         answers: usize,
+        /// The model and its server, for messages; empty for a model without a server.
+        from: &'a str,
+        /// Whether the server is asked for its model only before the first request that has no saved answer.
+        is_assumed: bool,
         /// Answers of a model of the same name from an unknown server. They are not reused.
         of_unknown_server: usize,
         /// Answers of other models or servers.
@@ -46,6 +50,9 @@ pub enum Event<'a> {
     },
     /// The identity of the model is known.
     Model(&'a ModelIdentity),
+    /// The server runs another model than the one whose saved answers were used so far. They are discarded, and the run
+    /// starts over: all counts begin again at zero, and records passed to [`Events::scored`] are void.
+    OtherModel(&'a ModelIdentity),
     /// The data of a task was loaded.
     Prepared {
         /// The task it belongs to.
@@ -126,6 +133,9 @@ pub enum Event<'a> {
 pub trait Events: Send + Sync {
     /// Called for every event.
     fn event(&self, _event: Event<'_>) {}
+
+    /// Called before [`Events::scored`] with the pipelines of the task, which hold the values of its documents.
+    fn values(&self, _task: &str, _pipelines: &[ScoringPipeline]) {}
 
     /// Called when a task is scored. Its records are dropped afterwards unless the options keep them. An error
     /// ends the run.

@@ -5,6 +5,7 @@
 //! model; creating models and loading tasks by name is up to the caller. Nothing here prints: [`Events`] receives
 //! progress.
 
+mod attribution;
 mod backlog;
 mod cancel;
 mod class_tasks;
@@ -14,6 +15,7 @@ mod dispatch;
 mod error;
 mod evaluate;
 mod event;
+mod journal_answers;
 mod key;
 mod options;
 mod plan;
@@ -28,5 +30,6 @@ pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluated, evaluate};
 pub use event::{Event, Events, NoEvents};
+pub use journal_answers::JournalAnswers;
 pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
 pub use preview::PreviewScore;

@@ -197,6 +197,7 @@ impl<'a> Grader<'a> {
         for (_, audit) in &mut result.audit {
             audit.errored = built - answered;
         }
+        self.events.values(&planned.key, planned.scorer.pipelines());
         let handled = self.events.scored(&result);
         handled.map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
         if !self.options.keep_samples {

@@ -1,6 +1,5 @@
 //! The in-memory index from keys to records.
 
-use lmeval_core::ModelIdentity;
 use rustc_hash::FxHashMap;
 
 use crate::key::{Fingerprint, Key};
@@ -65,9 +64,9 @@ impl Index {
         self.models.last().map(|(model, _)| model)
     }
 
-    /// The most recently used model that equals `identity`, ignoring `fact`.
-    pub(crate) fn last_model_with(&self, identity: &ModelIdentity, fact: &str) -> Option<&StoredModel> {
-        self.models.iter().rev().map(|(model, _)| model).find(|model| model.equals_ignoring(identity, fact))
+    /// All models, most recently used last.
+    pub(crate) fn models(&self) -> impl DoubleEndedIterator<Item = &StoredModel> {
+        self.models.iter().map(|(model, _)| model)
     }
 
     /// Whether the record at `offset` is the last one of its model.

@@ -13,8 +13,9 @@ use crate::header::{self, Header};
 use crate::index::Index;
 use crate::key::{Fingerprint, Key};
 use crate::lock::{Lock, beside};
-use crate::medium::{Medium, read_up_to, write_up_to};
-use crate::record::{self, Entry, Record, StoredEntry, StoredModel};
+use crate::medium::{Medium, write_up_to};
+use crate::reader::read_answer;
+use crate::record::{Entry, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
 use crate::writer::{Pending, Subject, Waiter, Writer};
@@ -133,23 +134,15 @@ impl Journal {
         self.register(StoredModel::from(identity))
     }
 
-    /// Registers the most recently used model that equals `identity`, ignoring `fact`, and returns its fingerprint
-    /// and the value of `fact`. Returns `None` if there is no such model.
-    pub fn register_last(
-        &self,
-        identity: &ModelIdentity,
-        fact: &str,
-    ) -> Result<Option<(Fingerprint, String)>, Error> {
+    /// The most recently used model that has the facts of `identity`, and besides them only
+    /// [facts that a server reports](lmeval_core::REPORTED_FACTS).
+    pub fn last_model(&self, identity: &ModelIdentity) -> Option<StoredModel> {
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
-        let found = index.last_model_with(identity, fact).cloned();
-        drop(index);
-        let Some((value, model)) = found.and_then(|model| Some((model.fact(fact)?.to_owned(), model))) else {
-            return Ok(None);
-        };
-        Ok(Some((self.register(model)?, value)))
+        index.models().rev().find(|model| model.extends(identity)).cloned()
     }
 
-    fn register(&self, model: StoredModel) -> Result<Fingerprint, Error> {
+    /// Records a model of this journal as the one in use, and returns its fingerprint.
+    pub fn register(&self, model: StoredModel) -> Result<Fingerprint, Error> {
         let fingerprint = model.fingerprint();
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
         let is_last = index.last_model() == Some(&model);
@@ -172,16 +165,9 @@ impl Journal {
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
         let shared = self.writer.shared();
         let found = shared.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
-        let Some(location) = found.filter(|location| location.is_answered) else { return Ok(None) };
-        let mut bytes = vec![0; location.size as usize];
-        let read = read_up_to(shared.medium.as_ref(), &mut bytes, location.offset);
-        let read = read.map_err(|source| Error::io("read", &self.path, source))?;
-        if read == bytes.len()
-            && record::is_sound(&bytes)
-            && let Some(Record::Entry(entry)) = Record::decode(&bytes)
-            && entry.key == *key
-        {
-            return Ok(entry.into_answer(kind));
+        let Some(location) = found else { return Ok(None) };
+        if let Some(found) = read_answer(shared.medium.as_ref(), &self.path, key, location, kind)? {
+            return Ok(found);
         }
         shared.index.write().unwrap_or_else(PoisonError::into_inner).remove(key, location);
         Ok(None)

@@ -35,6 +35,7 @@ mod journal;
 mod key;
 mod lock;
 mod medium;
+mod reader;
 mod record;
 mod scan;
 mod survey;
@@ -45,9 +46,10 @@ pub use error::{Error, ErrorKind};
 pub use import::{Imported, old_caches};
 pub use journal::{Journal, Opened};
 pub use key::{Fingerprint, Key, request_hash};
-pub use record::{Entry, Outcome};
+pub use reader::SavedAnswers;
+pub use record::{Entry, Outcome, StoredModel};
 pub use scan::Damage;
 pub use tools::{
-    Compacted, Exported, Listing, ModelSummary, Problem, TaskSummary, Verification, compact, export, list,
-    verify,
+    Compacted, Conflict, Exported, Listing, Merged, ModelSummary, Problem, TaskSummary, Verification,
+    compact, export, list, merge, verify,
 };

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, ModelIdentity, RequestType, Response, Usage};
+use lmeval_core::{Answer, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
 
 use crate::codec::{Reader, put_number, put_string};
 use crate::error::{Error, ErrorKind};
@@ -76,7 +76,7 @@ pub(crate) struct StoredEntry {
 
 /// A model as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredModel {
+pub struct StoredModel {
     backend: String,
     facts: Vec<(String, String)>,
 }
@@ -214,18 +214,22 @@ impl From<&ModelIdentity> for StoredModel {
 }
 
 impl StoredModel {
-    /// Whether the stored model equals `identity`, ignoring `fact`.
-    pub(crate) fn equals_ignoring(&self, identity: &ModelIdentity, fact: &str) -> bool {
-        let own = self.facts.iter().filter(|(name, _)| name != fact);
+    /// Whether the model has all facts of `identity`, in the same order, and besides them only facts that a server
+    /// reports.
+    pub(crate) fn extends(&self, identity: &ModelIdentity) -> bool {
+        let is_known = |name: &str| identity.fact(name).is_some() || !REPORTED_FACTS.contains(&name);
+        let own = self.facts.iter().filter(|(name, _)| is_known(name));
         let own = own.map(|(name, value)| (name.as_str(), value));
         self.backend == identity.backend && own.eq(identity.facts.iter().map(|(name, value)| (*name, value)))
     }
 
-    pub(crate) fn fact(&self, name: &str) -> Option<&str> {
+    /// A fact by its name.
+    pub fn fact(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn fingerprint(&self) -> Fingerprint {
+    /// The part of the keys that identifies the model.
+    pub fn fingerprint(&self) -> Fingerprint {
         let facts = self.facts.iter().map(|(name, fact)| (name.as_str(), fact.as_str()));
         Fingerprint::of_parts(&self.backend, facts)
     }

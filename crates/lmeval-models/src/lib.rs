@@ -9,5 +9,6 @@ mod tokenizer;
 
 #[doc(hidden)]
 pub use api::read_any as fuzz_answer;
+pub use api::server_template;
 pub use lmeval_core::ModelSettings;
 pub use registry::{create, models};

@@ -4,6 +4,7 @@
 
 mod full_disk;
 mod kill;
+mod merge;
 mod opening;
 mod recovery;
 mod support;

@@ -168,19 +168,19 @@ fn remembers_last_used_model() {
     };
     let (journal, _) = Journal::open(&path).unwrap();
     let unknown = server(None, "here");
-    assert_eq!(journal.register_last(&unknown, "serves").unwrap(), None);
+    assert_eq!(journal.last_model(&unknown), None);
     let first = journal.register_model(&server(Some("x"), "here")).unwrap();
     journal.register_model(&server(Some("y"), "here")).unwrap();
     journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
-    assert_eq!(journal.register_last(&unknown, "serves").unwrap().unwrap().1, "y");
+    assert_eq!(journal.last_model(&unknown).unwrap().fact("serves"), Some("y"));
     // Used again, so it is the most recent one from now on.
     assert_eq!(journal.register_model(&server(Some("x"), "here")).unwrap(), first);
     journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
     journal.close().unwrap();
     for _ in 0..2 {
         let (journal, _) = Journal::open(&path).unwrap();
-        assert_eq!(journal.register_last(&unknown, "serves").unwrap(), Some((first, "x".to_owned())));
-        assert_eq!(journal.register_last(&server(None, "unknown"), "serves").unwrap(), None);
+        assert_eq!(journal.register(journal.last_model(&unknown).unwrap()).unwrap(), first);
+        assert_eq!(journal.last_model(&server(None, "unknown")), None);
         journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
         journal.close().unwrap();
         compact(&path).unwrap();

@@ -7,10 +7,11 @@ use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
+use super::deferred::Deferred;
 use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
 use crate::http::{Client, ClientSettings};
-use crate::tokenizer;
+use crate::tokenizer::{self, Encoder};
 
 /// Arguments that change answers and are not otherwise part of the model's identity.
 const IDENTITY_ARGUMENTS: [&str; 7] = [
@@ -126,12 +127,39 @@ impl Backend {
         model: Option<String>,
     ) -> Result<Arc<dyn Model>, ModelError> {
         let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
+        let client = Arc::new(Client::new(client_settings)?);
+        if settings.defer_contact && tokenizer::is_of_server(settings, self.tokenizer) {
+            let bare = self.assemble(settings, &client, &base_url, model, None, true)?;
+            return Ok(Arc::new(Deferred::new(bare, *self, settings.clone())));
+        }
+        let encoder = self.encoder(settings, model.as_deref(), &base_url)?;
+        Ok(Arc::new(self.assemble(settings, &client, &base_url, model, encoder, false)?))
+    }
+
+    /// The tokenizer; may query the server.
+    pub(super) fn encoder(
+        &self,
+        settings: &ModelSettings,
+        model: Option<&str>,
+        base_url: &str,
+    ) -> Result<Option<Encoder>, ModelError> {
+        tokenizer::choose(settings, model, Some(base_url), self.tokenizer)
+    }
+
+    /// The model with an encoder, or one that gets its encoder later.
+    pub(super) fn assemble(
+        &self,
+        settings: &ModelSettings,
+        client: &Arc<Client>,
+        base_url: &str,
+        model: Option<String>,
+        encoder: Option<Encoder>,
+        encodes_later: bool,
+    ) -> Result<ApiModel, ModelError> {
         let protocol = (self.make)(settings)?;
         let batch_size = if protocol.is_chat() { 1 } else { batch_size(settings)? };
-        let client = Client::new(client_settings)?;
-        let encoder = tokenizer::choose(settings, model.as_deref(), Some(&base_url), self.tokenizer)?;
-        let tokenized =
-            encoder.is_some() && !protocol.is_chat() && settings.flag("tokenized_requests", true)?;
+        let encodes = encodes_later || encoder.is_some();
+        let tokenized = encodes && !protocol.is_chat() && settings.flag("tokenized_requests", true)?;
         let own_end = encoder.as_ref().and_then(|encoder| encoder.end_of_text()).map(str::to_owned);
         let rules = Rules {
             model,
@@ -141,26 +169,26 @@ impl Backend {
             think_end_token: settings.text("think_end_token"),
             dialect: settings.dialect,
         };
-        let parts = Parts {
+        Ok(ApiModel::new(Parts {
             backend: self.name,
             protocol,
             rules,
             encoder,
-            client,
+            client: Arc::clone(client),
             tokenized,
             // One token is reserved for generation.
             longest: integer_at_least(settings, "max_length", 2048, 3)? as usize - 1,
             batch_size,
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
-            base_url,
+            base_url: base_url.to_owned(),
             is_hosted: self.is_hosted,
+            model_id: settings.text("model_id"),
             is_tokenizer_named: settings.get("tokenizer").is_some(),
             given: IDENTITY_ARGUMENTS
                 .into_iter()
                 .filter_map(|name| Some((name, settings.text(name)?)))
                 .collect(),
-        };
-        Ok(Arc::new(ApiModel::new(parts)))
+        }))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The identity of the model that a server runs.
 
 use std::borrow::Borrow;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lmeval_core::{ModelError, ModelErrorKind, secrets};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, json};
 use reqwest::Url;
 use sha2::{Digest, Sha256};
 
@@ -22,55 +22,166 @@ const WAIT: Duration = Duration::from_millis(100);
 const USUAL_PATH_ENDINGS: [&str; 6] =
     ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/completion", "/generate", "/v1"];
 
-/// The facts that identify what answers: the model that the server reports, if any, and the server's
-/// location.
-///
-/// Different servers may report the same name for different weights, so the name alone is not enough. A
-/// server that is down is waited for, and an unexpected answer is retried: answers are looked up by these
-/// facts, so different facts would repeat every request. If there is no model list in the end, `serves` is
-/// omitted, and the journal uses the value it knows.
-pub(super) async fn server_facts(
-    client: &Client,
-    base_url: &str,
-    model: Option<&str>,
-    is_hosted: bool,
-) -> Result<Vec<(&'static str, String)>, ModelError> {
-    let location = ("server", locations(client.addresses()));
-    if is_hosted {
-        return Ok(vec![location]);
+/// How the model of a server is identified.
+pub(super) struct ServerIdentity<'a> {
+    pub(super) client: &'a Client,
+    /// The first base URL.
+    pub(super) base_url: &'a str,
+    /// The model's name on the server.
+    pub(super) model: Option<&'a str>,
+    /// The argument `model_id`: a name for the model wherever it is served.
+    pub(super) model_id: Option<&'a str>,
+    /// Whether it is a vendor's API, which need not be queried for the model it serves.
+    pub(super) is_hosted: bool,
+}
+
+impl ServerIdentity<'_> {
+    /// Whether the server must be asked for part of the identity.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.is_hosted && self.model_id.is_none()
     }
-    let root = server_root(base_url);
-    let url = format!("{}/v1/models{}", root.trim_end_matches("/generate"), server_query(base_url));
-    let start = Instant::now();
-    let mut odd = 0;
-    loop {
-        match client.get(&url, Duration::from_secs(5)).await {
+
+    /// The facts known without asking: the `model_id`, or else the server's location.
+    pub(super) fn known(&self) -> Fact {
+        match self.model_id {
+            Some(model_id) => ("model_id", model_id.to_owned()),
+            None => ("server", locations(self.client.addresses())),
+        }
+    }
+
+    /// All facts about the server and what it runs.
+    ///
+    /// Different servers may report the same name for different weights, and a restarted one may run others, so the name
+    /// alone is not enough: the location and what else the server reports are facts too. A
+    /// server that is down is waited for, and an unexpected answer is retried: answers are looked up by these
+    /// facts, so different facts would repeat every request. If there is no model list in the end, `serves` is
+    /// omitted, and the journal uses the value it knows.
+    pub(super) async fn facts(&self) -> Result<Vec<Fact>, ModelError> {
+        if !self.is_asked() {
+            return Ok(vec![self.known()]);
+        }
+        let start = Instant::now();
+        let mut odd = 0;
+        loop {
+            match self.ask().await {
+                Ok(Some(Report { name, details })) => {
+                    let details = Some(("reports", details)).filter(|(_, details)| !details.is_empty());
+                    return Ok([("serves", name), self.known()].into_iter().chain(details).collect());
+                }
+                Err(error) if error.kind() == ModelErrorKind::Unreachable => {
+                    if start.elapsed() >= self.client.patience() {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    continue;
+                }
+                Ok(None) | Err(_) => {}
+            }
+            odd += 1;
+            if odd >= MAX_ODD_ANSWERS {
+                return Ok(vec![self.known()]);
+            }
+            tokio::time::sleep(WAIT * 2_u32.pow(odd)).await;
+        }
+    }
+
+    /// What the server reports, or `None` without a usable model list.
+    async fn ask(&self) -> Result<Option<Report>, ModelError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+        let Some(listed) = self.listed().await? else { return Ok(None) };
+        let Listed { name, entry } = listed;
+        let mut details: Vec<String> = DETAILS
+            .iter()
+            .filter_map(|detail| Some(format!("{detail} {}", shown(entry.get_str(detail)?)?)))
+            .collect();
+        if let Some(created) = created(&entry) {
+            let age = (now - created).abs();
+            // vLLM and llama.cpp report the time of the query, which is no fact about the model.
+            let is_clock = if age > CLOCK_SKEW {
+                false
+            } else if age <= 2.0 {
+                true
+            } else {
+                tokio::time::sleep(Duration::from_millis(1100)).await;
+                let Some(again) = self.listed().await? else { return Ok(None) };
+                self::created(&again.entry) != Some(created)
+            };
+            if !is_clock {
+                details.push(format!("created {created}"));
+            }
+        }
+        if entry.get_str("owned_by").and_then(Value::as_str) == Some("vllm") {
+            details.extend(self.version().await?.map(|version| format!("version {version}")));
+        }
+        Ok(Some(Report { name, details: details.join(", ") }))
+    }
+
+    async fn listed(&self) -> Result<Option<Listed>, ModelError> {
+        let bytes = self.client.get(&self.url("/v1/models"), Duration::from_secs(5)).await?;
+        Ok(parse(&bytes).ok().and_then(|answer| listed(&answer, self.model)))
+    }
+
+    /// The server's version; `None` if it has no such endpoint.
+    async fn version(&self) -> Result<Option<String>, ModelError> {
+        match self.client.get(&self.url("/version"), Duration::from_secs(5)).await {
             Ok(bytes) => {
-                let name = parse(&bytes).ok().and_then(|answer| reported(&answer, model));
-                if let Some(name) = name {
-                    return Ok(vec![("serves", name), location]);
-                }
+                Ok(parse(&bytes).ok().and_then(|answer| shown(answer.as_dict()?.get_str("version")?)))
             }
-            Err(error) if error.kind() == ModelErrorKind::Unreachable => {
-                if start.elapsed() >= client.patience() {
-                    return Err(error);
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                continue;
-            }
-            Err(_) => {}
+            Err(error) if error.kind() == ModelErrorKind::Unreachable => Err(error),
+            Err(_) => Ok(None),
         }
-        odd += 1;
-        if odd >= MAX_ODD_ANSWERS {
-            return Ok(vec![location]);
-        }
-        tokio::time::sleep(WAIT * 2_u32.pow(odd)).await;
+    }
+
+    fn url(&self, path: &str) -> String {
+        let root = server_root(self.base_url);
+        format!("{}{path}{}", root.trim_end_matches("/generate"), server_query(self.base_url))
     }
 }
 
-/// The entry of the model list with this name, or the only entry: its name and what it was loaded from.
+/// A fact of an identity.
+pub(super) type Fact = (&'static str, String);
+
+/// What a server reports about its model.
+struct Report {
+    /// The model's name and what it was loaded from.
+    name: String,
+    /// Everything else, as one string.
+    details: String,
+}
+
+/// The entry of a model list.
+#[derive(Debug, PartialEq)]
+struct Listed {
+    /// The name, and what the model was loaded from if it differs.
+    name: String,
+    entry: Dict,
+}
+
+/// Fields of a model list that describe the model. Others change without it, such as permissions and prices.
+const DETAILS: [&str; 7] = ["parent", "max_model_len", "quantization", "dtype", "digest", "meta", "version"];
+
+/// A creation time this close to the current time, in seconds, may be the server's clock.
+const CLOCK_SKEW: f64 = 86_400.0;
+
+/// A field of a model list as part of a fact; `None` if it is null.
+fn shown(value: &Value) -> Option<String> {
+    match value {
+        Value::None => None,
+        Value::Str(text) => Some(text.to_string()),
+        other => json::dumps(other, &json::Options { sort_keys: true, ..json::Options::default() }).ok(),
+    }
+}
+
+/// The creation time of a model in Unix seconds.
+fn created(entry: &Dict) -> Option<f64> {
+    let created = entry.get_str("created")?.to_f64().filter(|created| *created > 0.0)?;
+    // Some servers report milliseconds.
+    Some(if created > 1e11 { created / 1000.0 } else { created })
+}
+
+/// The entry of the model list with this name, or the only entry.
 /// `None` without a list, or with an empty one.
-fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
+fn listed(answer: &Value, model: Option<&str>) -> Option<Listed> {
     let entries = answer.as_dict()?.get_str("data")?.as_list()?;
     let text = |entry: &Dict, name: &str| entry.get_str(name).and_then(Value::as_str).map(str::to_owned);
     let entries: Vec<&Dict> = entries.iter().filter_map(Value::as_dict).collect();
@@ -78,13 +189,15 @@ fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     let only = || entries.first().filter(|_| entries.len() == 1);
     let Some(entry) = named.or_else(only) else {
         // A server that lists models but not this one is not a transient failure.
-        return (!entries.is_empty()).then(|| "a model that it does not list".to_owned());
+        let name = "a model that it does not list".to_owned();
+        return (!entries.is_empty()).then(|| Listed { name, entry: Dict::new() });
     };
     let id = text(entry, "id")?;
-    Some(match text(entry, "root") {
+    let name = match text(entry, "root") {
         Some(root) if root != id => format!("{id} ({root})"),
         _ => id,
-    })
+    };
+    Some(Listed { name, entry: (*entry).clone() })
 }
 
 /// The locations of all addresses, independent of their order.
@@ -154,22 +267,21 @@ fn identifying_parameters(query: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use lmeval_pycompat::json;
-
     use super::*;
 
     #[test]
     fn reported_model_names() {
         let list =
             json::loads(r#"{"data": [{"id": "a", "root": "/models/a"}, {"id": "b", "root": "b"}]}"#).unwrap();
-        assert_eq!(reported(&list, Some("a")).as_deref(), Some("a (/models/a)"));
-        assert_eq!(reported(&list, Some("b")).as_deref(), Some("b"));
-        assert_eq!(reported(&list, Some("c")).as_deref(), Some("a model that it does not list"));
+        let name = |list: &Value, model| listed(list, Some(model)).map(|listed| listed.name);
+        assert_eq!(name(&list, "a").as_deref(), Some("a (/models/a)"));
+        assert_eq!(name(&list, "b").as_deref(), Some("b"));
+        assert_eq!(name(&list, "c").as_deref(), Some("a model that it does not list"));
         for odd in ["{}", "[]", "null", r#"{"data": []}"#, r#"{"data": null}"#, r#"{"error": "x"}"#] {
-            assert_eq!(reported(&json::loads(odd).unwrap(), Some("a")), None, "{odd}");
+            assert_eq!(listed(&json::loads(odd).unwrap(), Some("a")), None, "{odd}");
         }
         let single = json::loads(r#"{"data": [{"id": "a"}]}"#).unwrap();
-        assert_eq!(reported(&single, Some("c")).as_deref(), Some("a"));
+        assert_eq!(name(&single, "c").as_deref(), Some("a"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use lmeval_pycompat::{Dict, Value, json};
 
 use super::answer::unusable;
 use super::completions::needs_tokenizer;
-use super::identity::server_facts;
+use super::identity::{Fact, ServerIdentity};
 use super::protocol::{Prompt, Protocol, Rules};
 use super::template::JsonTemplate;
 use crate::http::Client;
@@ -23,7 +23,7 @@ pub(super) struct Parts {
     pub(super) protocol: Box<dyn Protocol>,
     pub(super) rules: Rules,
     pub(super) encoder: Option<Encoder>,
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     /// Whether prompts are sent as tokens instead of strings.
     pub(super) tokenized: bool,
     /// The prompt limit in tokens.
@@ -33,6 +33,8 @@ pub(super) struct Parts {
     /// The first base URL.
     pub(super) base_url: String,
     pub(super) is_hosted: bool,
+    /// The name under which answers are saved, wherever the model is served.
+    pub(super) model_id: Option<String>,
     /// Whether the tokenizer was named separately from the model.
     pub(super) is_tokenizer_named: bool,
     /// Arguments that change answers, as given.
@@ -67,6 +69,27 @@ impl ApiModel {
         Self { parts }
     }
 
+    /// The facts of the identity that are settings.
+    fn settings(&self) -> Vec<Fact> {
+        let Parts { rules, encoder, .. } = &self.parts;
+        let mut facts = Vec::new();
+        facts.extend(rules.model.clone().map(|model| ("model", model)));
+        facts.push(("tokenizer", encoder.as_ref().map_or_else(|| "none".into(), Encoder::describe)));
+        facts.push(("max_length", (self.parts.longest + 1).to_string()));
+        facts.push(("max_gen_toks", rules.max_gen_toks.to_string()));
+        facts.push(("seed", rules.seed.to_string()));
+        facts.push(("tokenized_requests", self.parts.tokenized.to_string()));
+        facts.push(("dialect", rules.dialect.name.into()));
+        facts.extend(self.parts.given.iter().cloned());
+        facts
+    }
+
+    fn server(&self) -> ServerIdentity<'_> {
+        let Parts { client, base_url, rules, model_id, is_hosted, .. } = &self.parts;
+        let (model, model_id) = (rules.model.as_deref(), model_id.as_deref());
+        ServerIdentity { client, base_url, model, model_id, is_hosted: *is_hosted }
+    }
+
     pub(super) fn encoder(&self, kind: RequestType) -> Result<&Encoder, ModelError> {
         self.parts.encoder.as_ref().ok_or_else(|| needs_tokenizer(kind))
     }
@@ -96,19 +119,17 @@ impl ApiModel {
 impl Model for ApiModel {
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
         Box::pin(async {
-            let Parts { rules, encoder, .. } = &self.parts;
-            let mut facts = Vec::new();
-            facts.extend(rules.model.clone().map(|model| ("model", model)));
-            facts.push(("tokenizer", encoder.as_ref().map_or_else(|| "none".into(), Encoder::describe)));
-            facts.push(("max_length", (self.parts.longest + 1).to_string()));
-            facts.push(("max_gen_toks", rules.max_gen_toks.to_string()));
-            facts.push(("seed", rules.seed.to_string()));
-            facts.push(("tokenized_requests", self.parts.tokenized.to_string()));
-            facts.push(("dialect", rules.dialect.name.into()));
-            facts.extend(self.parts.given.iter().cloned());
-            let Parts { client, base_url, is_hosted, .. } = &self.parts;
-            facts.extend(server_facts(client, base_url, rules.model.as_deref(), *is_hosted).await?);
+            let mut facts = self.settings();
+            facts.extend(self.server().facts().await?);
             Ok(ModelIdentity { backend: self.parts.backend.into(), facts })
+        })
+    }
+
+    fn known_identity(&self) -> Option<ModelIdentity> {
+        let server = self.server();
+        server.is_asked().then(|| ModelIdentity {
+            backend: self.parts.backend.into(),
+            facts: self.settings().into_iter().chain([server.known()]).collect(),
         })
     }
 

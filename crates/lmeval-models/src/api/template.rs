@@ -36,6 +36,11 @@ impl JsonTemplate {
     }
 }
 
+/// The template of models on servers that apply their own: prompts are chat messages as JSON.
+pub fn server_template(dialect: Dialect) -> ModelTemplate {
+    JsonTemplate::new(dialect).into_model_template(None)
+}
+
 impl ChatTemplate for JsonTemplate {
     fn apply(&self, messages: Vec<ChatMessage>, _: bool) -> Result<Context, ChatError> {
         let options = json::Options { ensure_ascii: false, ..json::Options::default() };

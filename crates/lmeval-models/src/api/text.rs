@@ -12,7 +12,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{parse, usage};
 use super::arguments::{Credentials, no_base_url};
-use super::identity::server_facts;
+use super::identity::ServerIdentity;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
 
@@ -75,8 +75,8 @@ impl TextBackend {
         }
         let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
         let client = Client::new(client_settings)?;
-        let is_hosted = self.is_hosted;
-        Ok(Arc::new(TextModel { backend: self.name, protocol, client, base_url, is_hosted }))
+        let (is_hosted, model_id) = (self.is_hosted, settings.text("model_id"));
+        Ok(Arc::new(TextModel { backend: self.name, protocol, client, base_url, is_hosted, model_id }))
     }
 }
 
@@ -86,6 +86,7 @@ struct TextModel {
     client: Client,
     base_url: String,
     is_hosted: bool,
+    model_id: Option<String>,
 }
 
 impl Debug for TextModel {
@@ -95,6 +96,12 @@ impl Debug for TextModel {
 }
 
 impl TextModel {
+    fn server(&self) -> ServerIdentity<'_> {
+        let Self { client, base_url, is_hosted, model_id, .. } = self;
+        let (model, model_id) = (self.protocol.model(), model_id.as_deref());
+        ServerIdentity { client, base_url, model, model_id, is_hosted: *is_hosted }
+    }
+
     async fn one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
         let (path, body) = self.protocol.call(&request.arguments)?;
         let body = body_text(body)?;
@@ -114,15 +121,17 @@ impl TextModel {
 impl Model for TextModel {
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
         Box::pin(async {
-            let mut facts = Vec::new();
-            if let Some(model) = self.protocol.model() {
-                facts.push(("model", model.to_owned()));
-            }
-            facts.extend(
-                server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await?,
-            );
+            let name = self.protocol.model().map(|model| ("model", model.to_owned()));
+            let facts = name.into_iter().chain(self.server().facts().await?).collect();
             Ok(ModelIdentity { backend: self.backend.into(), facts })
         })
+    }
+
+    fn known_identity(&self) -> Option<ModelIdentity> {
+        let server = self.server();
+        let name = self.protocol.model().map(|model| ("model", model.to_owned()));
+        let facts = name.into_iter().chain([server.known()]).collect();
+        server.is_asked().then(|| ModelIdentity { backend: self.backend.into(), facts })
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {

@@ -76,6 +76,13 @@ pub(crate) fn choose(
     Ok(Some(Encoder::new(tokenizer, name, special, prefix)))
 }
 
+/// Whether the server must be asked for its tokenizer, or for whether it has one.
+pub(crate) fn is_of_server(settings: &ModelSettings, default: &str) -> bool {
+    let given = settings.args.get_str("tokenizer_backend").map(lmeval_pycompat::repr::str);
+    let backend = given.as_deref().unwrap_or(default);
+    settings.text("tokenizer").is_none() && matches!(backend, "remote" | "auto")
+}
+
 fn hugging_face(settings: &ModelSettings, name: Option<String>) -> Result<(Tokenizer, String), ModelError> {
     let name = name.ok_or_else(|| needs_name("The tokenizer"))?;
     let revision = settings.text("revision").unwrap_or_else(|| "main".into());

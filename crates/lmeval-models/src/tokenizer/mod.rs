@@ -6,7 +6,7 @@ mod remote;
 
 use lmeval_core::{ModelError, ModelErrorKind};
 
-pub(crate) use choose::choose;
+pub(crate) use choose::{choose, is_of_server};
 pub(crate) use encoder::{Encoder, Tokenizer};
 pub(crate) use remote::{server_query, server_root};
 

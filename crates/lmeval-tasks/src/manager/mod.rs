@@ -56,6 +56,15 @@ pub struct TaskDict {
     pub warnings: Vec<Diagnostic>,
 }
 
+impl TaskDict {
+    /// A copy of the tasks and groups.
+    pub fn without_warnings(&self) -> Self {
+        let Self { tasks, groups, group_map, .. } = self;
+        let (tasks, groups, group_map) = (tasks.clone(), groups.clone(), group_map.clone());
+        Self { tasks, groups, group_map, warnings: Vec::new() }
+    }
+}
+
 /// Values that replace those of the YAML file, by spec.
 pub type Overrides = FxHashMap<String, Dict>;
 

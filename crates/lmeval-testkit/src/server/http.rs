@@ -1,6 +1,7 @@
 //! A hand-written HTTP/1.1 server: injecting faults needs control over the bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
+        shared.connections.fetch_add(1, Ordering::SeqCst);
         connections.spawn(serve(stream, Arc::clone(&shared)));
         while connections.try_join_next().is_some() {}
     }

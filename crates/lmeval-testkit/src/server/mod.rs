@@ -9,6 +9,7 @@ mod http;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -69,6 +70,7 @@ struct Shared {
     options: ServerOptions,
     counts: Mutex<Counts>,
     models_response: Mutex<Option<(u16, String)>>,
+    connections: AtomicUsize,
 }
 
 impl Shared {
@@ -104,8 +106,12 @@ impl StandInServer {
             .expect("threads can be started");
         let listener = runtime.block_on(bind(options.port));
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared =
-            Arc::new(Shared { options, counts: Mutex::default(), models_response: Mutex::default() });
+        let shared = Arc::new(Shared {
+            options,
+            counts: Mutex::default(),
+            models_response: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
         let accepting = runtime.spawn(http::accept(listener, Arc::clone(&shared)));
         Self { address, shared, runtime: Some(runtime), accepting: Mutex::new(Some(accepting)) }
     }
@@ -123,6 +129,11 @@ impl StandInServer {
     /// The number of requests so far.
     pub fn total(&self) -> usize {
         self.shared.counts().total()
+    }
+
+    /// The number of connections so far.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
     }
 
     /// Sets the response of `/v1/models` to a status and a body; `None` restores the real one.

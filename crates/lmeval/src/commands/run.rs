@@ -9,7 +9,7 @@ use lmeval::environment;
 use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
 use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
-use lmeval_engine::{Cancel, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
+use lmeval_engine::{Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions, Trackers};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
@@ -60,20 +60,20 @@ pub(super) fn run(
     // Before the model: a package or a login that is missing must not cost the time of a run.
     let wanted = Some(&settings.trackers).filter(|trackers| !trackers.is_empty());
     let trackers = wanted.map(|trackers| Trackers::start(&options, &trackers.to_dict())).transpose()?;
+    let model_args = Value::from(settings.model_args.clone());
+    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let model = {
         let show = ProgressDisplay::new(settings.progress, settings.quiet);
         let _spinner = Spinner::start(show, loading(&settings), notes.clone());
-        model::create(&settings, &options, &notes)?
+        model::create(&settings, &options, &notes, has_answers(&settings, &model_name))?
     };
-    let model_args = Value::from(settings.model_args.clone());
-    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let files = files(&settings, &model_name, moment)?;
     let journal = journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
     match &journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
         None => warn_unused_cache_flags(&settings, printer),
     }
-    let start = Start { moment, began, model_name, files, hash_media };
+    let start = Start { moment, began, model_name, files, hash_media, observer: None };
     let adjust = |run: &mut EvaluateOptions| {
         if let Some(program) = program {
             let run_unsafe_code = settings.confirm_run_unsafe_code;
@@ -84,6 +84,7 @@ pub(super) fn run(
     };
     let (evaluation, events, counts) =
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
+    let evaluation = evaluation?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
@@ -196,9 +197,21 @@ pub(super) fn journal(
     layout: Option<&Layout>,
     model: &dyn Model,
 ) -> Option<JournalOptions> {
-    if !model.is_worth_saving() {
-        return None;
-    }
+    journal_options(settings, name, layout).filter(|_| model.is_worth_saving())
+}
+
+/// Whether the journal of a run exists and is going to be used.
+pub(super) fn has_answers(settings: &RunSettings, name: &ModelName) -> bool {
+    let layout = settings.output_path.as_ref().map(|path| Layout::new(path, &name.sanitized));
+    let journal = journal_options(settings, name, layout.as_ref());
+    journal.is_some_and(|journal| !journal.fresh && journal.path.exists())
+}
+
+fn journal_options(
+    settings: &RunSettings,
+    name: &ModelName,
+    layout: Option<&Layout>,
+) -> Option<JournalOptions> {
     let fresh = settings.fresh;
     if let Some(prefix) = settings.use_cache.as_deref().filter(|prefix| !prefix.is_empty()) {
         let path = if prefix.ends_with(".journal") { prefix.to_owned() } else { format!("{prefix}.journal") };
@@ -238,7 +251,7 @@ pub(super) fn evaluate_tasks(
     journal: Option<&JournalOptions>,
     printer: &Printer,
     adjust: impl FnOnce(&mut EvaluateOptions),
-) -> Result<(Evaluated, Arc<RunEvents>, Arc<RequestCounts>)> {
+) -> Result<Ended> {
     let notes = printer.notes();
     let show = ProgressDisplay::new(settings.progress, settings.quiet);
     let counts = Arc::new(RequestCounts::new());
@@ -252,8 +265,14 @@ pub(super) fn evaluate_tasks(
     }
     let write_out = settings.write_out.then_some(settings.dialect);
     let live = settings.view.then(|| live(start, &counts, model, &notes)).transpose()?;
-    let events =
-        RunEvents::new(Arc::clone(&counts), notes.clone(), show == ProgressDisplay::Json, write_out, records);
+    let events = RunEvents::new(
+        Arc::clone(&counts),
+        notes.clone(),
+        show == ProgressDisplay::Json,
+        write_out,
+        records,
+        start.observer.clone(),
+    );
     let events = Arc::new(events.with_live(live));
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
@@ -280,8 +299,11 @@ pub(super) fn evaluate_tasks(
     for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
         printer.notes().note(&format!("warning: {warning}"));
     }
-    Ok((evaluation?, events, counts))
+    Ok((evaluation, events, counts))
 }
+
+/// The outcome of a run, with everything that its events left.
+type Ended = (Result<Evaluated, EngineError>, Arc<RunEvents>, Arc<RequestCounts>);
 
 /// Starts the page that follows the run and prints its address.
 fn live(

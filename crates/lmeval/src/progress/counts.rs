@@ -64,6 +64,17 @@ impl RequestCounts {
         &self.kinds[index]
     }
 
+    /// Starts over at zero.
+    pub(crate) fn reset(&self) {
+        for kind in &self.kinds {
+            for count in [&kind.built, &kind.answered, &kind.failed, &kind.sent] {
+                count.store(0, Ordering::Relaxed);
+            }
+        }
+        self.tokens.store(0, Ordering::Relaxed);
+        self.all_built.store(false, Ordering::Relaxed);
+    }
+
     /// Counts newly built requests.
     pub(crate) fn built(&self, kind: RequestType, count: usize) {
         self.kind(kind).built.fetch_add(count as u64, Ordering::Relaxed);

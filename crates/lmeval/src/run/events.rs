@@ -1,11 +1,12 @@
 //! Handles the engine's events: counts, notes and sample records.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::results::TaskResult;
-use lmeval_core::{Diagnostic, Dialect};
+use lmeval_core::scorers::ScoringPipeline;
+use lmeval_core::{Diagnostic, Dialect, ModelIdentity};
 use lmeval_engine::{Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
@@ -31,10 +32,13 @@ pub(crate) struct RunEvents {
     json: bool,
     write_out: Option<Dialect>,
     records: Option<Records>,
+    observer: Option<Arc<dyn Events>>,
     written: Mutex<Vec<(String, PathBuf, String)>>,
     saved_before: AtomicUsize,
     skipped: AtomicUsize,
     live: Option<LiveView>,
+    /// Whether the run has started over with another model; notes about tasks are not repeated.
+    is_restarted: AtomicBool,
 }
 
 /// The number of skipped documents that are listed.
@@ -48,6 +52,7 @@ impl RunEvents {
         json: bool,
         write_out: Option<Dialect>,
         records: Option<Records>,
+        observer: Option<Arc<dyn Events>>,
     ) -> Self {
         let written = Mutex::default();
         Self {
@@ -56,10 +61,12 @@ impl RunEvents {
             json,
             write_out,
             records,
+            observer,
             written,
             saved_before: AtomicUsize::new(0),
             skipped: AtomicUsize::new(0),
             live: None,
+            is_restarted: AtomicBool::new(false),
         }
     }
 
@@ -95,14 +102,21 @@ impl RunEvents {
         in_order.map(|(task, path, _)| (task.clone(), path.clone())).collect()
     }
 
-    /// Reports at the start which saved answers can be reused.
-    fn report_journal_contents(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
+    /// Reports at the start which saved answers can be reused, and where they are from.
+    fn report_reuse(&self, answers: usize, from: &str, is_assumed: bool) {
         if answers > 0 {
             let them = counted(answers, "answer");
+            let from = if from.is_empty() { String::new() } else { format!(", {from}") };
+            let contact =
+                if is_assumed { ". The server is contacted only if an answer is missing" } else { "" };
             self.notes.info(&format!(
-                "The journal has {them} of this model, which will be reused; `--fresh` starts over"
+                "The journal has {them} of this model{from}, which will be reused; `--fresh` starts over{contact}"
             ));
         }
+    }
+
+    /// Reports answers that cannot be reused.
+    fn report_other_answers(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
         if of_unknown_server > 0 {
             let them = counted(of_unknown_server, "answer");
             self.notes.note(&format!(
@@ -116,6 +130,34 @@ impl RunEvents {
                 "The journal has {them} of other models or servers but none of this one; `lm-eval journal ls` lists them"
             ));
         }
+    }
+
+    /// Discards everything that was counted and written from answers of another model.
+    fn start_over(&self, identity: &ModelIdentity) {
+        self.is_restarted.store(true, Ordering::Relaxed);
+        self.discard_records();
+        self.counts.reset();
+        self.saved_before.store(0, Ordering::Relaxed);
+        self.skipped.store(0, Ordering::Relaxed);
+        self.notes.note(&format!(
+            "warning: The server runs another model than when the saved answers were given; they are not used, and the run \
+             starts over. Now: {identity}"
+        ));
+        if self.json {
+            self.notes.object("restarted", &Dict::new());
+        }
+    }
+
+    /// Deletes the sample records written so far.
+    pub(crate) fn discard_records(&self) {
+        for (_, path, _) in self.written.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // A file that is gone already is no loss.
+            let _ = fs_err::remove_file(path);
+        }
+    }
+
+    fn is_restarted(&self) -> bool {
+        self.is_restarted.load(Ordering::Relaxed)
     }
 
     fn task_event(&self, event: &str, task: &str, documents: Option<usize>) {
@@ -143,7 +185,7 @@ impl Events for RunEvents {
                  answers of that model at this address are reused"
             )),
             Event::JournalOpened { answers, repaired_bytes, damage } => {
-                if let Some(first) = damage.first() {
+                if let Some(first) = damage.first().filter(|_| !self.is_restarted()) {
                     let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
                     let parts = if damage.len() == 1 { "part" } else { "parts" };
                     let diagnostic = Diagnostic::new(format!(
@@ -165,9 +207,11 @@ impl Events for RunEvents {
                     ));
                 }
             }
-            Event::Reusing { answers, of_unknown_server, of_others } => {
-                self.report_journal_contents(answers, of_unknown_server, of_others);
+            Event::Reusing { answers, from, is_assumed, of_unknown_server, of_others } => {
+                self.report_reuse(answers, from, is_assumed);
+                self.report_other_answers(answers, of_unknown_server, of_others);
             }
+            Event::OtherModel(identity) => self.start_over(identity),
             Event::CacheImported { answers, skipped } => {
                 self.saved_before.fetch_add(answers, Ordering::Relaxed);
                 let skipped = match skipped {
@@ -181,6 +225,7 @@ impl Events for RunEvents {
                     for_count(answers, "was", "were")
                 ));
             }
+            Event::MissingColumn { .. } | Event::FirstDocument { .. } if self.is_restarted() => {}
             Event::MissingColumn { task, missing } => {
                 self.notes.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
             }
@@ -213,6 +258,12 @@ impl Events for RunEvents {
             Event::Failed { request, .. } => self.counts.failed(request.request_type()),
             Event::Scoring { task } => self.task_event("scoring", task.name(), None),
             _ => {}
+        }
+    }
+
+    fn values(&self, task: &str, pipelines: &[ScoringPipeline]) {
+        if let Some(observer) = &self.observer {
+            observer.values(task, pipelines);
         }
     }
 

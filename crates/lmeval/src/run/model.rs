@@ -16,11 +16,12 @@ use crate::progress::Downloads;
 /// Prefix of model names that belong to the original package.
 const ORIGINAL: &str = "lm_eval:";
 
-/// Creates the model named by the settings.
+/// Creates the model named by the settings. With `has_answers`, a server is not contacted before a request needs it.
 pub(crate) fn create(
     settings: &RunSettings,
     options: &PythonOptions,
     notes: &Notes,
+    has_answers: bool,
 ) -> Result<Arc<dyn Model>> {
     let name = settings.model.as_str();
     if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
@@ -69,7 +70,10 @@ pub(crate) fn create(
             warn_ignored_settings(&made, settings, notes);
             Ok(made)
         }
-        None => Ok(registry.model(name, &back_end_settings(settings, notes))?),
+        None => {
+            let settings = back_end_settings(settings, notes);
+            Ok(registry.model(name, &ModelSettings { defer_contact: has_answers, ..settings })?)
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
 use lmeval_core::{Diagnose as _, Model};
-use lmeval_engine::{Evaluated, Failure};
+use lmeval_engine::{Evaluated, Events, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
     Column, Environment, Layout, ModelName, Moment, ReportError, RunFacts, Seeds, Summary, file_object,
@@ -39,6 +40,8 @@ pub(crate) struct Start {
     pub files: Option<(Layout, String)>,
     /// Whether records contain hashes instead of bytes.
     pub hash_media: bool,
+    /// Receives the values of each document, for a comparison with an earlier run.
+    pub observer: Option<Arc<dyn Events>>,
 }
 
 /// Collects the facts that results record besides the scores.
@@ -130,7 +133,13 @@ impl Objects {
     }
 }
 
-fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut Printer) -> Result<()> {
+/// Prints the tables, or the result file as JSON.
+pub(crate) fn print(
+    settings: &RunSettings,
+    in_memory: &Dict,
+    in_file: &Dict,
+    printer: &mut Printer,
+) -> Result<()> {
     if settings.format == Format::Json {
         printer.exact(&to_json(in_file)?)?;
         return Ok(printer.result("\n")?);

@@ -55,6 +55,7 @@ impl RunSettings {
             device: self.device.clone(),
             random_seed: self.seeds[0],
             dialect: self.dialect,
+            defer_contact: false,
             downloads: None,
         }
     }

@@ -34,22 +34,29 @@ fn run(context: &TestContext, arguments: &[String]) -> lmeval_testkit::Output {
 #[test]
 fn assumes_the_same_model_if_the_server_reports_none() {
     let (context, server, arguments) = finished();
+    let mut documents = DOCUMENTS;
     for odd in ODD_MODELS {
         server.set_models(Some(odd));
+        // The server is asked because one answer is missing.
+        documents += 1;
+        write_task(&context, documents);
+        server.reset();
         let output = run(&context, &arguments);
         assert_eq!(output.status, 0, "{odd:?}: {output}");
-        assert_eq!(server.total(), 0, "{odd:?}");
+        assert_eq!(server.total(), 1, "{odd:?}");
         assert!(output.stderr.contains("warning: The server does not report which model"), "{output}");
         assert!(output.stderr.contains("`stand-in`"), "{output}");
     }
     server.set_models(None);
+    server.reset();
     let output = run(&context, &arguments);
     assert!(output.status == 0 && !output.stderr.contains("warning"), "{output}");
     assert_eq!(server.total(), 0);
     // A server that reports another model is believed.
     server.set_models(Some((200, r#"{"data": [{"id": "another"}]}"#)));
+    write_task(&context, documents + 1);
     assert_eq!(run(&context, &arguments).status, 0);
-    assert_eq!(server.total(), DOCUMENTS);
+    assert_eq!(server.total(), documents + 1);
 }
 
 #[test]

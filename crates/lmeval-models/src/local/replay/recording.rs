@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Arguments, ModelError, ModelErrorKind, ModelRequest, RequestType, Response};
+use lmeval_core::recorded::RequestContent;
+use lmeval_core::{ModelError, ModelErrorKind, ModelRequest, RequestType, Response};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::record::{Key, Owner, OwnerTask, Recorded, context_of_request, is_chat_context};
+use super::record::{Owner, OwnerTask, Recorded};
 
 /// Characters of a prompt shown in an error.
 const MAX_SHOWN_CHARS: usize = 200;
@@ -15,7 +16,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Answers by request.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    entries: FxHashMap<Key, Vec<Recorded>>,
+    entries: FxHashMap<RequestContent, Vec<Recorded>>,
     /// Interned strings: the options of a question share its context.
     strings: FxHashSet<Arc<str>>,
     count: usize,
@@ -23,9 +24,12 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Appends an answer to those of the same request.
-    pub(super) fn add(&mut self, key: Key, mut recorded: Recorded) {
-        let key =
-            Key { context: self.shared(key.context), continuation: self.shared(key.continuation), ..key };
+    pub(super) fn add(&mut self, key: RequestContent, mut recorded: Recorded) {
+        let key = RequestContent {
+            context: self.shared(key.context),
+            continuation: self.shared(key.continuation),
+            ..key
+        };
         if let Some(Owner { task: OwnerTask::Named(task), .. }) = &mut recorded.owner {
             *task = self.shared(Arc::clone(task));
         }
@@ -54,7 +58,7 @@ impl Recording {
 
     /// Looks up the recorded answer to a request; `strict` compares generation settings too.
     pub(super) fn find(&self, request: &ModelRequest, strict: bool) -> Result<Response, ModelError> {
-        let (key, kwargs) = key_of(request);
+        let (key, kwargs) = RequestContent::of_request(request);
         let Some(recorded) = self.entries.get(&key) else {
             return Err(self.absent(request, &key));
         };
@@ -82,13 +86,13 @@ impl Recording {
         }
     }
 
-    fn absent(&self, request: &ModelRequest, key: &Key) -> ModelError {
+    fn absent(&self, request: &ModelRequest, key: &RequestContent) -> ModelError {
         let message = format!("The recording has no {}: `{}`", request.describe(), shown_prompt(key));
         let error = ModelError::new(ModelErrorKind::Request, message);
-        let is_chat = is_chat_context(&key.context);
+        let is_chat = key.is_chat();
         let mut of_kind =
             self.entries.keys().filter(|other| other.kind == key.kind && !other.context.is_empty());
-        let has_chats = of_kind.next().is_some_and(|other| is_chat_context(&other.context));
+        let has_chats = of_kind.next().is_some_and(|other| other.is_chat());
         match (is_chat, has_chats) {
             (false, true) => {
                 return error
@@ -123,7 +127,12 @@ impl Recording {
         }
     }
 
-    fn other_settings(&self, request: &ModelRequest, key: &Key, kwargs: Option<&Arc<Dict>>) -> ModelError {
+    fn other_settings(
+        &self,
+        request: &ModelRequest,
+        key: &RequestContent,
+        kwargs: Option<&Arc<Dict>>,
+    ) -> ModelError {
         let message = format!(
             "The recording has {} only with other generation settings: `{}`",
             request.describe(),
@@ -137,21 +146,6 @@ impl Recording {
         error
             .hint(format!("Requested `{}`, recorded `{}`", show(kwargs), show(recorded)))
             .hint("Drop `strict` to use the recorded answers anyway")
-    }
-}
-
-fn key_of(request: &ModelRequest) -> (Key, Option<&Arc<Dict>>) {
-    let kind = request.request_type();
-    match &request.arguments {
-        Arguments::Loglikelihood { context, continuation } => {
-            (Key { kind, context: context_of_request(context), continuation: Arc::clone(continuation) }, None)
-        }
-        Arguments::Rolling { text } => {
-            (Key { kind, context: "".into(), continuation: Arc::clone(text) }, None)
-        }
-        Arguments::Generate { context, kwargs } => {
-            (Key { kind, context: context_of_request(context), continuation: "".into() }, Some(kwargs))
-        }
     }
 }
 
@@ -196,11 +190,11 @@ fn same(left: &Response, right: &Response) -> bool {
     }
 }
 
-fn full_prompt(key: &Key) -> String {
+fn full_prompt(key: &RequestContent) -> String {
     format!("{}{}", key.context, key.continuation)
 }
 
-fn shown_prompt(key: &Key) -> String {
+fn shown_prompt(key: &RequestContent) -> String {
     let text = match key.kind {
         RequestType::Loglikelihood => format!("{}` + `{}", clip(&key.context), clip(&key.continuation)),
         RequestType::LoglikelihoodRolling => clip(&key.continuation),

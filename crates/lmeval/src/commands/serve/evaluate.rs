@@ -44,13 +44,14 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let hash_media = environment::hash_media()?;
     let (tasks, roots) = tasks::of_run(request, printer)?;
     let python = python(request, &settings, &roots, printer)?;
-    let model = model(request, &settings, &python, printer)?;
     let model_args = as_given(request, "model_args").unwrap_or_default();
     let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
+    let has_answers = command::has_answers(&settings, &model_name);
+    let model = model(request, &settings, &python, has_answers, printer)?;
     let files = command::files(&settings, &model_name, moment)?;
     let journal = command::journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
     // The caller writes files itself.
-    let start = Start { moment, began, model_name, files: None, hash_media };
+    let start = Start { moment, began, model_name, files: None, hash_media, observer: None };
     let adjust = |options: &mut EvaluateOptions| {
         options.keep_samples = true;
         options.data.python = Some(PythonHost::new(python));
@@ -66,6 +67,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         printer,
         adjust,
     )?;
+    let evaluation = evaluation?;
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
@@ -108,11 +110,12 @@ fn model(
     request: &Request,
     settings: &RunSettings,
     python: &PythonOptions,
+    has_answers: bool,
     printer: &Printer,
 ) -> Result<Arc<dyn Model>> {
     match live_model(request, settings)? {
         Some(model) => Ok(model),
-        None => model::create(settings, python, &printer.notes()),
+        None => model::create(settings, python, &printer.notes(), has_answers),
     }
 }
 

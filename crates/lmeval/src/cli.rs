@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
-use crate::commands::{CompareArgs, ReportArgs, SamplesArgs, TableArgs, ViewArgs};
+use crate::commands::{CompareArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs};
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Samples(Box<SamplesArgs>),
     /// Print the scores of several runs in one table.
     Table(Box<TableArgs>),
+    /// Score the stored answers of a run again, with changed filters, metrics or scorers and without a model.
+    Rescore(Box<RescoreArgs>),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.
@@ -370,6 +372,17 @@ pub(crate) enum JournalAction {
     Compact {
         /// The journal, or a folder that contains one.
         path: PathBuf,
+    },
+    /// Write the answers of several journals to a new one; exits with 1 if any differ.
+    ///
+    /// Of different answers to one request, that of the first journal is taken. The inputs are not changed.
+    Merge {
+        /// The journals, or folders that contain one each.
+        #[arg(required = true, value_name = "PATH")]
+        inputs: Vec<PathBuf>,
+        /// The new journal. An existing file is not replaced.
+        #[arg(short, long, value_name = "PATH")]
+        output: PathBuf,
     },
     /// Print one JSON object per request.
     Export {

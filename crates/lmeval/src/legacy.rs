@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "run",
     "ls",
     "validate",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 15] = [
     "report",
     "samples",
     "table",
+    "rescore",
     "completions",
     "sandbox",
     "help",

@@ -9,6 +9,7 @@ mod samples;
 pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
 pub use run::{Run, SamplesFile, split_stamp};
+pub(crate) use samples::read_blocks;
 pub use samples::{Column, DocKey, Pipeline, Row, Values, Wanted, read_line, read_samples};
 
 pub(crate) use names::listed;

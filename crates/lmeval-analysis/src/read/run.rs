@@ -60,6 +60,44 @@ impl Run {
         found.iter().map(|path| Self::from_results(path)).collect()
     }
 
+    /// Opens a run for scoring it again: like [`Run::open`], but a samples file brings the results that were written with it,
+    /// and a journal needs none.
+    pub fn open_answers(path: &Path) -> Result<Self, Error> {
+        let name = file_name(path);
+        let is_folder = path.is_dir();
+        if !is_folder && has_extension(path, "jsonl") {
+            let results = split_stamp(&name).and_then(|(_, stamp)| newest_beside(path, None, Some(stamp)));
+            let results = results.map(|path| Self::from_results(&path)).transpose()?;
+            let samples = Self::from_samples(path);
+            return Ok(match results {
+                Some(results) => Self { samples: samples.samples, ..results },
+                None => samples,
+            });
+        }
+        if !is_folder && has_extension(path, "journal") {
+            // The journal of a folder is `answers.journal`, that of `name_….json` is `name.journal`.
+            let front = name.trim_end_matches(".journal");
+            let front = if front == "answers" { "results" } else { front };
+            if let Some(results) = newest_beside(path, Some(front), None) {
+                return Self::from_results(&results);
+            }
+            let meta = fs::metadata(path);
+            meta.map_err(|error| {
+                Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
+            })?;
+            return Ok(Self { name, path: path.to_owned(), results: None, samples: Vec::new() });
+        }
+        Self::open(path)
+    }
+
+    /// The journal that was written with the results, if it exists.
+    pub fn journal(&self) -> Option<PathBuf> {
+        let name = file_name(&self.path);
+        let (front, _) = split_stamp(&name)?;
+        let own = if front == "results" { "answers" } else { front };
+        Some(parent(&self.path).join(format!("{own}.journal"))).filter(|journal| journal.is_file())
+    }
+
     fn from_samples(path: &Path) -> Self {
         let name = file_name(path);
         let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
@@ -192,6 +230,19 @@ pub fn split_stamp(name: &str) -> Option<(&str, &str)> {
         })
         && bytes[shape.len()..].iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     fits.then_some((front, stamp))
+}
+
+/// The newest results file in the folder of a file, with this name before the time, or this time.
+fn newest_beside(path: &Path, front: Option<&str>, stamp: Option<&str>) -> Option<PathBuf> {
+    let entries = fs::read_dir(parent(path)).ok()?.flatten().map(|entry| entry.path());
+    let fits = |path: &PathBuf| {
+        let name = file_name(path);
+        has_extension(path, "json")
+            && split_stamp(&name).is_some_and(|(own, of)| {
+                front.is_none_or(|front| own == front) && stamp.is_none_or(|stamp| of == stamp)
+            })
+    };
+    entries.filter(fits).max_by_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()))
 }
 
 /// Results files directly in a folder and in its subfolders.

@@ -144,7 +144,7 @@ fn unreadable(path: &Path, error: std::io::Error) -> Diagnostic {
 }
 
 /// The next blocks of whole lines.
-fn read_blocks(reader: &mut BufReader<fs::File>) -> std::io::Result<Vec<Vec<u8>>> {
+pub(crate) fn read_blocks(reader: &mut BufReader<fs::File>) -> std::io::Result<Vec<Vec<u8>>> {
     let mut blocks = Vec::with_capacity(BLOCKS);
     for _ in 0..BLOCKS {
         let mut block = Vec::with_capacity(BLOCK + (1 << 16));

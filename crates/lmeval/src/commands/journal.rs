@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &JournalArgs, printer: &mut Printer) -> Result<Stat
         JournalAction::Ls { path, json } => list(&find(path)?, *json, printer),
         JournalAction::Verify { path, json } => verify(&find(path)?, *json, printer),
         JournalAction::Compact { path } => compact(&find(path)?, printer),
+        JournalAction::Merge { inputs, output } => merge(inputs, output, printer),
         JournalAction::Export { path } => {
             lmeval_journal::export(&find(path)?, printer.results())?;
             Ok(Status::Success)
@@ -191,4 +192,61 @@ fn compact(path: &Path, printer: &mut Printer) -> Result<Status> {
     );
     printer.result(&line).context("Cannot print the result")?;
     Ok(Status::Success)
+}
+
+fn merge(inputs: &[PathBuf], output: &Path, printer: &mut Printer) -> Result<Status> {
+    if output.exists() {
+        let diagnostic = Diagnostic::new(format!("`{}` exists already", output.display()));
+        bail!(diagnostic.hint("Name a new file with `-o`; journals are never replaced"));
+    }
+    let inputs: Vec<PathBuf> = inputs.iter().map(|path| find(path)).collect::<Result<_>>()?;
+    let merged = lmeval_journal::merge(&inputs, output)?;
+    for (path, damage) in inputs.iter().zip(&merged.damage).filter(|(_, damage)| !damage.is_empty()) {
+        let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
+        printer.note(&format!(
+            "warning: `{}` has {}, {bytes} bytes, the first at offset {}; the answers there are left out",
+            path.display(),
+            counted(damage.len(), "damaged part"),
+            damage[0].offset
+        ));
+    }
+    printer.result(&format!(
+        "{}: {} of {}, {}, {} bytes\n",
+        output.display(),
+        counts(merged.answers, merged.failures),
+        counted(inputs.len(), "journal"),
+        counted(merged.duplicates, "duplicate"),
+        merged.bytes
+    ))?;
+    if merged.conflicts == 0 {
+        return Ok(Status::Success);
+    }
+    let mut text = format!(
+        "error: {} from that of an earlier journal to the same request and {} left out",
+        if merged.conflicts == 1 {
+            "1 answer differs".to_owned()
+        } else {
+            format!("{} answers differ", merged.conflicts)
+        },
+        if merged.conflicts == 1 { "was" } else { "were" },
+    );
+    for conflict in &merged.first_conflicts {
+        let name =
+            |index: usize| inputs.get(index).map_or_else(String::new, |path| path.display().to_string());
+        let request = match &conflict.document {
+            Some((task, document)) => format!("`{task}`, document {document}, key {}", conflict.key),
+            None => format!("key {}", conflict.key),
+        };
+        let _ = write!(
+            text,
+            "\n  {request}: taken from {}, not from {}",
+            name(conflict.taken),
+            name(conflict.other)
+        );
+    }
+    if merged.conflicts > merged.first_conflicts.len() {
+        let _ = write!(text, "\n  and {} more", merged.conflicts - merged.first_conflicts.len());
+    }
+    printer.note(&text);
+    Ok(Status::Failure)
 }

@@ -6,6 +6,7 @@ mod journal;
 mod ls;
 mod preview;
 mod report;
+mod rescore;
 mod run;
 mod samples;
 mod sandbox;
@@ -20,6 +21,7 @@ use anyhow::Result;
 
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::report::ReportArgs;
+pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
 pub(crate) use self::view::ViewArgs;
@@ -71,6 +73,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Report(arguments) => report::run(&arguments, printer)?,
         Command::Samples(arguments) => samples::run(&arguments, printer)?,
         Command::Table(arguments) => table::run(&arguments, printer)?,
+        Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,

@@ -21,8 +21,9 @@ mod seed;
 mod trackers;
 
 pub use config_file::ConfigFile;
+pub use dict_option::from_text as parse_pairs;
 pub use engine::python_options;
-pub use kinds::{Compat, Count, Number, truth};
+pub use kinds::{Compat, Count, Number, TaskNames, truth};
 pub use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
 pub use record::record_line;
 pub use resolve::{RunSettings, dialect};

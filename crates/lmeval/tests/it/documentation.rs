@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 25] = [
     &[],
     &["run"],
     &["ls"],
@@ -24,12 +24,14 @@ const COMMANDS: [&[&str]; 23] = [
     &["journal", "ls"],
     &["journal", "verify"],
     &["journal", "compact"],
+    &["journal", "merge"],
     &["journal", "export"],
     &["compare"],
     &["view"],
     &["report"],
     &["samples"],
     &["table"],
+    &["rescore"],
     &["completions"],
     &["sandbox"],
 ];

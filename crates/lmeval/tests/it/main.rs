@@ -32,6 +32,7 @@ mod python;
 mod python_models;
 mod recorded_runs;
 mod registry;
+mod rescore;
 mod run;
 mod run_settings;
 mod samples;

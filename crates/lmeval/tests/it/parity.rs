@@ -9,7 +9,7 @@ use lmeval_testkit::{ServerOptions, StandInServer, TestContext, test_environment
 use serde_json::{Value, json};
 
 /// Keys that may differ: clocks, versions, the machine, and keys that only one of them writes.
-const DIFFERS: [&str; 9] = [
+const DIFFERS: [&str; 10] = [
     "date",
     "total_evaluation_time_seconds",
     "pretty_env_info",
@@ -19,6 +19,7 @@ const DIFFERS: [&str; 9] = [
     "upper_git_hash",
     "audit",
     "compat",
+    "rescored",
 ];
 
 const TASKS: [(&str, &str); 7] = [
@@ -334,6 +335,19 @@ pub(crate) fn compare(context: &TestContext, environment: &Path, cases: &[Case])
             differences.push(format!("{}: sent only by us:\n  {request}", case.name));
         }
         differences.extend(compare_files(case, &context.work().join(&own), &context.work().join(&other)));
+        if !case.arguments.contains(&"--predict_only") {
+            // The stored answers of either give the same results once more.
+            for (run, again) in [(&own, format!("again{index}")), (&other, format!("their-again{index}"))] {
+                let words = ["rescore", run, "--include_path", "tasks", "--library", "none"];
+                let output = context.run(&[&words[..], &["--output_path", &again, "--log_samples"]].concat());
+                assert_eq!(output.status, 0, "{}: {output}", case.name);
+                differences.extend(compare_files(
+                    case,
+                    &context.work().join(&again),
+                    &context.work().join(&other),
+                ));
+            }
+        }
         let table = fs_err::read_to_string(context.work().join(format!("{other}.txt"))).unwrap();
         // Reference: prints a line about each bootstrapped error before the table.
         let table: Vec<&str> = table.lines().filter(|line| !line.starts_with("bootstrapping")).collect();

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""Scores a million stored generations again with `lm-eval rescore` and with a pandas script, and prints the ratio.
+
+    cargo build --release -p lmeval -p lmeval-bench
+    python3 bench/rescore.py --python PYTHON_WITH_PANDAS
+
+The task and the generations are those of `bench/scoring.py`, cut to 300 bytes. The stored run is a samples file as `lm-eval run --log_samples` writes it,
+with one line per document and filter pipeline, and a results file. The pandas script reads the same file, applies the regular expressions and the
+normalisation of the metric, and prints the two scores, which must be equal. Times are those of whole processes, memory is their peak resident set.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import scoring  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STAMP = "2026-01-01T00-00-00.000000"
+
+PANDAS = r"""
+import re, sys
+import pandas
+frame = pandas.read_json(sys.argv[1], lines=True)
+frame = frame[frame["filter"] == "strict-match"]
+answers = frame["resps"].str[0].str[0]
+targets = frame["target"]
+ignored = [",", "\\$", "(?s).*#### ", "\\.$"]
+def normal(strings):
+    for pattern in ignored:
+        strings = strings.str.replace(pattern, "", regex=True)
+    return strings.str.lower()
+strict = answers.str.extract(r"#### (\-?[0-9\.\,]+)")[0].fillna("[invalid]")
+def last(text):
+    found = re.findall(r"(-?[$0-9.,]{2,})|(-?[0-9]+)", text)
+    return next((group for group in found[-1] if group), "[invalid]").strip() if found else "[invalid]"
+flexible = answers.map(last)
+gold = normal(targets)
+print((normal(strict) == gold).mean(), (normal(flexible) == gold).mean())
+"""
+
+
+def store(folder, count):
+    """Write the task, its documents, and the files of a finished run."""
+    scoring.make_workload(folder, count)
+    run = folder / "run"
+    run.mkdir()
+    (run / f"results_{STAMP}.json").write_text(
+        json.dumps(
+            {
+                "results": {"bench": {}},
+                "configs": {"bench": {"task": "bench", "num_fewshot": 0}},
+                "n-shot": {"bench": 0},
+                "n-samples": {"bench": {"original": count, "effective": count}},
+                "config": {"model": "stored", "model_args": {}, "limit": None, "bootstrap_iters": 100000, "gen_kwargs": {}},
+                "model_name": "stored",
+                "model_name_sanitized": "stored",
+                "compat": "0.4",
+            }
+        )
+    )
+    digest = hashlib.sha256(b"").hexdigest()
+    with open(run / f"samples_bench_{STAMP}.jsonl", "w") as samples:
+        for pipeline in ("strict-match", "flexible-extract"):
+            with open(folder / "documents.jsonl") as documents, open(folder / "generations.jsonl") as generations:
+                for number, (document, generation) in enumerate(zip(documents, generations, strict=True)):
+                    document, text = json.loads(document), json.loads(generation)[-300:]
+                    prompt = f"Question: {document['question']}\nAnswer:"
+                    sample = {
+                        "doc_id": number,
+                        "doc": document,
+                        "target": document["answer"],
+                        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {"until": ["Question:"], "do_sample": False}}},
+                        "resps": [[text]],
+                        "filtered_resps": ["?"],
+                        "filter": pipeline,
+                        "metrics": ["exact_match"],
+                        "doc_hash": digest,
+                        "prompt_hash": digest,
+                        "target_hash": digest,
+                        "exact_match": 0.0,
+                    }
+                    samples.write(json.dumps(sample, ensure_ascii=False) + "\n")
+    return run
+
+
+def measure(command):
+    started = time.perf_counter()
+    read, write = os.pipe()
+    process = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    with os.fdopen(read) as out:
+        text = out.read()
+    errors = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{command[0]} failed with status {status}\n{errors}")
+    return text, time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="a Python with pandas")
+    parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
+    parser.add_argument("--scoring", default=str(ROOT / "target/release/score-generations"), help="skipped if it does not exist")
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name).resolve()
+        run = store(folder, arguments.documents)
+        samples = run / f"samples_bench_{STAMP}.jsonl"
+        print(f"{arguments.documents} generations, samples of {samples.stat().st_size / 1e6:.0f} MB, load {os.getloadavg()[0]:.1f}")
+        command = [arguments.binary, "rescore", str(run), "--tasks", str(folder / "bench.yaml"), "--format", "json", "--flips", "0"]
+        text, seconds, cpu, memory = measure(command)
+        scores = json.loads(text)["results"]["bench"]
+        own = [scores[f"exact_match,{pipeline}"] for pipeline in ("strict-match", "flexible-extract")]
+        text, their_seconds, their_cpu, their_memory = measure([arguments.python, "-c", PANDAS, str(samples)])
+        theirs = [float(score) for score in text.split()]
+        same = all(abs(one - other) < 1e-12 for one, other in zip(own, theirs, strict=True))
+        print(f"scores {'equal' if same else 'DIFFERENT'}: {own}, {theirs}")
+        rows = [("wall time", their_seconds, seconds), ("CPU time", their_cpu, cpu)]
+        print(f"{'':12}{'pandas':>12}{'lm-eval':>12}{'ratio':>10}")
+        for label, reference, ours in rows:
+            print(f"{label:12}{reference:>10.2f} s {ours:>10.2f} s {reference / ours:>9.1f}x")
+        print(f"{'peak memory':12}{their_memory:>8.0f} MiB {memory:>8.0f} MiB {their_memory / memory:>9.1f}x")
+        if os.path.exists(arguments.scoring):
+            text, seconds, cpu, memory = measure([arguments.scoring, str(folder)])
+            report = json.loads(text)
+            print(f"scoring alone: {report['seconds']:.2f} s, {report['cpu'] or 0:.2f} s of CPU time, {memory:.0f} MiB")
+    if not same:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+//! What changed: scores before and after, and documents that flipped.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::BufReader;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+use fs_err as fs;
+use lmeval_analysis::read::{Fields, Pipeline, Run, SamplesFile, Values, Wanted, read_line, read_samples};
+use lmeval_core::results::SampleRecord;
+use lmeval_core::scorers::ScoringPipeline;
+use lmeval_engine::Events;
+use lmeval_pycompat::{Dict, Value, repr};
+
+use crate::printer::{Printer, escape_controls};
+use crate::table::Table;
+
+/// Characters of a long string that are shown.
+const SHOWN: usize = 300;
+
+/// The documents of one score that changed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changed {
+    pub(super) task: String,
+    pub(super) filter: String,
+    pub(super) metric: String,
+    pub(super) up: usize,
+    pub(super) down: usize,
+    pub(super) first: Vec<Flip>,
+}
+
+/// A document whose value changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flip {
+    pub(super) document: i64,
+    before: f64,
+    after: f64,
+    /// The offset of its stored line.
+    offset: u64,
+}
+
+/// Compares the values of each task with the stored ones, as soon as it is scored.
+pub(super) struct Comparison {
+    run: Run,
+    shown: usize,
+    found: Mutex<Found>,
+}
+
+/// What was compared so far.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) changed: Vec<Changed>,
+    /// Tasks with stored samples.
+    pub(super) compared: Vec<String>,
+    /// Why stored samples of a task cannot be compared.
+    pub(super) problems: Vec<String>,
+}
+
+impl Comparison {
+    pub(super) fn new(run: &Run, shown: usize) -> Self {
+        Self { run: run.clone(), shown, found: Mutex::default() }
+    }
+
+    /// Takes what was compared so far.
+    pub(super) fn take(&self) -> Found {
+        std::mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Events for Comparison {
+    fn values(&self, task: &str, pipelines: &[ScoringPipeline]) {
+        let Some(file) = stored_samples(&self.run, task) else { return };
+        let stored = read_samples(&file.path, Wanted::default());
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match stored {
+            Ok(stored) => {
+                found.compared.push(task.to_owned());
+                for pipeline in pipelines {
+                    let before = stored.iter().find(|stored| stored.filter == **pipeline.name());
+                    if let Some(before) = before {
+                        found.changed.extend(compare(task, before, pipeline, self.shown));
+                    }
+                }
+            }
+            Err(error) => found.problems.push(format!("{}: {error}", file.path.display())),
+        }
+    }
+}
+
+/// The stored samples of a task. A run of one task may be scored by a task of another name.
+fn stored_samples<'a>(run: &'a Run, task: &str) -> Option<&'a SamplesFile> {
+    let only = || run.samples.first().filter(|_| run.samples.len() == 1);
+    run.samples_of(task).or_else(only)
+}
+
+/// A value as a number; items of corpus metrics are none.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) => value.to_f64(),
+        _ => None,
+    }
+}
+
+/// Whether two values differ by more than the rounding of another implementation.
+fn differs(before: f64, after: f64) -> bool {
+    if before.is_nan() || after.is_nan() {
+        return before.is_nan() != after.is_nan();
+    }
+    before != after && (before - after).abs() > 1e-9 * before.abs().max(after.abs()).max(1.0)
+}
+
+fn compare(task: &str, stored: &Pipeline, pipeline: &ScoringPipeline, shown: usize) -> Vec<Changed> {
+    let rows: HashMap<i64, usize> =
+        stored.rows.iter().enumerate().map(|(index, row)| (row.doc_id, index)).collect();
+    let mut all: Vec<Changed> = Vec::new();
+    for document in pipeline.reduced_docs() {
+        let id = document.doc_id.0 as i64;
+        let Some(&row) = rows.get(&id) else { continue };
+        for (metric, value) in document.values.iter() {
+            let column = stored.columns.iter().find(|column| *column.metric == **metric);
+            let (Some(after), Some(Values::Numbers(before))) =
+                (number(value), column.map(|column| &column.values))
+            else {
+                continue;
+            };
+            let before = before[row];
+            let position = all.iter().position(|changed| *changed.metric == **metric).unwrap_or_else(|| {
+                let (task, filter, metric) = (task.to_owned(), stored.filter.clone(), metric.to_string());
+                all.push(Changed { task, filter, metric, ..Changed::default() });
+                all.len() - 1
+            });
+            if !differs(before, after) {
+                continue;
+            }
+            let changed = &mut all[position];
+            if after > before {
+                changed.up += 1
+            } else {
+                changed.down += 1
+            }
+            if changed.first.len() < shown {
+                changed.first.push(Flip { document: id, before, after, offset: stored.rows[row].offset });
+            }
+        }
+    }
+    all
+}
+
+/// Scores before and after: task, filter, metric and both values.
+pub(super) fn scores(run: &Run, after: &Dict) -> Vec<(String, String, String, Option<f64>, f64)> {
+    let mut rows = Vec::new();
+    for (task, scores) in after.iter() {
+        let (Some(task), Some(scores)) = (task.as_str(), scores.as_dict()) else { continue };
+        let results = run.section("results");
+        let only = || results?.values().next().filter(|_| results.is_some_and(|results| results.len() == 1));
+        let stored = results.and_then(|results| results.get_str(task)).or_else(only).and_then(Value::as_dict);
+        for (key, score) in scores.iter() {
+            let Some((metric, filter)) = key.as_str().and_then(|key| key.split_once(',')) else { continue };
+            let Some(score) = number(score).filter(|_| !metric.ends_with("_stderr")) else { continue };
+            let before = stored.and_then(|stored| stored.get(key)).and_then(number);
+            rows.push((task.to_owned(), filter.to_owned(), metric.to_owned(), before, score));
+        }
+    }
+    rows
+}
+
+/// Prints the table of scores.
+pub(super) fn print_scores(run: &Run, found: &Found, after: &Dict, printer: &mut Printer) -> Result<()> {
+    let rows = scores(run, after);
+    let cells: Vec<[String; 6]> = rows
+        .into_iter()
+        .map(|(task, filter, metric, before, after)| {
+            let changed = found.changed.iter().find(|changed| {
+                (&changed.task, &changed.filter, &changed.metric) == (&task, &filter, &metric)
+            });
+            let flipped = changed.map_or_else(String::new, |changed| match (changed.up, changed.down) {
+                (0, 0) => "0".to_owned(),
+                (up, down) => format!("{} (+{up} −{down})", up + down),
+            });
+            let before = before.map_or_else(|| "–".to_owned(), |before| format!("{before:.4}"));
+            [task, filter, metric, before, format!("{after:.4}"), flipped]
+        })
+        .collect();
+    let mut table = Table::new(["Tasks", "Filter", "Metric", "Before", "After", "Flipped"]);
+    for row in &cells {
+        table.row(row.each_ref().map(String::as_str));
+    }
+    let mut text = Vec::new();
+    table.write(&mut text)?;
+    printer.table(&String::from_utf8_lossy(&text))?;
+    Ok(())
+}
+
+/// Prints the first changed documents, with their filtered answers before and after.
+pub(super) fn print_flips(
+    run: &Run,
+    found: &Found,
+    records: &HashMap<String, Vec<SampleRecord>>,
+    printer: &mut Printer,
+) -> Result<()> {
+    for changed in found.changed.iter().filter(|changed| !changed.first.is_empty()) {
+        let Some(file) = stored_samples(run, &changed.task) else { continue };
+        let mut stored = BufReader::new(fs::File::open(&file.path)?);
+        for flip in &changed.first {
+            let line = read_line(&mut stored, flip.offset)?;
+            let Ok(fields) = Fields::parse(line.trim_end()) else { continue };
+            let is_it = |record: &&SampleRecord| {
+                record.doc_id.0 as i64 == flip.document && *record.filter == *changed.filter
+            };
+            let after = records.get(&changed.task).and_then(|records| records.iter().find(is_it));
+            let mut text = format!(
+                "\n{} document {}, {} ({}): {} → {}\n",
+                changed.task, flip.document, changed.metric, changed.filter, flip.before, flip.after
+            );
+            for (title, value) in [
+                ("target", fields.value("target")),
+                ("answer", fields.value("resps")),
+                ("filtered before", fields.value("filtered_resps")),
+                ("filtered after", after.map(|record| record.filtered_resps.clone())),
+            ] {
+                if let Some(value) = value {
+                    let _ = writeln!(text, "  {title}: {}", abbreviated(&shown(&value)));
+                }
+            }
+            printer.result(&text)?;
+        }
+    }
+    Ok(())
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Str(text) => text.to_string(),
+        // One answer of one request is the usual case.
+        Value::List(items) if items.len() == 1 => shown(&items[0]),
+        other => repr::repr(other),
+    }
+}
+
+/// One line, with the middle of a long one replaced by the number of characters there.
+fn abbreviated(text: &str) -> String {
+    let text = escape_controls(text).replace('\n', "\\n");
+    let count = text.chars().count();
+    if count <= SHOWN {
+        return text;
+    }
+    let start: String = text.chars().take(SHOWN / 3).collect();
+    let end: String = text.chars().skip(count - SHOWN / 2).collect();
+    format!("{start} … {} characters … {end}", count - SHOWN / 3 - SHOWN / 2)
+}
+
+/// The changes for the results file.
+pub(super) fn to_value(found: &Found) -> Value {
+    Value::list(found.changed.iter().map(|changed| {
+        Value::dict([
+            ("task", Value::str(changed.task.as_str())),
+            ("filter", Value::str(changed.filter.as_str())),
+            ("metric", Value::str(changed.metric.as_str())),
+            ("up", Value::Int(changed.up as i64)),
+            ("down", Value::Int(changed.down as i64)),
+        ])
+    }))
+}

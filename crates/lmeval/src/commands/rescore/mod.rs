@@ -1,0 +1,329 @@
+//! `lm-eval rescore`: scores stored answers again, without a model.
+
+mod arguments;
+mod changes;
+mod source;
+mod stored;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use lmeval::environment;
+use lmeval::settings::{Format, RunSettings};
+use lmeval_analysis::read::Run;
+use lmeval_core::results::SampleRecord;
+use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};
+use lmeval_data::Settings;
+use lmeval_engine::{ChatTemplateChoice, EngineError, Evaluated, Events, NoEvents, evaluate};
+use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_pycompat::{Dict, Value};
+use lmeval_report::{ModelName, Moment, file_object, result_object, write_results};
+use lmeval_tasks::{Overrides, TaskDict};
+
+pub(crate) use self::arguments::RescoreArgs;
+use self::changes::{Comparison, Found};
+use self::source::{Missing, Shared, Source, StoredModel};
+use crate::commands::{Status, run as command};
+use crate::printer::Printer;
+use crate::run::output::{self, Start};
+use crate::words::counted;
+use crate::{python, report, roots};
+
+/// Requests without a stored answer after which a run that needs all of them ends.
+const MOST_MISSING: usize = 10_000;
+
+/// Scores the answers of a stored run again.
+pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Status> {
+    let (moment, began) = (Moment::now(), Instant::now());
+    let run = Run::open_answers(&arguments.run)?;
+    let mut settings = stored::settings(&run, arguments)?;
+    if run.results.is_none() {
+        printer.notes().info(&format!(
+            "`{}` has no results file beside it: few-shot examples, seeds and generation settings are the defaults{}",
+            arguments.run.display(),
+            if arguments.config.is_some() { " and those of `--config`" } else { "" }
+        ));
+    }
+    let roots = roots::resolve(&settings.library, printer)?;
+    let mut tasks = load(&settings, &roots, arguments, printer)?;
+    stored::restore_counts(&run, &mut tasks, &mut settings);
+    let source = Source::open(&run, &arguments.run, arguments.model.as_deref(), settings.dialect)?;
+    select_documents(&run, &source, &tasks, &mut settings);
+    let templates = templates(&run, &source, &mut settings)?;
+    settings.max_failures = (!arguments.partial).then_some(MOST_MISSING);
+    let hash_media = environment::hash_media()?;
+    let model_name = model_name(&run, &settings);
+    let files = command::files(&settings, &model_name, moment)?;
+    let comparison = Arc::new(Comparison::new(&run, arguments.flips));
+    let observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
+    let start = Start { moment, began, model_name, files, hash_media, observer };
+    let stored = Arc::new(StoredModel::new(source));
+    let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
+    let rescoring = Rescoring {
+        arguments,
+        run: &run,
+        settings: &settings,
+        roots: &roots,
+        start: &start,
+        stored: &stored,
+        model: &model,
+    };
+    let (evaluation, task_hashes, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
+    let found = comparison.take();
+    rescoring.report(&evaluation, &task_hashes, &missing, &found, printer)?;
+    if settings.format != Format::Json {
+        let records = rescoring.records(tasks, &evaluation, &found, printer)?;
+        changes::print_flips(&run, &found, &records, printer)?;
+    }
+    Ok(Status::Success)
+}
+
+/// Loads the tasks.
+fn load(
+    settings: &RunSettings,
+    roots: &[PathBuf],
+    arguments: &RescoreArgs,
+    printer: &mut Printer,
+) -> Result<TaskDict> {
+    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let manager = if arguments.tasks.is_some() {
+        manager
+    } else {
+        manager.with_unknown_hint("The run names this task; if it is in a file of yours, pass `--tasks FILE` or `--include_path DIR`".to_owned())
+    };
+    let specs = manager.select(&settings.tasks)?;
+    let loaded = manager.load(&specs, Overrides::default())?;
+    for warning in &loaded.warnings {
+        printer.styled(&report::render(report::Severity::Warning, warning));
+    }
+    Ok(loaded)
+}
+
+/// Restricts tasks to the documents that the run has, if it did not have all of them.
+fn select_documents(run: &Run, source: &Source, tasks: &TaskDict, settings: &mut RunSettings) {
+    let Source::Samples(samples) = source else { return };
+    if !settings.limit.is_none() {
+        return;
+    }
+    let is_part = |task: &str| {
+        let Some(counts) = run.section("n-samples").and_then(|tasks| tasks.get_str(task)?.as_dict()) else {
+            return run.results.is_none();
+        };
+        let count = |name: &str| counts.get_str(name).and_then(Value::as_i64);
+        count("effective") < count("original")
+    };
+    let mut chosen = Dict::new();
+    for task in tasks.tasks.keys().filter(|task| is_part(task)) {
+        if let Some(documents) = samples.documents(task) {
+            chosen.insert(task.as_str(), Value::list(documents.into_iter().map(Value::Int)));
+        }
+    }
+    settings.samples = Some(chosen).filter(|chosen| !chosen.is_empty());
+}
+
+/// The chat templates to try; none for plain prompts.
+fn templates(run: &Run, source: &Source, settings: &mut RunSettings) -> Result<Vec<ModelTemplate>> {
+    if matches!(source, Source::Samples(samples) if samples.is_chat()) {
+        settings.apply_chat_template = ChatTemplateChoice::Default;
+        settings.fewshot_as_multiturn = settings.fewshot_as_multiturn.or(Some(true));
+    }
+    if !settings.apply_chat_template.is_on() {
+        return Ok(Vec::new());
+    }
+    source.templates(run, settings.dialect)
+}
+
+/// The name of the stored model.
+fn model_name(run: &Run, settings: &RunSettings) -> ModelName {
+    let made = ModelName::of(&settings.model, &Value::from(settings.model_args.clone()), settings.seeds[0]);
+    match (stored::text(run, "model_name"), stored::text(run, "model_name_sanitized")) {
+        (Some(name), Some(sanitized)) => ModelName { name, sanitized },
+        _ => made,
+    }
+}
+
+/// Everything that a rescoring run consists of.
+struct Rescoring<'a> {
+    arguments: &'a RescoreArgs,
+    run: &'a Run,
+    settings: &'a RunSettings,
+    roots: &'a [PathBuf],
+    start: &'a Start,
+    stored: &'a Arc<StoredModel>,
+    model: &'a Arc<dyn Model>,
+}
+
+impl Rescoring<'_> {
+    /// Evaluates on the stored answers; returns the outcome, the hashes of written samples, and the documents left out.
+    fn evaluate(
+        &self,
+        tasks: &TaskDict,
+        templates: Vec<ModelTemplate>,
+        comparison: &Comparison,
+        printer: &mut Printer,
+    ) -> Result<(Evaluated, Dict, Missing)> {
+        let mut templates = templates.into_iter();
+        templates.next().map(|template| self.stored.set_template(template));
+        loop {
+            let parts = (tasks.without_warnings(), self.roots);
+            let (evaluation, events, counts) =
+                command::evaluate_tasks(self.settings, self.start, self.model, parts, None, printer, |_| {})?;
+            let missing = self.stored.take_missing();
+            let counts = counts.snapshot();
+            if missing.documents() > 0
+                && counts.done == counts.failed
+                && let Some(other) = templates.next()
+            {
+                // No prompt is stored in this form.
+                self.stored.set_template(other);
+                comparison.take();
+                events.discard_records();
+                continue;
+            }
+            let evaluation = match evaluation {
+                Err(EngineError::NothingAnswered { .. } | EngineError::TooManyFailures { .. })
+                    if missing.documents() > 0 =>
+                {
+                    None
+                }
+                evaluation => Some(evaluation?),
+            };
+            return match evaluation {
+                Some(evaluation) if missing.documents() == 0 || self.arguments.partial => {
+                    let hashes = events.task_hashes(&evaluation);
+                    Ok((evaluation, hashes, missing))
+                }
+                evaluation => {
+                    events.discard_records();
+                    bail!(self.unanswered(&missing, evaluation.is_none()))
+                }
+            };
+        }
+    }
+
+    /// The error for documents without an answer.
+    fn unanswered(&self, missing: &Missing, is_partial: bool) -> Diagnostic {
+        let documents = missing.documents();
+        let least = if is_partial && documents >= MOST_MISSING { "at least " } else { "" };
+        let message = format!(
+            "No scores: {least}{} no stored answer{}",
+            if documents == 1 { "1 document has".to_owned() } else { format!("{documents} documents have") },
+            missing.describe(&self.stored.source)
+        );
+        Diagnostic::new(message)
+            .hint("Filters, metrics and scorers may change, but the prompts and generation settings must be those of the run")
+            .hint("`--partial` scores the other documents")
+    }
+
+    /// Writes the results and prints them, with the scores before and after.
+    fn report(
+        &self,
+        evaluation: &Evaluated,
+        task_hashes: &Dict,
+        missing: &Missing,
+        found: &Found,
+        printer: &mut Printer,
+    ) -> Result<()> {
+        for warning in &evaluation.results.warnings {
+            printer.note(&format!("warning: {warning}"));
+        }
+        let mut facts = output::facts(self.settings, self.start, &**self.model, evaluation);
+        facts.model_facts.tokenizer = stored::tokenizer(self.run);
+        let configs = output::configs(self.settings, evaluation);
+        let mut in_memory = result_object(&evaluation.results, &configs, &facts);
+        let mut in_file = file_object(&evaluation.results, &configs, task_hashes, &facts);
+        let rescored = self.origin(missing, found);
+        for object in [&mut in_memory, &mut in_file] {
+            stored::keep_model(object, self.run, &rescored);
+        }
+        let written = self.start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
+        output::print(self.settings, &in_memory, &in_file, printer)?;
+        if self.settings.format != Format::Json {
+            changes::print_scores(self.run, found, &evaluation.results.results, printer)?;
+        }
+        printer.flush()?;
+        for problem in &found.problems {
+            printer.note(&format!("warning: The stored samples cannot be compared: {problem}"));
+        }
+        if missing.documents() > 0 {
+            printer.note(&format!(
+                "warning: {} left out for lack of a stored answer; scores on a subset are not comparable with full runs{}",
+                counted(missing.documents(), "document"),
+                missing.describe(&self.stored.source)
+            ));
+        }
+        output::report_unusual_answers(evaluation, printer);
+        if let Some(path) = written.transpose()? {
+            printer.notes().wrote("results", None, &path);
+            printer.notes().info(&format!("Results saved to {}", path.display()));
+        }
+        Ok(())
+    }
+
+    /// Where the answers came from, for the results.
+    fn origin(&self, missing: &Missing, found: &Found) -> Dict {
+        let stored = |key: &str| self.run.results.as_ref().and_then(|results| results.get_str(key).cloned());
+        let mut rescored = Dict::new();
+        rescored.insert("from", self.arguments.run.display().to_string());
+        rescored.insert("answers", self.stored.source.kind());
+        rescored.insert("date", stored("date").unwrap_or_default());
+        rescored.insert("lm_eval_version", stored("lm_eval_version").unwrap_or_default());
+        if missing.documents() > 0 {
+            rescored.insert("missing_documents", missing.to_dict());
+        }
+        if !found.compared.is_empty() {
+            rescored.insert("changes", changes::to_value(found));
+        }
+        rescored
+    }
+
+    /// The records of the changed documents that are shown, by task.
+    ///
+    /// Keeping the records of all documents would need memory for all prompts, so these few are scored once more.
+    fn records(
+        &self,
+        tasks: TaskDict,
+        evaluation: &Evaluated,
+        found: &Found,
+        printer: &Printer,
+    ) -> Result<HashMap<String, Vec<SampleRecord>>> {
+        let mut chosen = Dict::new();
+        let mut count = 0;
+        for (task, _) in &evaluation.tasks {
+            let changed = found.changed.iter().filter(|changed| changed.task == *task);
+            let mut documents: Vec<i64> =
+                changed.flat_map(|changed| changed.first.iter().map(|flip| flip.document)).collect();
+            documents.sort_unstable();
+            documents.dedup();
+            count += documents.len();
+            if documents.is_empty() {
+                // A task without documents would be evaluated in full.
+                documents.push(0);
+            }
+            chosen.insert(task.as_str(), Value::list(documents.into_iter().map(Value::Int)));
+        }
+        if count == 0 {
+            return Ok(HashMap::new());
+        }
+        let mut options = self.settings.evaluate_options();
+        (options.limit, options.samples, options.max_failures) = (None, Some(chosen), None);
+        (options.log_samples, options.keep_samples, options.bootstrap_iters) = (true, true, 0);
+        options.data.settings = Some(Settings::from_environment());
+        options.data.python = Some(PythonHost::new(PythonOptions {
+            run_unsafe_code: self.settings.confirm_run_unsafe_code,
+            ..python::options(
+                self.settings.python.as_deref(),
+                &self.settings.plugins,
+                self.roots,
+                &printer.notes(),
+            )?
+        }));
+        let events: Arc<dyn Events> = Arc::new(NoEvents);
+        // The scores are printed already; a failure here costs only what a filter returned for a few documents.
+        let Ok(evaluated) = evaluate(self.model, tasks, &options, &events) else { return Ok(HashMap::new()) };
+        Ok(evaluated.results.samples.into_iter().collect())
+    }
+}

@@ -235,7 +235,11 @@ fn stream(
         if let Some(previewer) = previewer {
             // Running scores are not worth failing for.
             scope.spawn(move || {
-                drop(EngineError::guard(|| "Running scores".to_owned(), || Ok(previewer.run())))
+                let work = || {
+                    previewer.run();
+                    Ok(())
+                };
+                drop(EngineError::guard(|| "Running scores".to_owned(), work));
             });
         }
         let grading = scope.spawn(move || first_error.guard("Scoring", || grader.run(&todo)));

@@ -1,5 +1,6 @@
 //! Addresses: parameters, and the `Host` header.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 /// Decodes the part of an address after `?`; `None` if an escape is wrong or the result is not UTF-8.
@@ -42,7 +43,8 @@ pub(crate) fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
         encoded
     })

@@ -1,5 +1,6 @@
 //! The runs below the given paths.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -305,7 +306,16 @@ pub fn run_id(path: &Path) -> Option<String> {
 
 fn id_of(path: &Path) -> String {
     let hash = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash[..8])
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// An error with its causes, on one line.

@@ -175,7 +175,7 @@ impl FileIndex {
     }
 
     /// `IndexState` of the interface.
-    pub(crate) fn progress(&self, state: &State) -> Json {
+    pub(crate) fn progress(state: &State) -> Json {
         let mut bad: Vec<Json> = state
             .columns
             .bad
@@ -199,20 +199,20 @@ impl FileIndex {
     /// The line at an offset.
     pub(crate) fn line(&self, offset: u64, length: u32) -> Result<String, Error> {
         let file = fs::File::open(&self.path).map_err(|error| Diagnostic::new(error.to_string()))?;
-        read_line(&file, offset, length).map_err(Into::into)
+        read_line(&file, offset, length)
     }
 }
 
 /// Reads a line whose place is known.
-pub(crate) fn read_line(file: &fs::File, offset: u64, length: u32) -> Result<String, Diagnostic> {
+pub(crate) fn read_line(file: &fs::File, offset: u64, length: u32) -> Result<String, Error> {
     let bytes = read_bytes(file, offset, u64::from(length))?;
-    String::from_utf8(bytes).map_err(|_| changed())
+    String::from_utf8(bytes).map_err(|_| changed().into())
 }
 
 /// Reads a part of a file.
-pub(crate) fn read_bytes(file: &fs::File, offset: u64, length: u64) -> Result<Vec<u8>, Diagnostic> {
+pub(crate) fn read_bytes(file: &fs::File, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
     if length > LONGEST_LINE {
-        return Err(Diagnostic::new(format!("The line has {length} bytes, too many to show")));
+        return Err(Diagnostic::new(format!("The line has {length} bytes, too many to show")).into());
     }
     let mut bytes = vec![0; length as usize];
     read_exact_at(file.file(), &mut bytes, offset).map_err(|_| changed())?;
@@ -264,10 +264,13 @@ fn read_blocks(reader: &mut impl std::io::BufRead, size: usize) -> std::io::Resu
     Ok(blocks)
 }
 
+/// Indexes by file, with the count at which they were used last.
+type Known = FxHashMap<PathBuf, (u64, Arc<FileIndex>)>;
+
 /// The indexes in memory, with a counter that says which were used last.
 #[derive(Default)]
 pub(crate) struct Indexes {
-    known: Mutex<(u64, FxHashMap<PathBuf, (u64, Arc<FileIndex>)>)>,
+    known: Mutex<(u64, Known)>,
 }
 
 impl Indexes {
@@ -302,7 +305,7 @@ impl Indexes {
 }
 
 /// Drops the indexes that were not used for longest while all of them take too much memory.
-fn evict(known: &mut FxHashMap<PathBuf, (u64, Arc<FileIndex>)>, newest: &Path) {
+fn evict(known: &mut Known, newest: &Path) {
     loop {
         let total: usize = known.values().map(|(_, index)| index.lock().columns.bytes()).sum();
         let oldest =

@@ -126,7 +126,12 @@ fn fill(
         && !others.is_empty()
     {
         let new = others.iter().map(|run| run.id.as_str()).collect::<Vec<_>>().join(",");
-        add_comparison(&ask, (&base.id, &new), limit.unwrap_or(usize::MAX), writer)?;
+        let folders: Vec<String> = runs
+            .iter()
+            .filter_map(|run| run.path.parent())
+            .map(|folder| format!("{}/", folder.display()))
+            .collect();
+        add_comparison(&ask, (&base.id, &new), limit.unwrap_or(usize::MAX), &folders, writer)?;
     }
     Ok(contents)
 }
@@ -140,7 +145,7 @@ fn add_task(
 ) -> Result<Contents, Error> {
     let (run, name) = (task.found.id.as_str(), task.file.task.as_str());
     let filters = {
-        let state = task.index.wait(std::time::Duration::from_secs(3600), |_| false);
+        let state = task.index.wait(std::time::Duration::from_hours(1), |_| false);
         state.columns.filter_names.clone()
     };
     let mut contents = Contents::default();
@@ -150,7 +155,7 @@ fn add_task(
             // The first pipeline is what an address without one means.
             keys.push(vec![("run", run), ("task", name)]);
         }
-        let stats = crate::stats::describe(&task.index, &task.index.lock(), position);
+        let stats = crate::stats::describe(&task.index.lock(), position);
         let query = Query::parse(&[("filter".to_owned(), filter.clone())])?;
         let all = viewer.select(task, &query, usize::MAX).map_err(|refusal| refusal.error)?;
         let excerpt = {
@@ -176,7 +181,7 @@ fn add_task(
             writer.add("api/samples", key, &listed)?;
         }
         for row in &excerpt.rows {
-            let mut sample = viewer.render(task, &excerpt, *row, false).map_err(|refusal| refusal.error)?;
+            let mut sample = Viewer::render(task, &excerpt, *row, false).map_err(|refusal| refusal.error)?;
             if limit.is_some() {
                 // Other pipelines have other excerpts.
                 sample["other_filters"] = json!([]);
@@ -190,17 +195,26 @@ fn add_task(
     Ok(contents)
 }
 
+/// Answers a request with these parameters.
+type Ask<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> Result<Json, Refusal>;
+
 /// Adds the comparison, or the reason why there is none.
 fn add_comparison(
-    ask: &dyn Fn(&str, &[(&str, &str)]) -> Result<Json, Refusal>,
+    ask: Ask<'_>,
     (base, new): (&str, &str),
     limit: usize,
+    folders: &[String],
     writer: &mut Responses<'_>,
 ) -> Result<(), Error> {
     let compared = match ask("api/compare", &[("base", base), ("new", new)]) {
         Ok(compared) => compared,
         Err(refusal) => {
             let mut problem = refusal.to_json();
+            if let Some(text) = problem["error"].as_str() {
+                // A report says nothing about the machine that it was made on.
+                let bare = folders.iter().fold(text.to_owned(), |text, folder| text.replace(folder, ""));
+                problem["error"] = Json::from(bare);
+            }
             problem["status"] = Json::from(refusal.status);
             return writer.add("api/compare", &[("base", base), ("new", new)], &problem);
         }

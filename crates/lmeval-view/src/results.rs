@@ -220,8 +220,9 @@ impl Summary {
 
     /// `RunSummary` of the interface.
     pub(crate) fn to_json(&self, run: &Found) -> Json {
-        let tasks = self.tasks.iter().map(|task| Json::Object(task_json(task, run))).collect();
-        Json::Object(self.fields(run, tasks))
+        let tasks = self.tasks.iter().map(|task| Json::Object(task_json(task, run)));
+        let tasks: Vec<Json> = tasks.collect();
+        Json::Object(self.fields(run, &tasks))
     }
 
     /// `RunDetail` of the interface; `configs` and `settings` come from the file.
@@ -258,13 +259,13 @@ impl Summary {
             entry.insert("config".to_owned(), config.unwrap_or(Json::Null));
             Json::Object(entry)
         });
-        let mut detail = self.fields(run, tasks.collect());
+        let mut detail = self.fields(run, &tasks.collect::<Vec<Json>>());
         detail.insert("settings".to_owned(), Json::from(settings));
         detail.insert("journal".to_owned(), Json::Null);
         Ok(Json::Object(detail))
     }
 
-    fn fields(&self, run: &Found, tasks: Vec<Json>) -> Map<String, Json> {
+    fn fields(&self, run: &Found, tasks: &[Json]) -> Map<String, Json> {
         let Json::Object(fields) = json!({
             "id": run.id,
             "name": self.name,

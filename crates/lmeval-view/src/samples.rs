@@ -55,7 +55,7 @@ pub(crate) fn page(
             .flatten()
             .map(|metric| columns.metrics[*metric].0.clone())
             .collect();
-        (places, metrics, index.progress(&state))
+        (places, metrics, FileIndex::progress(&state))
     };
     let file = fs::File::open(&index.path).map_err(|error| Diagnostic::new(error.to_string()))?;
     let mut shown = Vec::with_capacity(places.len());
@@ -207,7 +207,7 @@ fn choices(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
         .collect();
     let per = |length: &dyn Fn(&str) -> usize| -> Vec<Option<f64>> {
         let bare = texts.iter().map(|text| text.strip_prefix([' ', '\n', '\t']).unwrap_or(text));
-        let lengths = bare.map(|text| length(text)).zip(&logprobs);
+        let lengths = bare.map(length).zip(&logprobs);
         lengths.map(|(length, logprob)| (length > 0).then(|| logprob / length as f64)).collect()
     };
     let per_byte = per(&|text| text.len());

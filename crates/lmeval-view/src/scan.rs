@@ -189,10 +189,11 @@ pub(crate) fn scan(block: &[u8], start: u64, is_first: bool, lower: &FxHashSet<S
         let line = bytes.trim_ascii();
         if !line.is_empty() {
             let at = offset + (bytes.len() - bytes.trim_ascii_start().len()) as u64;
-            if let Err(error) = add(&mut columns, line, at, is_first, lower, &mut names) {
-                if columns.bad.len() < BAD_LINES {
-                    columns.bad.push((columns.lines, error));
-                }
+            let added = add(&mut columns, line, at, is_first, lower, &mut names);
+            if let Err(error) = added
+                && columns.bad.len() < BAD_LINES
+            {
+                columns.bad.push((columns.lines, error));
             }
         }
         columns.lines += 1;

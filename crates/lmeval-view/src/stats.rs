@@ -10,7 +10,7 @@ use crate::wire;
 const BINS: usize = 30;
 
 /// `TaskStats` of the interface, for one filter pipeline.
-pub(crate) fn describe(index: &FileIndex, state: &State, filter: usize) -> Json {
+pub(crate) fn describe(state: &State, filter: usize) -> Json {
     let columns = &state.columns;
     let rows: Vec<usize> =
         (0..columns.len()).filter(|row| usize::from(columns.filters[*row]) == filter).collect();
@@ -53,7 +53,7 @@ pub(crate) fn describe(index: &FileIndex, state: &State, filter: usize) -> Json 
         .map(|(name, count)| (name.to_owned(), Json::from(count)))
         .collect();
     json!({
-        "index": index.progress(state),
+        "index": FileIndex::progress(state),
         "filters": columns.filter_names,
         "filter": columns.filter_names.get(filter),
         "metrics": metrics,

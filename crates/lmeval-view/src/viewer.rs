@@ -1,11 +1,12 @@
 //! The interface as a function from an address to JSON, for the server and for reports.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
-use lmeval_analysis::compare::Settings;
+use lmeval_analysis::compare::{Comparison, Settings};
 use lmeval_analysis::read::{Run, SamplesFile};
 use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnose as _, Diagnostic, secrets};
@@ -22,7 +23,7 @@ use crate::wire::{self, MEDIUM};
 use crate::{Error, answers, results, stats};
 
 /// How long a request that needs a whole file waits for its index.
-const INDEXING: Duration = Duration::from_secs(600);
+const INDEXING: Duration = Duration::from_mins(10);
 
 /// Decoded parameters of an address.
 pub(crate) type Parameters = [(String, String)];
@@ -75,6 +76,13 @@ pub struct Viewer {
     comparisons: Comparisons,
     opened: Mutex<FxHashMap<PathBuf, (Version, Arc<Run>)>>,
     live: Option<Arc<dyn Live>>,
+}
+
+/// Runs that were asked for together, and how they differ.
+struct Compared {
+    base: Found,
+    others: Vec<Found>,
+    found: Arc<Vec<Comparison>>,
 }
 
 /// A samples file that was asked for.
@@ -151,7 +159,7 @@ impl Viewer {
                 None => return Err(no_filter(name, names)),
             },
         };
-        Ok(stats::describe(&opened.index, &state, filter))
+        Ok(stats::describe(&state, filter))
     }
 
     fn samples(&self, parameters: &Parameters) -> Result<Json, Refusal> {
@@ -182,12 +190,11 @@ impl Viewer {
         };
         let selection = self.select(&opened, &query, row as usize + 2)?;
         let is_full = get(parameters, "full") == Some("1");
-        self.render(&opened, &selection, row, is_full)
+        Self::render(&opened, &selection, row, is_full)
     }
 
     /// One sample in full.
     pub(crate) fn render(
-        &self,
         opened: &Opened,
         selection: &Selection,
         row: u32,
@@ -214,7 +221,7 @@ impl Viewer {
     }
 
     fn compare(&self, parameters: &Parameters) -> Result<Json, Refusal> {
-        let (base, others, found) = self.compared(parameters)?;
+        let Compared { base, others, found } = self.compared(parameters)?;
         let mut comparisons = Vec::with_capacity(others.len());
         for (new, comparison) in others.iter().zip(found.iter()) {
             comparisons.push(json!({
@@ -228,10 +235,7 @@ impl Viewer {
         Ok(json!({ "base": self.catalog.describe(&base)?, "comparisons": comparisons }))
     }
 
-    fn compared(
-        &self,
-        parameters: &Parameters,
-    ) -> Result<(Found, Vec<Found>, Arc<Vec<lmeval_analysis::compare::Comparison>>), Refusal> {
+    fn compared(&self, parameters: &Parameters) -> Result<Compared, Refusal> {
         let base = self.found(required(parameters, "base")?)?;
         let others: Vec<Found> = required(parameters, "new")?
             .split(',')
@@ -246,25 +250,36 @@ impl Viewer {
             allow_different_prompts: get(parameters, "allow") == Some("1"),
             ..Settings::default()
         };
-        let mut key = format!("{:?}{:?}{}", settings.by, settings.cluster, settings.allow_different_prompts);
+        let of = get(parameters, "task").filter(|_| settings.by.is_some());
+        let mut key =
+            format!("{of:?}{:?}{:?}{}", settings.by, settings.cluster, settings.allow_different_prompts);
         let mut runs = Vec::with_capacity(others.len());
         for found in std::iter::once(&base).chain(&others) {
             let run = self.open_run(found)?;
             for file in &run.samples {
-                key.push_str(&format!("{}{:?}", file.path.display(), Version::of(&file.path).ok()));
+                // Writing to a string cannot fail.
+                let _ = write!(key, "{}{:?}", file.path.display(), Version::of(&file.path).ok());
             }
             runs.push(run);
+        }
+        // A field to break down by belongs to one task; others may not have it.
+        if let (Some(task), true) = (get(parameters, "task"), settings.by.is_some()) {
+            for run in &mut runs {
+                let mut only = (**run).clone();
+                only.samples.retain(|file| file.task == task);
+                *run = Arc::new(only);
+            }
         }
         let first = runs.remove(0);
         let found = self.comparisons.get(key, &first, &runs, &settings).map_err(|error| {
             let is_about_prompts = error.hints().iter().any(|hint| hint.contains("allow-different-prompts"));
             Refusal::new(if is_about_prompts { 409 } else { 422 }, error)
         })?;
-        Ok((base, others, found))
+        Ok(Compared { base, others, found })
     }
 
     fn flips(&self, parameters: &Parameters) -> Result<Json, Refusal> {
-        let (base, others, found) = self.compared(parameters)?;
+        let Compared { base, others, found } = self.compared(parameters)?;
         let (Some(new), Some(comparison)) = (others.first(), found.first()) else {
             return Err(Refusal::new(400, Diagnostic::new("`new` names no run")));
         };

@@ -82,4 +82,7 @@ fn a_wrong_field_is_an_error() {
     let (status, error) = fixture.refused(&format!("/api/compare?base={base}&new={new}&by=nothing"));
     assert_eq!(status, 422);
     assert!(error.contains("nothing"), "{error}");
+    // A breakdown of one task reads no other.
+    let one = fixture.get(&format!("/api/compare?base={base}&new={new}&by=subject&task=quiz"));
+    assert_eq!(one["comparisons"][0]["scores"][0]["by"].as_array().unwrap().len(), 2);
 }

@@ -1,5 +1,7 @@
 //! The viewer through its socket, and reports as files.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod compare;
 mod hostile;
 mod journal;
@@ -9,6 +11,7 @@ mod runs;
 mod samples;
 mod security;
 
+use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -102,13 +105,13 @@ fn serve(viewer: Viewer) -> Server {
 /// Sends a request over a connection of its own.
 fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-        text.push_str(&format!("Host: {address}\r\n"));
+        let _ = write!(text, "Host: {address}\r\n");
     }
     for (name, value) in headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(text, "{name}: {value}\r\n");
     }
     text.push_str("\r\n");
     stream.write_all(text.as_bytes()).unwrap();
@@ -155,7 +158,10 @@ fn chosen(doc_id: i64, logprobs: [f64; 3], gold: usize, acc: f64) -> Json {
 }
 
 fn lines(samples: &[Json]) -> String {
-    samples.iter().map(|sample| format!("{sample}\n")).collect()
+    samples.iter().fold(String::new(), |mut text, sample| {
+        let _ = writeln!(text, "{sample}");
+        text
+    })
 }
 
 fn samples_path(folder: &Path, model: &str, task: &str) -> PathBuf {

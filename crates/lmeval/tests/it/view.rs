@@ -49,7 +49,7 @@ fn view(context: &TestContext, words: &[&str]) -> (Running, String) {
 /// The status and body at an address.
 fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -171,7 +171,7 @@ fn follows_a_run() {
         text
     });
     let mut stream = TcpStream::connect(&address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     write!(stream, "GET /api/live HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
     let mut last = Json::Null;
     for line in BufReader::new(stream).lines() {

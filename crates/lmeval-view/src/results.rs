@@ -53,28 +53,8 @@ struct Score {
 }
 
 impl Score {
-    /// The 95 % interval. A mean of 0/1 values is recognised by its standard error and gets Wilson's.
-    fn interval(&self) -> Option<(f64, f64)> {
-        let (value, z) = (self.value?, normal_quantile(0.975));
-        let count = self.documents.filter(|count| *count > 1.0);
-        if let Some(count) = count
-            && (0.0..=1.0).contains(&value)
-            && self.stderr.is_some_and(|stderr| {
-                let binary = (value * (1.0 - value) / (count - 1.0)).sqrt();
-                (stderr - binary).abs() <= 1e-9 + 1e-6 * binary
-            })
-        {
-            let shrink = 1.0 + z * z / count;
-            let middle = (value + z * z / (2.0 * count)) / shrink;
-            let reach = z / shrink * (value * (1.0 - value) / count + z * z / (4.0 * count * count)).sqrt();
-            return Some(((middle - reach).max(0.0), (middle + reach).min(1.0)));
-        }
-        let stderr = self.stderr.filter(|stderr| stderr.is_finite())?;
-        Some((value - z * stderr, value + z * stderr))
-    }
-
     fn to_json(&self) -> Json {
-        let interval = self.interval();
+        let interval = self.value.and_then(|value| interval(value, self.stderr, self.documents));
         json!({
             "metric": self.metric,
             "filter": self.filter,
@@ -85,6 +65,28 @@ impl Score {
             "higher_is_better": self.higher_is_better,
         })
     }
+}
+
+/// The 95 % interval of a mean; `None` without a finite standard error.
+///
+/// A mean of 0/1 values is recognised by its standard error and gets Wilson's interval, which has a width also where all
+/// values are equal.
+pub fn interval(value: f64, stderr: Option<f64>, count: Option<f64>) -> Option<(f64, f64)> {
+    let z = normal_quantile(0.975);
+    if let Some(count) = count.filter(|count| *count > 1.0)
+        && (0.0..=1.0).contains(&value)
+        && stderr.is_some_and(|stderr| {
+            let binary = (value * (1.0 - value) / (count - 1.0)).sqrt();
+            (stderr - binary).abs() <= 1e-9 + 1e-6 * binary
+        })
+    {
+        let shrink = 1.0 + z * z / count;
+        let middle = (value + z * z / (2.0 * count)) / shrink;
+        let reach = z / shrink * (value * (1.0 - value) / count + z * z / (4.0 * count * count)).sqrt();
+        return Some(((middle - reach).max(0.0), (middle + reach).min(1.0)));
+    }
+    let stderr = stderr.filter(|stderr| stderr.is_finite())?;
+    Some((value - z * stderr, value + z * stderr))
 }
 
 /// A task or group of a run.

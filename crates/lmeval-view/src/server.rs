@@ -22,7 +22,6 @@ use tokio::sync::{mpsc, watch};
 use crate::Error;
 use crate::address::{is_own_host, parameters};
 use crate::assets::asset;
-use crate::catalog::hex;
 use crate::viewer::{Live, Viewer};
 
 /// The port if none is asked for; the next free one if it is taken.
@@ -171,7 +170,7 @@ fn new_token() -> std::io::Result<String> {
     use std::io::Read as _;
     let mut bytes = [0; 16];
     fs_err::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(hex(&bytes))
+    Ok(crate::catalog::hex(&bytes))
 }
 
 /// Refuses: a token needs the random numbers of a Unix system.

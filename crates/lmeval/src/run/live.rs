@@ -11,7 +11,7 @@ use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Arguments, Context, Model, secrets};
 use lmeval_engine::{Event, PreviewScore};
 use lmeval_pycompat::repr;
-use lmeval_view::{Listen, Live, Server, Viewer, cut_text, number, run_id};
+use lmeval_view::{Listen, Live, Server, Viewer, cut_text, interval, number, run_id};
 use serde_json::{Value as Json, json};
 
 use crate::progress::{RequestCounts, Snapshot};
@@ -203,13 +203,15 @@ fn task(task: &LiveTask) -> Json {
         .iter()
         .map(|score| {
             let (mean, stderr) = (score.mean, score.stderr());
+            let (low, high) =
+                interval(mean, Some(stderr), Some(score.count as f64)).unwrap_or((f64::NAN, f64::NAN));
             json!({
                 "metric": &*score.metric,
                 "filter": &*score.filter,
                 "value": number(mean),
                 "stderr": number(stderr),
-                "low": number(mean - 1.96 * stderr),
-                "high": number(mean + 1.96 * stderr),
+                "low": number(low),
+                "high": number(high),
                 "higher_is_better": null,
             })
         })

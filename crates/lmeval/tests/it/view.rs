@@ -140,7 +140,8 @@ fn follows_a_run() {
     let server =
         StandInServer::start(ServerOptions { delay: Duration::from_millis(20), ..ServerOptions::default() });
     let context = context();
-    let arguments = format!("model=m,base_url={},num_concurrent=2,tokenizer_backend=none", server.url("/v1/completions"));
+    let arguments =
+        format!("model=m,base_url={},num_concurrent=2,tokenizer_backend=none", server.url("/v1/completions"));
     let words = |folder: &'static str| {
         vec![
             "run",

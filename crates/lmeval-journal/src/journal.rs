@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::key::{Fingerprint, Key};
 use crate::lock::{Lock, beside};
 use crate::medium::{Medium, write_up_to};
-use crate::reader::read_answer;
+use crate::reader::{Found, read_answer};
 use crate::record::{Entry, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
@@ -166,8 +166,10 @@ impl Journal {
         let shared = self.writer.shared();
         let found = shared.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
         let Some(location) = found else { return Ok(None) };
-        if let Some(found) = read_answer(shared.medium.as_ref(), &self.path, key, location, kind)? {
-            return Ok(found);
+        match read_answer(shared.medium.as_ref(), &self.path, key, location, kind)? {
+            Found::Answer(answer) => return Ok(Some(*answer)),
+            Found::Nothing => return Ok(None),
+            Found::Damaged => {}
         }
         shared.index.write().unwrap_or_else(PoisonError::into_inner).remove(key, location);
         Ok(None)

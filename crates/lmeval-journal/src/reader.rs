@@ -42,20 +42,32 @@ impl SavedAnswers {
     /// Reads the answer to a request of the given type.
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
         let (Some(file), Some(location)) = (&self.file, self.index.get(key)) else { return Ok(None) };
-        read_answer(file, &self.path, key, location, kind).map(|found| found.unwrap_or(None))
+        match read_answer(file, &self.path, key, location, kind)? {
+            Found::Answer(answer) => Ok(Some(*answer)),
+            Found::Nothing | Found::Damaged => Ok(None),
+        }
     }
 }
 
-/// The answer at a location, if the record there has one of this type. `None` if the record was damaged meanwhile.
+/// The record at a location.
+pub(crate) enum Found {
+    Answer(Box<Answer>),
+    /// A failure, or an answer of another type.
+    Nothing,
+    /// The record was damaged after the journal was opened.
+    Damaged,
+}
+
+/// Reads the answer at a location.
 pub(crate) fn read_answer(
     medium: &dyn Medium,
     path: &Path,
     key: &Key,
     location: RecordLocation,
     kind: RequestType,
-) -> Result<Option<Option<Answer>>, Error> {
+) -> Result<Found, Error> {
     if !location.is_answered {
-        return Ok(Some(None));
+        return Ok(Found::Nothing);
     }
     let mut bytes = vec![0; location.size as usize];
     let read = read_up_to(medium, &mut bytes, location.offset);
@@ -65,7 +77,7 @@ pub(crate) fn read_answer(
         && let Some(Record::Entry(entry)) = Record::decode(&bytes)
         && entry.key == *key
     {
-        return Ok(Some(entry.into_answer(kind)));
+        return Ok(entry.into_answer(kind).map_or(Found::Nothing, |answer| Found::Answer(Box::new(answer))));
     }
-    Ok(None)
+    Ok(Found::Damaged)
 }

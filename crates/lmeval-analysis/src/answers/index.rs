@@ -94,7 +94,7 @@ fn first_filter(path: &Path) -> Result<Option<String>, Error> {
 }
 
 impl Problem {
-    fn diagnostic(self, path: &Path, line: usize) -> Error {
+    fn diagnostic(self, path: &Path, line: usize) -> Diagnostic {
         let message = format!("Line {line} of `{}` cannot be used: {}", path.display(), self.message);
         let diagnostic = Diagnostic::new(message);
         let hint = if self.is_unfinished {
@@ -102,7 +102,7 @@ impl Problem {
         } else {
             "Samples files are written by `lm-eval run --log_samples`"
         };
-        diagnostic.hint(hint).into()
+        diagnostic.hint(hint)
     }
 }
 

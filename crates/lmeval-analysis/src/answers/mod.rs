@@ -53,16 +53,16 @@ impl StoredFile {
         let read = file.seek(SeekFrom::Start(entry.offset)).and_then(|_| file.read_exact(&mut bytes));
         drop(file);
         read.map_err(|error| unreadable(&self.path, error))?;
-        String::from_utf8(bytes).map_err(|_| changed(&self.path))
+        String::from_utf8(bytes).map_err(|_| changed(&self.path).into())
     }
 }
 
-fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error).into()
+fn unreadable(path: &Path, error: std::io::Error) -> Diagnostic {
+    Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
 }
 
-fn changed(path: &Path) -> Error {
-    Diagnostic::new(format!("`{}` changed while it was read", path.display())).into()
+fn changed(path: &Path) -> Diagnostic {
+    Diagnostic::new(format!("`{}` changed while it was read", path.display()))
 }
 
 impl StoredSamples {
@@ -230,11 +230,11 @@ fn responses(file: &StoredFile, entry: Entry) -> Result<Value, Error> {
     let line = file.line(entry)?;
     let fields = Fields::parse(line.trim_end()).map_err(|_| changed(&file.path))?;
     let raw = fields.raw("resps").ok_or_else(|| malformed(file, entry, "it has no `resps`"))?;
-    json::loads(raw).map_err(|_| malformed(file, entry, "its `resps` are not JSON"))
+    json::loads(raw).map_err(|_| malformed(file, entry, "its `resps` are not JSON").into())
 }
 
-fn malformed(file: &StoredFile, entry: Entry, wrong: &str) -> Error {
+fn malformed(file: &StoredFile, entry: Entry, wrong: &str) -> Diagnostic {
     let message =
         format!("The sample of document {} in `{}` cannot be used", entry.document, file.path.display());
-    Diagnostic::new(format!("{message}: {wrong}")).into()
+    Diagnostic::new(format!("{message}: {wrong}"))
 }

@@ -70,7 +70,10 @@ impl Model for Deferred {
             let mut settings = self.settings.clone();
             settings.args.insert("tokenizer_backend", "huggingface");
             // A tokenizer that is missing is reported when a request needs it.
-            let _ = self.make(&settings).map(|full| self.full.set(Ok(full)));
+            if let Ok(full) = self.make(&settings) {
+                // Set before only if a request came first.
+                let _ = self.full.set(Ok(full));
+            }
         }
     }
 

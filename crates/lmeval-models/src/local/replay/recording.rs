@@ -92,7 +92,7 @@ impl Recording {
         let is_chat = key.is_chat();
         let mut of_kind =
             self.entries.keys().filter(|other| other.kind == key.kind && !other.context.is_empty());
-        let has_chats = of_kind.next().is_some_and(|other| other.is_chat());
+        let has_chats = of_kind.next().is_some_and(RequestContent::is_chat);
         match (is_chat, has_chats) {
             (false, true) => {
                 return error

@@ -134,7 +134,7 @@ fn writes_a_report_that_stands_alone() {
     assert!(!entries.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{entries:?}");
 }
 
-/// A run against a slow server is followed while it goes on; its scores are those of a run without the page.
+/// A run against a slow server is followed in progress; its scores are those of a run without the page.
 #[test]
 fn follows_a_run() {
     let server =

@@ -8,7 +8,7 @@ use crate::instance::{Arguments, Context, RequestType};
 use crate::message::ChatMessage;
 use crate::model::{ModelRequest, Response};
 
-/// What a request asks, in a form that is the same for a request and for its record.
+/// The content of a request, in a form that is the same for a request and for its record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestContent {
     /// The type of the request.

@@ -30,7 +30,7 @@ pub(crate) struct Attribution {
 /// An identity that the model has not confirmed.
 #[derive(Default)]
 pub(crate) struct Assumed {
-    /// What the model answered to the first worker that asked.
+    /// The model's answer to the first worker that asked.
     pub(crate) is_confirmed: OnceCell<bool>,
     other: Mutex<Option<ModelIdentity>>,
 }

@@ -1,6 +1,6 @@
 //! The HTTP client of the process.
 
-/// A builder of HTTP clients, with TLS by ring unless the program has installed another provider.
+/// A builder of HTTP clients, with TLS by ring unless another provider is installed.
 ///
 /// Use it instead of [`reqwest::Client::builder`]: this workspace builds reqwest without a TLS provider, and a client
 /// without one panics.

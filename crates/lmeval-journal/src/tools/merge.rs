@@ -61,7 +61,7 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Calls `visit` with every record that counts: models, and the current record of each key.
+    /// Calls `visit` with every record in effect: models, and the current record of each key.
     fn visit(&self, mut visit: impl FnMut(RecordLocation, &[u8], Record)) -> Result<(), Error> {
         let Some(file) = &self.file else { return Ok(()) };
         let scanned = scan(records(file, self.path)?, |offset, bytes| {

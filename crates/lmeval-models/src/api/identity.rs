@@ -85,7 +85,7 @@ impl ServerIdentity<'_> {
         }
     }
 
-    /// What the server reports, or `None` without a usable model list.
+    /// The report of the server, or `None` without a usable model list.
     async fn ask(&self) -> Result<Option<Report>, ModelError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
         let Some(listed) = self.listed().await? else { return Ok(None) };
@@ -96,7 +96,7 @@ impl ServerIdentity<'_> {
             .collect();
         if let Some(created) = created(&entry) {
             let age = (now - created).abs();
-            // vLLM and llama.cpp report the time of the query, which is no fact about the model.
+            // vLLM and llama.cpp report the time of the query, which is not a fact about the model.
             let is_clock = if age > CLOCK_SKEW {
                 false
             } else if age <= 2.0 {
@@ -141,7 +141,7 @@ impl ServerIdentity<'_> {
 /// A fact of an identity.
 pub(super) type Fact = (&'static str, String);
 
-/// What a server reports about its model.
+/// The report of a server about its model.
 struct Report {
     /// The model's name and what it was loaded from.
     name: String,

@@ -151,7 +151,7 @@ impl RunEvents {
     /// Deletes the sample records written so far.
     pub(crate) fn discard_records(&self) {
         for (_, path, _) in self.written.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A file that is gone already is no loss.
+            // The file may already be gone.
             let _ = fs_err::remove_file(path);
         }
     }

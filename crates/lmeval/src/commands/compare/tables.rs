@@ -23,7 +23,7 @@ pub(super) fn print(
 ) -> Result<()> {
     let percent = format!("{}% CI", number(100.0 * arguments.confidence, 4));
     if runs.len() > 1 {
-        show(&matrix(base, runs, comparisons, arguments)?, arguments.format, printer)?;
+        show(&matrix(base, runs, comparisons, arguments), arguments.format, printer)?;
     }
     for (run, comparison) in runs.iter().zip(comparisons) {
         let mut text = format!("{} (new) against {} (base)\n", run.name, base.name);
@@ -192,7 +192,7 @@ fn gate_table(decisions: &[Decision]) -> Result<String> {
 }
 
 /// One row per score, one column per run: the difference from the base run and its p-value after Holm.
-fn matrix(base: &Run, runs: &[Run], comparisons: &[Comparison], arguments: &CompareArgs) -> Result<String> {
+fn matrix(base: &Run, runs: &[Run], comparisons: &[Comparison], arguments: &CompareArgs) -> String {
     type Key<'a> = (bool, &'a str, &'a str, &'a str);
     fn key(score: &Compared) -> Key<'_> {
         (score.is_group, &score.task, &score.filter, &score.metric)
@@ -238,7 +238,7 @@ fn matrix(base: &Run, runs: &[Run], comparisons: &[Comparison], arguments: &Comp
     if has_other_documents {
         text.push_str("† The runs share other documents with the base run, whose score on them differs\n");
     }
-    Ok(text)
+    text
 }
 
 fn arrow(score: &Compared) -> String {

@@ -1,4 +1,4 @@
-//! What changed: scores before and after, and documents that flipped.
+//! Changes: scores before and after, and documents that flipped.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ pub(super) struct Comparison {
     found: Mutex<Found>,
 }
 
-/// What was compared so far.
+/// The comparison so far.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) changed: Vec<Changed>,
@@ -135,9 +135,9 @@ fn compare(task: &str, stored: &Pipeline, pipeline: &ScoringPipeline, shown: usi
             }
             let changed = &mut all[position];
             if after > before {
-                changed.up += 1
+                changed.up += 1;
             } else {
-                changed.down += 1
+                changed.down += 1;
             }
             if changed.first.len() < shown {
                 changed.first.push(Flip { document: id, before, after, offset: stored.rows[row].offset });

@@ -166,7 +166,9 @@ impl Rescoring<'_> {
         printer: &mut Printer,
     ) -> Result<(Evaluated, Dict, Missing)> {
         let mut templates = templates.into_iter();
-        templates.next().map(|template| self.stored.set_template(template));
+        if let Some(template) = templates.next() {
+            self.stored.set_template(template);
+        }
         loop {
             let parts = (tasks.without_warnings(), self.roots);
             let (evaluation, events, counts) =

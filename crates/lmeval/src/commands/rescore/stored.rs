@@ -27,7 +27,7 @@ const OF_MODEL: [&str; 9] = [
 const OF_TOKENIZER: [&str; 5] =
     ["tokenizer_pad_token", "tokenizer_eos_token", "tokenizer_bos_token", "eot_token_id", "max_length"];
 
-/// What the stored results say about the tokenizer.
+/// The facts about the tokenizer in the stored results.
 pub(super) fn tokenizer(run: &Run) -> Dict {
     let stored = run.results.iter().flat_map(Dict::iter);
     let own = stored.filter(|(key, _)| key.as_str().is_some_and(|key| OF_TOKENIZER.contains(&key)));
@@ -163,7 +163,7 @@ fn tasks(run: &Run, is_samples_file: bool) -> Vec<String> {
 
 /// Gives the tasks the numbers of few-shot examples and of repeats that the run had.
 ///
-/// A task that is a Python class gets its number when the class is created, from the settings of the run.
+/// A task that is a Python class gets its few-shot count when the class is created, from the settings of the run.
 pub(super) fn restore_counts(run: &Run, tasks: &mut TaskDict, settings: &mut RunSettings) {
     let of_task = |section: &str, name: &str| {
         let section = run.section(section)?;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -157,6 +159,8 @@ class Documentation(unittest.TestCase):
         before = os.getcwd()
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
             os.mkdir(os.path.join(folder, "my_tasks"))
+            for command in re.findall("<!-- setup: lm-eval (.*) -->", page):
+                engine.run(*shlex.split(command), cwd=folder)
             os.chdir(folder)
             try:
                 for block in blocks:

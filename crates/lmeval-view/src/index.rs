@@ -203,7 +203,7 @@ impl FileIndex {
     }
 }
 
-/// Reads a line whose place is known.
+/// Reads a line by its offset and length.
 pub(crate) fn read_line(file: &fs::File, offset: u64, length: u32) -> Result<String, Error> {
     let bytes = read_bytes(file, offset, u64::from(length))?;
     String::from_utf8(bytes).map_err(|_| changed().into())

@@ -96,7 +96,7 @@ impl ServerIdentity<'_> {
             .collect();
         if let Some(created) = created(&entry) {
             let age = (now - created).abs();
-            // vLLM and llama.cpp report the time of the query, which is not a fact about the model.
+            // Some servers report the time of the query, which is not a fact about the model.
             let is_clock = if age > CLOCK_SKEW {
                 false
             } else if age <= 2.0 {

@@ -28,6 +28,7 @@
 //! Summation order, ties, resampling and rounding match the reference harness on CPython 3.11 and numpy.
 
 pub mod aggregation;
+pub mod agreement;
 mod error;
 pub mod generation;
 mod item;
@@ -38,6 +39,7 @@ mod near;
 mod number;
 mod options;
 mod output_type;
+pub mod preference;
 pub mod reduction;
 mod registry;
 mod stderr;

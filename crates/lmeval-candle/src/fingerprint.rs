@@ -22,8 +22,9 @@ const TOKENIZER: [&str; 6] = [
 ];
 /// Bytes hashed from the start of a weight file, which contains the header.
 const HEAD: u64 = 1 << 20;
-/// Number and size of the blocks hashed from the rest of it.
+/// Number and size of the blocks hashed from the rest of it, with and without the modification time.
 const BLOCKS: u64 = 64;
+const PORTABLE_BLOCKS: u64 = 1024;
 const BLOCK: u64 = 4096;
 
 /// Hashes the model's configuration and tokenizer files.
@@ -46,19 +47,32 @@ pub(crate) fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String
 /// Hashes name, size, modification time, header and some blocks of each weight file. Hashing all of it would take as long
 /// as loading the model.
 pub(crate) fn hash_weights(files: &[PathBuf]) -> Result<String> {
+    hash_files(files, false)
+}
+
+/// Like [`hash_weights`], but with more blocks instead of the modification time, which differs between copies.
+pub(crate) fn hash_portable_weights(files: &[PathBuf]) -> Result<String> {
+    hash_files(files, true)
+}
+
+fn hash_files(files: &[PathBuf], is_portable: bool) -> Result<String> {
     let mut hash = Sha256::new();
     for path in files {
-        add_weights(&mut hash, path).map_err(|error| Error::file(path, error))?;
+        add_weights(&mut hash, path, is_portable).map_err(|error| Error::file(path, error))?;
     }
     Ok(hex(hash))
 }
 
-fn add_weights(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
+fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> std::io::Result<()> {
     let mut file = fs_err::File::open(path)?;
     let metadata = file.metadata()?;
-    let time = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    hash.update(format!("{name} {} {time};", metadata.len()));
+    if is_portable {
+        hash.update(format!("{name} {};", metadata.len()));
+    } else {
+        let time = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        hash.update(format!("{name} {} {time};", metadata.len()));
+    }
     let mut add = |start: u64, length: u64| {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start))?;
@@ -69,7 +83,8 @@ fn add_weights(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
     add(0, HEAD)?;
     let rest = metadata.len().saturating_sub(HEAD + BLOCK);
     if rest > 0 {
-        (0..=BLOCKS).try_for_each(|block| add(HEAD + rest / BLOCKS * block, BLOCK))?;
+        let blocks = if is_portable { PORTABLE_BLOCKS } else { BLOCKS };
+        (0..=blocks).try_for_each(|block| add(HEAD + rest / blocks * block, BLOCK))?;
     }
     Ok(())
 }
@@ -113,6 +128,27 @@ mod tests {
             assert!(!seen.contains(&small()), "{name}");
             seen.push(small());
         }
+    }
+
+    #[test]
+    fn copies_have_the_same_portable_fingerprint() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = one.path().join("model.safetensors");
+        let copy = other.path().join("model.safetensors");
+        fs_err::write(&path, vec![1; 3 << 20]).unwrap();
+        fs_err::copy(&path, &copy).unwrap();
+        let time = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        fs_err::File::options().write(true).open(&copy).unwrap().file().set_modified(time).unwrap();
+        let of = |path: &PathBuf| hash_portable_weights(std::slice::from_ref(path)).unwrap();
+        assert_eq!(of(&path), of(&copy));
+        assert_ne!(
+            hash_weights(std::slice::from_ref(&path)).unwrap(),
+            hash_weights(std::slice::from_ref(&copy)).unwrap()
+        );
+        let mut content = vec![1; 3 << 20];
+        content[(2 << 20)..(2 << 20) + 8192].fill(2);
+        fs_err::write(&copy, content).unwrap();
+        assert_ne!(of(&path), of(&copy));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) struct Opened {
     pub(crate) commit: Option<String>,
     /// Identifies the weights.
     pub(crate) fingerprint: String,
+    /// Identifies the weights on every machine that has a copy of them.
+    pub(crate) portable_fingerprint: String,
 }
 
 impl fmt::Debug for Opened {
@@ -90,9 +92,9 @@ impl Opened {
             Some(file) => vec![file.clone()],
             None => files_of_folder(&folder)?,
         };
-        let fingerprint = match &commit {
-            Some(commit) => commit.clone(),
-            None => fingerprint::hash_weights(&files)?,
+        let (fingerprint, portable_fingerprint) = match &commit {
+            Some(commit) => (commit.clone(), commit.clone()),
+            None => (fingerprint::hash_weights(&files)?, fingerprint::hash_portable_weights(&files)?),
         };
         let parameters = parameters(&config, source.as_ref())?;
         let positions = entry.positions;
@@ -109,6 +111,7 @@ impl Opened {
             tokenizer,
             commit,
             fingerprint,
+            portable_fingerprint,
         })
     }
 

@@ -338,6 +338,12 @@ pub trait Model: Debug + Send + Sync {
         None
     }
 
+    /// The identity without facts that differ between copies of the model on several machines, such as paths and the times
+    /// of files. `None` if there are no such facts.
+    fn portable_identity(&self) -> Option<ModelIdentity> {
+        None
+    }
+
     /// Saved answers of a model with these facts are used without contacting the server. `fact` looks one up by name.
     fn assume(&self, _fact: &dyn Fn(&str) -> Option<String>) {}
 

@@ -51,6 +51,10 @@ impl Model for HfModel {
         Box::pin(async { Ok(self.answerer.prepared().identity.clone()) })
     }
 
+    fn portable_identity(&self) -> Option<ModelIdentity> {
+        Some(self.answerer.prepared().portable_identity())
+    }
+
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         self.answerer.prepared().chat_template(name)
     }

@@ -259,6 +259,10 @@ impl Model for ParallelModel {
         Box::pin(async { Ok(self.prepared.identity.clone()) })
     }
 
+    fn portable_identity(&self) -> Option<ModelIdentity> {
+        Some(self.prepared.portable_identity())
+    }
+
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         self.prepared.chat_template(name)
     }

@@ -56,6 +56,17 @@ impl Prepared {
         Ok(Self { arguments, opened, encoder, defaults, max_length, identity, facts, thinks_first })
     }
 
+    /// The identity without paths and times, which differ between machines.
+    pub(super) fn portable_identity(&self) -> ModelIdentity {
+        let of_machine = |name: &str| matches!(name, "model" | "tokenizer");
+        let facts = self.identity.facts.iter().filter(|(name, _)| !of_machine(name));
+        let facts = facts.map(|(name, fact)| match *name {
+            "weights" => (*name, self.opened.portable_fingerprint.clone()),
+            _ => (*name, fact.clone()),
+        });
+        ModelIdentity { backend: self.identity.backend.clone(), facts: facts.collect() }
+    }
+
     /// The chat template, with the variables that the arguments set.
     pub(super) fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         self.encoder.tokenizer().chat_template_with(name, &self.arguments.template_variables)

@@ -35,6 +35,7 @@ pub mod secrets;
 mod stops;
 mod windows;
 mod words;
+pub mod work_queue;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use dataset::DatasetRequest;

@@ -4,14 +4,13 @@ mod message;
 mod parallel;
 mod prepare;
 mod process;
-mod queue;
 mod serve;
-mod sink;
 mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lmeval_core::work_queue::{Sink, unanswered};
 use lmeval_core::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
     ModelRequest, ModelSettings, ModelStats, ModelTemplate,
@@ -19,7 +18,6 @@ use lmeval_core::{
 
 use self::parallel::ParallelModel;
 use self::prepare::Prepared;
-use self::sink::{Sink, unanswered};
 use self::work::Answerer;
 
 pub use self::serve::serve;

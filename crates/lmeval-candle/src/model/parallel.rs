@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use lmeval_core::work_queue::{Item, Queue, Sink};
 use lmeval_core::{
     Answer, AnswerSink, Diagnose as _, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
     ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate,
@@ -20,8 +21,6 @@ use tokio::sync::mpsc::channel;
 use super::message::{END, FromWorker, request_json, requests_line, setup_line};
 use super::prepare::Prepared;
 use super::process::{Input, Process, THREADS, write_line};
-use super::queue::{Item, Queue};
-use super::sink::Sink;
 use super::{BATCH_BYTES, FILL_TIME, REQUESTS, in_order};
 use crate::arguments::configuration;
 use crate::device::DeviceSpec;

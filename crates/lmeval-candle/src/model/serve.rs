@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
+use lmeval_core::work_queue::Sink;
 use lmeval_core::{Answer, ModelError, ModelRequest, ModelStats};
 
 use super::message::{FromWorker, ToWorker};
 use super::prepare::Prepared;
-use super::sink::Sink;
 use super::work::Answerer;
 
 /// The hidden subcommand that starts a worker.

@@ -1,5 +1,6 @@
 //! Answers requests with a model on one device.
 
+use lmeval_core::work_queue::{Sink, unanswered};
 use lmeval_core::{
     Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage, Window,
     windows,
@@ -7,7 +8,6 @@ use lmeval_core::{
 use rayon::prelude::*;
 
 use super::prepare::Prepared;
-use super::sink::{Sink, unanswered};
 use crate::arguments::configuration;
 use crate::encoder::request;
 use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};

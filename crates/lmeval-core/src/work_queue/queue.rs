@@ -1,55 +1,88 @@
-//! The queue of requests shared by worker processes.
+//! The queue of requests shared by workers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use lmeval_core::{Answer, ModelError};
 use tokio::sync::mpsc::Sender;
 
 use super::sink::Sink;
+use crate::{Answer, ModelError};
 
 /// The minimum number of requests a worker takes, if there are enough for all workers.
 const MIN_TAKEN: usize = 32;
 /// The maximum number of requests a worker takes if one, two or more workers died with them. This isolates the request
 /// that kills workers.
 const MAX_RETAKEN: [usize; 3] = [32, 4, 1];
+/// The number of bytes that requests must have in common to be preferred by a worker.
+const MIN_SHARED: usize = 64;
 
 /// A queued request and the sink for its answer.
-pub(super) struct Item {
-    /// The serialised request.
-    pub(super) json: String,
+#[derive(Debug)]
+pub struct Item {
+    /// The serialised request. Requests with a common prefix keep it in this form.
+    pub json: String,
     index: usize,
     batch: Arc<Sink>,
     /// Dropped when answered. A batch is done when all of its senders are dropped.
     _open: Sender<()>,
     /// The number of workers that died while processing it.
-    pub(super) deaths: usize,
+    pub deaths: usize,
 }
 
 impl Item {
     /// The request at an index of a batch.
-    pub(super) fn new(json: String, index: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
+    pub fn new(json: String, index: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
         Self { json, index, batch: Arc::clone(batch), _open: open.clone(), deaths: 0 }
     }
 
     /// Delivers the answer.
-    pub(super) fn answer(self, answer: Result<Answer, ModelError>) {
+    pub fn answer(self, answer: Result<Answer, ModelError>) {
         self.batch.deliver(self.index, answer);
     }
 }
 
+/// What a worker gets from the queue.
+#[derive(Debug)]
+pub enum Taken {
+    /// Requests.
+    Items(Vec<Item>),
+    /// No request arrived in time.
+    Nothing,
+    /// The queue is closed.
+    Closed,
+}
+
 /// A queue of requests for any free worker.
-#[derive(Default)]
-pub(super) struct Queue {
+#[derive(Debug, Default)]
+pub struct Queue {
     state: Mutex<State>,
     change: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Item>,
     /// Set when the queue no longer accepts requests.
     closed: Option<ModelError>,
+}
+
+impl State {
+    /// The index of the first request with the longest common prefix with `last`; the front if another one is not worth
+    /// the search.
+    fn nearest(&self, last: Option<&str>) -> usize {
+        let Some(last) = last else { return 0 };
+        let common =
+            |item: &Item| item.json.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count();
+        let (mut best, mut longest) = (0, self.waiting.front().map_or(0, common).max(MIN_SHARED));
+        for (index, item) in self.waiting.iter().enumerate() {
+            let length = common(item);
+            if length > longest && item.deaths == 0 {
+                (best, longest) = (index, length);
+            }
+        }
+        best
+    }
 }
 
 impl Queue {
@@ -58,7 +91,7 @@ impl Queue {
     }
 
     /// Adds requests of a batch, sorted so that one worker gets those with a common prefix.
-    pub(super) fn add(&self, mut items: Vec<Item>) {
+    pub fn add(&self, mut items: Vec<Item>) {
         items.sort_by(|a, b| a.json.cmp(&b.json));
         let mut state = self.state();
         match &state.closed {
@@ -69,7 +102,7 @@ impl Queue {
     }
 
     /// Returns the requests of a dead worker to the front.
-    pub(super) fn put_back(&self, items: Vec<Item>) {
+    pub fn put_back(&self, items: Vec<Item>) {
         let mut state = self.state();
         for item in items.into_iter().rev() {
             match &state.closed {
@@ -84,17 +117,32 @@ impl Queue {
     ///
     /// A worker takes half of its share: many at first, because requests with a common prefix are computed together, and
     /// few at the end, so that all workers finish at the same time.
-    pub(super) fn take(&self, workers: usize) -> Option<Vec<Item>> {
+    pub fn take(&self, workers: usize) -> Option<Vec<Item>> {
+        match self.take_near(workers, None, None) {
+            Taken::Items(items) => Some(items),
+            Taken::Nothing | Taken::Closed => None,
+        }
+    }
+
+    /// Like [`Queue::take`], but waits no longer than `patience`, and prefers requests that begin like `last`, the last
+    /// request of the worker: it may have computed what they share.
+    pub fn take_near(&self, workers: usize, last: Option<&str>, patience: Option<Duration>) -> Taken {
+        let end = patience.map(|patience| Instant::now() + patience);
         let mut state = self.state();
         loop {
             if state.closed.is_some() {
-                return None;
+                return Taken::Closed;
             }
             if !state.waiting.is_empty() {
                 break;
             }
-            state = self.change.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => self.change.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return Taken::Nothing,
+                Some(left) => self.change.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
+        let workers = workers.max(1);
         let deaths = state.waiting.front().map_or(0, |item| item.deaths);
         let most = match deaths {
             0 => {
@@ -103,13 +151,14 @@ impl Queue {
             }
             _ => MAX_RETAKEN[(deaths - 1).min(MAX_RETAKEN.len() - 1)],
         };
-        let like_first = state.waiting.iter().take(most).take_while(|item| item.deaths == deaths);
+        let start = if deaths == 0 { state.nearest(last) } else { 0 };
+        let like_first = state.waiting.iter().skip(start).take(most).take_while(|item| item.deaths == deaths);
         let count = like_first.count();
-        Some(state.waiting.drain(..count).collect())
+        Taken::Items(state.waiting.drain(start..start + count).collect())
     }
 
     /// Fails waiting and future requests with an error.
-    pub(super) fn close(&self, error: &ModelError) {
+    pub fn close(&self, error: &ModelError) {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| error.clone());
         for item in state.waiting.drain(..) {
@@ -121,10 +170,10 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use lmeval_core::{ModelErrorKind, Response};
     use tokio::sync::mpsc::{Receiver, channel};
 
     use super::*;
+    use crate::{ModelErrorKind, Response};
 
     type Answers = Arc<Mutex<Vec<(usize, bool)>>>;
 
@@ -194,5 +243,25 @@ mod tests {
         assert!(matches!(done.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Disconnected)));
         assert_eq!(*answers.lock().unwrap(), [(2, true), (1, true), (0, false)]);
         assert!(queue.take(1).is_none());
+    }
+
+    #[test]
+    fn workers_prefer_what_they_have_computed() {
+        let queue = Queue::default();
+        let (mut items, ..) = items(300);
+        let prefixes = ["a", "b", "c"].map(|letter| letter.repeat(100));
+        for (index, item) in items.iter_mut().enumerate() {
+            item.json = format!("{}{index:03}", prefixes[index % 3]);
+        }
+        queue.add(items);
+        let take = |last: Option<&str>| match queue.take_near(4, last, None) {
+            Taken::Items(items) => items,
+            other => panic!("{other:?}"),
+        };
+        assert!(take(None)[0].json.starts_with('a'));
+        let last = format!("{}zzz", prefixes[2]);
+        assert!(take(Some(&last)).iter().all(|item| item.json.starts_with('c')));
+        assert!(take(Some("other")).iter().all(|item| item.json.starts_with('a')));
+        assert!(matches!(Queue::default().take_near(1, None, Some(Duration::ZERO)), Taken::Nothing));
     }
 }

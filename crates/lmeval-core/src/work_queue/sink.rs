@@ -2,14 +2,20 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use lmeval_core::{Answer, AnswerSink, ModelError, ModelErrorKind};
+use crate::{Answer, AnswerSink, ModelError, ModelErrorKind};
 
 /// Delivers at most one answer per request.
-pub(super) struct Sink(Mutex<State>);
+pub struct Sink(Mutex<State>);
 
 struct State {
     sink: AnswerSink,
     is_done: Vec<bool>,
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sink").finish_non_exhaustive()
+    }
 }
 
 impl State {
@@ -23,17 +29,17 @@ impl State {
 
 impl Sink {
     /// Creates a sink for the answers to `count` requests.
-    pub(super) fn new(sink: AnswerSink, count: usize) -> Self {
+    pub fn new(sink: AnswerSink, count: usize) -> Self {
         Self(Mutex::new(State { sink, is_done: vec![false; count] }))
     }
 
     /// Delivers an answer, unless the request already has one.
-    pub(super) fn deliver(&self, index: usize, answer: Result<Answer, ModelError>) {
+    pub fn deliver(&self, index: usize, answer: Result<Answer, ModelError>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).deliver(index, answer);
     }
 
     /// Fails all unanswered requests.
-    pub(super) fn fail(&self, error: &ModelError) {
+    pub fn fail(&self, error: &ModelError) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for index in 0..state.is_done.len() {
             state.deliver(index, Err(error.clone()));
@@ -42,6 +48,6 @@ impl Sink {
 }
 
 /// The error of requests that were never answered.
-pub(super) fn unanswered() -> ModelError {
+pub fn unanswered() -> ModelError {
     ModelError::new(ModelErrorKind::Unreachable, "The computation ended unexpectedly")
 }

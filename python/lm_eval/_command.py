@@ -12,6 +12,7 @@ _SINGLE = {
     "model": "-M",
     "limit": "-L",
     "samples": "-E",
+    "shard": "",
     "num_fewshot": "-f",
     "repeats": "-r",
     "batch_size": "-b",

@@ -79,6 +79,31 @@ impl Context {
         }
     }
 
+    /// The context without loss: like [`Context::to_value`], but a serialised conversation is a tuple.
+    pub fn to_exact_value(&self) -> Value {
+        match self {
+            Self::Json(text) => Value::tuple([Value::Str(Arc::clone(text))]),
+            Self::Text(_) | Self::Messages(_) => self.to_value(),
+        }
+    }
+
+    /// Reads what [`Context::to_exact_value`] returns.
+    pub fn from_exact_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Str(text) => Some(Self::Text(Arc::clone(text))),
+            Value::Tuple(fields) => match fields.as_slice() {
+                [Value::Str(text)] => Some(Self::Json(Arc::clone(text))),
+                _ => None,
+            },
+            Value::List(messages) => {
+                let messages: Option<Vec<ChatMessage>> =
+                    messages.iter().map(ChatMessage::from_value).collect();
+                messages.map(|messages| Self::Messages(Arc::from(messages)))
+            }
+            _ => None,
+        }
+    }
+
     /// Python's `str` of the context, from which the prompt hash is computed.
     pub fn hash_text(&self) -> String {
         match self {

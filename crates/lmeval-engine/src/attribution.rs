@@ -1,5 +1,6 @@
 //! The journal of a run, and the model whose answers are looked up in it.
 
+use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(crate) fn open(
     runtime: &Runtime,
     events: &dyn Events,
 ) -> Result<Attribution, EngineError> {
-    let ask = || identity(model, runtime, &options.cancel, wanted);
+    let ask = || identity(model, runtime, &options.cancel, Some(&wanted.path));
     // A journal is not emptied, and none is created, for a model that cannot be reached. Old caches are imported for a
     // known model only.
     let may_assume = known.is_none() && !wanted.fresh && wanted.import.is_empty() && wanted.path.exists();
@@ -83,6 +84,7 @@ pub(crate) fn open(
     if let Some(last) = last.filter(|last| journal.answers_of(last.fingerprint()) > 0) {
         model.assume(&|name| last.fact(name).map(str::to_owned));
         let model = last.fingerprint();
+        events.event(Event::Attributed { model, description: &last.to_string() });
         let answers = journal.answers_of(model);
         let of_others = opened.answers.saturating_sub(answers);
         let from = origin(|name| last.fact(name));
@@ -101,9 +103,23 @@ pub(crate) fn open(
     };
     events.event(Event::Model(&identity));
     let model = register(&journal, &identity, events)?;
+    events.event(Event::Attributed { model, description: &identity.to_string() });
     report_reuse(&journal, &opened, &identity, model, events);
     import(wanted, options, &journal, model, events)?;
     Ok(Attribution { journal: Arc::new(journal), model, assumed: None })
+}
+
+/// Reports the identity of a model whose answers are not saved.
+pub(crate) fn report_identity(
+    model: &Arc<dyn Model>,
+    options: &EvaluateOptions,
+    runtime: &Runtime,
+    events: &dyn Events,
+) -> Result<(), EngineError> {
+    let identity = identity(model, runtime, &options.cancel, None)?;
+    let model = Fingerprint::of(&identity);
+    events.event(Event::Attributed { model, description: &identity.to_string() });
+    Ok(())
 }
 
 /// Reports how many answers of the model, and of others, the journal has.
@@ -153,7 +169,7 @@ fn identity(
     model: &Arc<dyn Model>,
     runtime: &Runtime,
     cancel: &Cancel,
-    wanted: &JournalOptions,
+    journal: Option<&Path>,
 ) -> Result<ModelIdentity, EngineError> {
     let (answer, answered) = mpsc::channel();
     let model = Arc::clone(model);
@@ -165,7 +181,7 @@ fn identity(
         match answered.recv_timeout(POLL_INTERVAL) {
             Ok(identity) => return Ok(identity?),
             Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                return Err(EngineError::Interrupted { answered: 0, journal: Some(wanted.path.clone()) });
+                return Err(EngineError::Interrupted { answered: 0, journal: journal.map(Path::to_owned) });
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

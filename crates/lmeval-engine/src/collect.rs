@@ -11,6 +11,7 @@ use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::backlog::Backlog;
 use crate::error::EngineError;
+use crate::event::DocumentCounts;
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 use crate::preview::PreviewSender;
@@ -94,7 +95,7 @@ enum Document {
 }
 
 /// How many documents are scored together when a task allows scoring in blocks.
-const BLOCK: usize = 1024;
+pub(crate) const BLOCK: usize = 1024;
 
 /// The collection state of a task.
 struct Progress {
@@ -118,10 +119,10 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(planned: &PlannedTask, options: &EvaluateOptions) -> Self {
+    fn new(planned: &PlannedTask) -> Self {
         Self {
             needs: planned.scorer.needs(),
-            scores_in_blocks: planned.scores_in_blocks(options),
+            scores_in_blocks: planned.scores_in_blocks(),
             runs_code: planned.task.config.unsafe_code,
             original: 0,
             sent: 0,
@@ -175,7 +176,7 @@ impl<'a> Collector<'a> {
         work: mpsc::Sender<Work>,
         preview: Option<PreviewSender<'a>>,
     ) -> Self {
-        let tasks = planned.iter().map(|planned| Progress::new(planned, options)).collect();
+        let tasks = planned.iter().map(Progress::new).collect();
         let empty = Arc::from("");
         Self { options, first_error, backlog, work, tasks, failures: Vec::new(), answered: 0, empty, preview }
     }
@@ -300,8 +301,8 @@ impl<'a> Collector<'a> {
         }
         task.is_complete = true;
         let documents = task.take_front(task.documents.len());
-        let (built, original) = (task.sent, task.original);
-        self.send(Work::Last { task: task_index, documents, built, original });
+        let counts = DocumentCounts { built: task.sent, original: task.original };
+        self.send(Work::Last { task: task_index, documents, counts });
     }
 
     fn send(&self, work: Work) {

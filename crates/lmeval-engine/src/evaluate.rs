@@ -98,7 +98,9 @@ pub(crate) fn evaluate_with(
     runtime.shutdown_background();
     let Run { tasks, groups, template, streamed } = run?;
     let Streamed { results, collected: Collected { failures, answered }, code_limits } = streamed;
+    // The documents of other parts may have been answered.
     if results.is_empty()
+        && options.part.is_none()
         && let Some(first) = failures.first()
     {
         return Err(EngineError::NothingAnswered {
@@ -139,7 +141,7 @@ fn run(
     let mut copy = may_restart.then(|| tasks.without_warnings());
     let (mut tasks, mut identity) = (tasks, None);
     loop {
-        let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
+        let Plan { tasks: planned, groups, template } = plan(Some(&**model), tasks, options)?;
         let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
         match (stream(model, planned, options, events, backlog, runtime, identity)?, copy.take()) {
             (Ended::Finished(streamed), _) => return Ok(Run { tasks: keyed, groups, template, streamed }),
@@ -187,7 +189,12 @@ fn stream(
                 attribution::open(wanted, model, known, options, runtime, &**events)?;
             (Some(journal), model, assumed)
         }
-        None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() }), None),
+        None => {
+            if options.part.is_some() {
+                attribution::report_identity(model, options, runtime, &**events)?;
+            }
+            (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() }), None)
+        }
     };
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();

@@ -3,7 +3,7 @@
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
-use lmeval_journal::Damage;
+use lmeval_journal::{Damage, Fingerprint};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 
@@ -50,6 +50,14 @@ pub enum Event<'a> {
     },
     /// The identity of the model is known.
     Model(&'a ModelIdentity),
+    /// It is decided whose answers the run uses. Not sent for a model whose answers are not saved, unless the run evaluates
+    /// a [part](crate::EvaluateOptions::part).
+    Attributed {
+        /// The fingerprint of the model.
+        model: Fingerprint,
+        /// The model in words.
+        description: &'a str,
+    },
     /// The server runs another model than the one whose saved answers were used so far. They are discarded, and the run
     /// starts over: all counts begin again at zero, and records passed to [`Events::scored`] are void.
     OtherModel(&'a ModelIdentity),
@@ -129,10 +137,31 @@ pub enum Event<'a> {
     },
 }
 
+/// The numbers of documents of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DocumentCounts {
+    /// Documents with requests, including those that failed.
+    pub built: usize,
+    /// Documents in the evaluated split.
+    pub original: usize,
+}
+
 /// Receives progress events, from several threads.
 pub trait Events: Send + Sync {
     /// Called for every event.
     fn event(&self, _event: Event<'_>) {}
+
+    /// Called with the documents of a task before they are scored: all at once, or in blocks if scoring them together is
+    /// not necessary. They are in order, without those that failed. `last` is given with the last ones. An error ends the
+    /// run.
+    fn answered(
+        &self,
+        _task: &str,
+        _documents: &[AnsweredDocument],
+        _last: Option<DocumentCounts>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
 
     /// Called before [`Events::scored`] with the pipelines of the task, which hold the values of its documents.
     fn values(&self, _task: &str, _pipelines: &[ScoringPipeline]) {}

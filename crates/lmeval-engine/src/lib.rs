@@ -22,6 +22,7 @@ mod plan;
 mod preview;
 mod produce;
 mod score;
+mod stored;
 
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};
@@ -29,7 +30,8 @@ pub use collect::Failure;
 pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluated, evaluate};
-pub use event::{Event, Events, NoEvents};
+pub use event::{DocumentCounts, Event, Events, NoEvents};
 pub use journal_answers::JournalAnswers;
 pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
 pub use preview::PreviewScore;
+pub use stored::{StoredDocuments, decode_answered, encode_answered, score_stored};

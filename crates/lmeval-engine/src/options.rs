@@ -7,7 +7,7 @@ use lmeval_core::Dialect;
 use lmeval_data::Settings;
 use lmeval_host::PythonHost;
 use lmeval_pycompat::Dict;
-use lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED;
+use lmeval_tasks::prompt::{DEFAULT_FEWSHOT_SEED, Part};
 
 use crate::cancel::Cancel;
 
@@ -63,6 +63,9 @@ pub struct EvaluateOptions {
     pub limit: Option<f64>,
     /// The indices of the documents to evaluate, per task.
     pub samples: Option<Dict>,
+    /// The part of the selected documents of each task to evaluate; `None` for all. Prompts are those of a run over all
+    /// documents.
+    pub part: Option<Part>,
     /// Overrides the tasks' number of few-shot examples.
     pub num_fewshot: Option<i64>,
     /// Overrides the number of answers per document of generation tasks.
@@ -106,6 +109,7 @@ impl Default for EvaluateOptions {
             dialect: Dialect::default(),
             limit: None,
             samples: None,
+            part: None,
             num_fewshot: None,
             repeats: None,
             gen_kwargs: None,

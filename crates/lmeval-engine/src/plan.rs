@@ -24,12 +24,19 @@ pub(crate) struct PlannedTask {
     /// Scores documents ahead, if the run is watched and the task allows it.
     pub(crate) preview: Option<TaskScorer>,
     pub(crate) options: RequestOptions,
+    /// Whether to create a record of each document.
+    pub(crate) log_samples: bool,
 }
 
 impl PlannedTask {
     /// Whether documents are scored and dropped in blocks, before all of them are answered.
-    pub(crate) fn scores_in_blocks(&self, options: &EvaluateOptions) -> bool {
-        !options.log_samples && !self.task.config.unsafe_code && !self.scorer.needs().together
+    pub(crate) fn scores_in_blocks(&self) -> bool {
+        !self.log_samples && self.may_score_in_blocks()
+    }
+
+    /// Whether each document is scored by itself, and scoring runs no programs.
+    pub(crate) fn may_score_in_blocks(&self) -> bool {
+        !self.task.config.unsafe_code && !self.scorer.needs().together
     }
 }
 
@@ -41,9 +48,10 @@ pub(crate) struct Plan {
     pub(crate) template: Option<ModelTemplate>,
 }
 
-/// Applies the caller's settings to the tasks and checks that they can be evaluated.
+/// Applies the caller's settings to the tasks and checks that they can be evaluated. Without a model, answers that
+/// exist already are scored.
 pub(crate) fn plan(
-    model: &dyn Model,
+    model: Option<&dyn Model>,
     loaded: TaskDict,
     options: &EvaluateOptions,
 ) -> Result<Plan, EngineError> {
@@ -55,10 +63,10 @@ pub(crate) fn plan(
     }
     let keys = ResultKeys::new(&loaded, &options.dialect)?;
     check_samples(&loaded, &keys, options)?;
-    let template = match &options.apply_chat_template {
-        ChatTemplateChoice::Off => None,
-        ChatTemplateChoice::Default => Some(model.chat_template(None)?),
-        ChatTemplateChoice::Named(name) => Some(model.chat_template(Some(name))?),
+    let template = match (&options.apply_chat_template, model) {
+        (ChatTemplateChoice::Off, _) | (_, None) => None,
+        (ChatTemplateChoice::Default, Some(model)) => Some(model.chat_template(None)?),
+        (ChatTemplateChoice::Named(name), Some(model)) => Some(model.chat_template(Some(name))?),
     };
     let mut sources = ScoringSources::new(&options.dialect);
     if let Some(python) = &options.data.python {
@@ -79,8 +87,9 @@ pub(crate) fn plan(
         let preview =
             if is_previewed { Some(prepare_scoring(&task, &sources, options.predict_only)?) } else { None };
         let key = keys.get(&name).to_owned();
+        let log_samples = options.log_samples;
         let options = request_options(&key, options, template.as_ref());
-        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options })
+        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options, log_samples })
     });
     let tasks = tasks.collect::<Result<_, EngineError>>()?;
     Ok(Plan { tasks, groups, template })
@@ -110,7 +119,7 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
     Ok(())
 }
 
-fn check(model: &dyn Model, task: &Task, options: &EvaluateOptions) -> Result<(), EngineError> {
+fn check(model: Option<&dyn Model>, task: &Task, options: &EvaluateOptions) -> Result<(), EngineError> {
     if task.config.unsafe_code && !options.confirm_run_unsafe_code {
         return Err(settings(
             format!("The task `{}` runs code that the model writes", task.name()),
@@ -126,7 +135,7 @@ fn check(model: &dyn Model, task: &Task, options: &EvaluateOptions) -> Result<()
         OutputType::LoglikelihoodRolling => RequestType::LoglikelihoodRolling,
         OutputType::GenerateUntil => RequestType::GenerateUntil,
     };
-    let supported = model.supports(kind);
+    let supported = model.map_or(Ok(()), |model| model.supports(kind));
     supported.map_err(|source| EngineError::Unsupported { task: task.name().to_owned(), source })
 }
 
@@ -139,6 +148,7 @@ fn request_options(key: &str, options: &EvaluateOptions, template: Option<&Model
         fewshot_as_multiturn: options.fewshot_as_multiturn,
         limit: options.limit,
         samples: selected_samples(options, key),
+        part: options.part.map(|part| part.of_task(key)),
         ..RequestOptions::default()
     }
 }

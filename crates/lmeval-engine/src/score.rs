@@ -14,7 +14,7 @@ use lmeval_tasks::scoring::task_result;
 use crate::backlog::Backlog;
 use crate::cancel::Cancel;
 use crate::error::EngineError;
-use crate::event::{Event, Events};
+use crate::event::{DocumentCounts, Event, Events};
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 
@@ -24,9 +24,8 @@ pub(crate) enum Work {
     First { task: usize, document: Box<AnsweredDocument> },
     /// The next documents of a task that is scored in blocks.
     Next { task: usize, documents: Vec<AnsweredDocument> },
-    /// The remaining documents of a task, or all of them. `built` counts its documents, `original` those of its
-    /// split.
-    Last { task: usize, documents: Vec<AnsweredDocument>, built: usize, original: usize },
+    /// The remaining documents of a task, or all of them.
+    Last { task: usize, documents: Vec<AnsweredDocument>, counts: DocumentCounts },
 }
 
 /// The first error of a run, which also stops it.
@@ -141,11 +140,14 @@ impl<'a> Grader<'a> {
             Work::Next { task, documents } => {
                 let Some(TaskState { planned, scored }) = &mut self.tasks[task] else { return Ok(()) };
                 *scored += documents.len();
+                self.events
+                    .answered(&planned.key, &documents, None)
+                    .map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
                 planned.scorer.score_next(&documents).map_err(|source| failed(planned, source))
             }
-            Work::Last { task, documents, built, original } => {
+            Work::Last { task, documents, counts } => {
                 let Some(state) = self.tasks[task].take() else { return Ok(()) };
-                self.finish(task, state, documents, built, original)
+                self.finish(task, state, documents, counts)
             }
         }
     }
@@ -155,15 +157,14 @@ impl<'a> Grader<'a> {
         index: usize,
         state: TaskState,
         documents: Vec<AnsweredDocument>,
-        built: usize,
-        original: usize,
+        counts: DocumentCounts,
     ) -> Result<(), EngineError> {
         let task = Arc::clone(&state.planned.task);
         let key = state.planned.key.clone();
         let python = self.options.data.python.as_ref().filter(|_| task.config.unsafe_code);
         // Programs that ran earlier, for another task or while building prompts, do not belong to this score.
         let _ = python.map(|python| python.take_code_limits());
-        let result = self.result(state, documents, built, original);
+        let result = self.result(state, documents, counts);
         if let Some(python) = python {
             self.code_limits.insert(key, code_limits(python.take_code_limits()));
         }
@@ -176,26 +177,34 @@ impl<'a> Grader<'a> {
         &self,
         TaskState { mut planned, scored }: TaskState,
         mut documents: Vec<AnsweredDocument>,
-        built: usize,
-        original: usize,
+        counts: DocumentCounts,
     ) -> Result<Option<TaskResult>, EngineError> {
+        let records = |source| EngineError::Records { task: planned.key.clone(), source };
+        self.events.answered(&planned.key, &documents, Some(counts)).map_err(records)?;
         self.events.event(Event::Scoring { task: &planned.task });
         let answered = scored + documents.len();
         if answered == 0 {
             return Ok(None);
         }
-        if planned.scores_in_blocks(self.options) {
+        if planned.scores_in_blocks() {
             planned.scorer.score_next(&documents).map_err(|source| failed(&planned, source))?;
             documents.clear();
         } else {
             planned.scorer.score(&documents).map_err(|source| failed(&planned, source))?;
         }
-        let (draws, log) = (self.options.bootstrap_iters, self.options.log_samples);
-        let result =
-            task_result(&planned.key, &planned.task, &planned.scorer, &documents, original, draws, log);
+        let (draws, log) = (self.options.bootstrap_iters, planned.log_samples);
+        let result = task_result(
+            &planned.key,
+            &planned.task,
+            &planned.scorer,
+            &documents,
+            counts.original,
+            draws,
+            log,
+        );
         let mut result = result.map_err(|source| failed(&planned, source))?;
         for (_, audit) in &mut result.audit {
-            audit.errored = built - answered;
+            audit.errored = counts.built - answered;
         }
         self.events.values(&planned.key, planned.scorer.pipelines());
         let handled = self.events.scored(&result);

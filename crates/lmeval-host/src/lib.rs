@@ -53,5 +53,6 @@ pub use old_cache::{OldCache, OldCacheError};
 pub use options::{Log, PythonOptions};
 #[doc(hidden)]
 pub use protocol::read_any as fuzz_frames;
+pub use protocol::{decode_value, encode_value};
 pub use socket::Socket;
 pub use tracker::{Tracked, TrackerError, Trackers};

@@ -230,6 +230,20 @@ pub(crate) fn read_frame(from: &mut impl Read) -> Result<String, ProtocolError> 
     String::from_utf8(body).map_err(|error| ProtocolError::Malformed(error.to_string()))
 }
 
+/// Appends a value as JSON on one line, without loss: tuples, bytes and dates are tagged objects. The message of an error
+/// says why the value cannot be written.
+pub fn encode_value(out: &mut String, value: &Value) -> Result<(), String> {
+    encode(out, value).map_err(|error| error.to_string())
+}
+
+/// Parses what [`encode_value`] wrote.
+pub fn decode_value(decoder: &mut Decoder, text: &str) -> Result<Value, String> {
+    decode(decoder, text).map_err(|error| match error {
+        ProtocolError::Malformed(message) => message,
+        other => other.to_string(),
+    })
+}
+
 /// Reads arbitrary frames, for tests and fuzz targets.
 pub fn read_any(mut bytes: &[u8]) {
     let mut decoder = Decoder::new();

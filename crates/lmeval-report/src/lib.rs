@@ -19,7 +19,7 @@ pub use clock::Moment;
 pub use environment::{Environment, lm_eval_version};
 pub use error::ReportError;
 pub use files::{Layout, to_json, write_atomically, write_results};
-pub use names::{ModelName, sanitize_model_name};
+pub use names::{ModelName, sanitize_model_name, task_file_name};
 pub use object::{RunFacts, Seeds, file_object, result_object};
 pub use samples::{SampleOptions, SamplesWriter, parse_hash_media, task_hashes};
 pub use summary::Summary;

@@ -118,7 +118,7 @@ pub fn sanitize_model_name(name: &str) -> String {
 
 /// Makes a task's key safe for file names: path separators become `_`, and colons, which some systems forbid, become `-`:
 /// `group::task` becomes `group--task`, which no task of the public library is called.
-pub(crate) fn task_file_name(task: &str) -> String {
+pub fn task_file_name(task: &str) -> String {
     task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
 }
 

@@ -84,6 +84,15 @@ impl SamplesWriter {
         self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
     }
 
+    /// Appends a record that was written before: its line, and its hashes of document, prompt and target.
+    pub fn copy(&mut self, line: &str, hashes: [&str; 3]) -> Result<(), ReportError> {
+        for hash in hashes {
+            self.hash.0.update(hash.as_bytes());
+        }
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.write_all(b"\n"));
+        written.map_err(ReportError::write("write", &self.part))
+    }
+
     /// Flushes buffered records, so that other processes can read them.
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.file.flush().map_err(ReportError::write("write", &self.part))

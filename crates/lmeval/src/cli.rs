@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
-use crate::commands::{CompareArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs};
+use crate::commands::{CompareArgs, MergeArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs};
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Table(Box<TableArgs>),
     /// Score the stored answers of a run again, with changed filters, metrics or scorers and without a model.
     Rescore(Box<RescoreArgs>),
+    /// Merge the shards of a run into its results.
+    Merge(Box<MergeArgs>),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "run",
     "ls",
     "validate",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 16] = [
     "samples",
     "table",
     "rescore",
+    "merge",
     "completions",
     "sandbox",
     "help",

@@ -66,6 +66,7 @@ class EvaluatorConfig:
     bootstrap_iters: int | None = field(default=100_000, repr=False)
     fresh: bool = field(default=False, repr=False)
     max_failures: int | None = field(default=None, repr=False)
+    shard: str | None = field(default=None, repr=False)
     library: str | None = field(default=None, repr=False)
     python: str | None = field(default=None, repr=False)
     plugins: Any = field(default=None, repr=False)

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::changes::ChangedDocument;
 use super::columns::{MissingColumn, column_names, missing_columns, missing_example_columns};
 use super::error::{ErrorDocument, FieldLocations, PromptError, PromptErrorKind};
-use super::options::{RequestOptions, RequestSources};
+use super::options::{Part, RequestOptions, RequestSources};
 use super::plan::Plan;
 use super::request::Skipped;
 use super::selection::{Selection, evaluated_documents};
@@ -24,6 +24,9 @@ use crate::scoring::with_sampler;
 
 /// The number of documents rendered at a time: enough for all cores, and few enough for memory.
 const CHUNK: usize = 256;
+
+/// The number of documents read at a time if only a part of them is rendered.
+const READ_AHEAD: usize = 16 * CHUNK;
 
 /// A document and the indices of its examples in the pool.
 type Drawn = (Arc<Dict>, Vec<usize>);
@@ -74,6 +77,9 @@ pub struct RequestBuilder {
     missing_columns: Vec<MissingColumn>,
     documents: Arc<dyn Documents>,
     selection: Selection,
+    part: Option<Part>,
+    /// The number of documents taken from the selection.
+    position: usize,
     drawing: Option<Drawing>,
     ready: VecDeque<Result<DocumentRequests, PromptError>>,
     /// The locations of fields, for errors.
@@ -120,6 +126,8 @@ impl RequestBuilder {
             missing_columns,
             documents,
             selection,
+            part: options.part,
+            position: 0,
             drawing,
             ready,
             locations,
@@ -136,7 +144,9 @@ impl RequestBuilder {
 
     /// The number of documents left, including those that will be skipped.
     pub fn remaining(&self) -> usize {
-        self.ready.len() + self.selection.remaining()
+        let selected = self.selection.remaining();
+        let own = |part: Part| part.count_in(self.position..self.position + selected);
+        self.ready.len() + self.part.map_or(selected, own)
     }
 
     /// The number of documents in the evaluated split.
@@ -159,9 +169,27 @@ impl RequestBuilder {
         self.collect()
     }
 
+    /// Takes the next documents from the selection, and says which of them are rendered: the others are only needed to
+    /// draw the examples of those after them.
+    fn choose(&mut self) -> (Vec<(DocId, usize)>, Vec<bool>) {
+        let (mut chosen, mut is_own) = (Vec::new(), Vec::new());
+        let mut own = 0;
+        while own < CHUNK && chosen.len() < READ_AHEAD {
+            let Some(next) = self.selection.next() else { break };
+            let is_in_part = self.part.is_none_or(|part| part.has(self.position));
+            self.position += 1;
+            own += usize::from(is_in_part);
+            if is_in_part || self.drawing.is_some() {
+                chosen.push(next);
+                is_own.push(is_in_part);
+            }
+        }
+        (chosen, is_own)
+    }
+
     /// Renders the next chunk of documents.
     fn fill(&mut self) {
-        let chosen: Vec<(DocId, usize)> = self.selection.by_ref().take(CHUNK).collect();
+        let (chosen, is_own) = self.choose();
         let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
         let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
             .into_par_iter()
@@ -179,6 +207,8 @@ impl RequestBuilder {
                 .collect(),
             Some(drawing) => drawing.draw(plan, read),
         };
+        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> =
+            drawn.into_iter().zip(is_own).filter_map(|(drawn, is_own)| is_own.then_some(drawn)).collect();
         // The index of the first failure. Later documents are not rendered: a function that hangs must not time out
         // once per document.
         let failed = AtomicUsize::new(usize::MAX);
@@ -220,14 +250,15 @@ impl Iterator for RequestBuilder {
     type Item = Result<DocumentRequests, PromptError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ready.is_empty() && !self.has_failed {
+        while self.ready.is_empty() && !self.has_failed && self.selection.remaining() > 0 {
             self.fill();
         }
         if let Some(next) = self.ready.pop_front() {
             return Some(next);
         }
         let first_end = !std::mem::replace(&mut self.finished, true);
-        (first_end && !self.found).then(|| {
+        // A part may consist of documents without requests, or of none.
+        (first_end && !self.found && self.part.is_none()).then(|| {
             let message = "No document yields a request";
             Err(PromptError::new(PromptErrorKind::Documents, message)
                 .of_task(&self.plan.name)

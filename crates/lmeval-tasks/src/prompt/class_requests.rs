@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Arguments, ChatMessage, ClassCall, Context, DocId, Instance, InstanceMetadata, MAX_REPEATS, RequestType,
+    Arguments, ClassCall, Context, DocId, Instance, InstanceMetadata, MAX_REPEATS, RequestType,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -24,7 +24,7 @@ impl Plan {
         let context = if planned.class.makes_context {
             None
         } else {
-            Some(context_value(&self.single_context(document, examples)?))
+            Some(self.single_context(document, examples)?.to_exact_value())
         };
         let drawn = match &self.pool {
             Some(pool) => {
@@ -135,29 +135,11 @@ pub fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptErr
     Ok(read)
 }
 
-/// A context in the form that classes receive.
-fn context_value(context: &Context) -> Value {
-    match context {
-        Context::Json(text) => Value::tuple([Value::Str(Arc::clone(text))]),
-        Context::Text(_) | Context::Messages(_) => context.to_value(),
-    }
-}
-
 /// Parses a context in the form that classes return.
 fn read_context(value: &Value) -> Result<Context, PromptError> {
-    match value {
-        Value::Str(text) => Ok(Context::Text(Arc::clone(text))),
-        Value::Tuple(fields) => match fields.as_slice() {
-            [Value::Str(text)] => Ok(Context::Json(Arc::clone(text))),
-            _ => Err(not_a("a context", value)),
-        },
-        Value::List(messages) => {
-            let messages = messages.iter().map(ChatMessage::from_value).collect::<Option<Vec<_>>>();
-            messages.map(|messages| Context::Messages(Arc::from(messages))).ok_or_else(|| {
-                not_a("a context", value)
-                    .hint("A conversation is a list of dictionaries with `role` and `content`")
-            })
-        }
-        other => Err(not_a("a context", other)),
-    }
+    Context::from_exact_value(value).ok_or_else(|| match value {
+        Value::List(_) => not_a("a context", value)
+            .hint("A conversation is a list of dictionaries with `role` and `content`"),
+        _ => not_a("a context", value),
+    })
 }

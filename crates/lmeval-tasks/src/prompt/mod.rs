@@ -28,6 +28,6 @@ pub use builder::{DocumentRequests, RequestBuilder};
 pub use class_requests::read_arguments;
 pub use columns::{MissingColumn, missing_columns};
 pub use error::{ErrorDocument, PromptError, PromptErrorKind};
-pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
+pub use options::{DEFAULT_FEWSHOT_SEED, Part, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;
 pub use templates::Templates;

@@ -25,8 +25,11 @@ pub struct RequestOptions {
     pub limit: Option<f64>,
     /// Indices of the documents to evaluate; `None` or an empty list means all.
     pub samples: Option<Vec<i64>>,
-    /// The subset of documents that this process evaluates.
+    /// The subset of documents that this process evaluates, with examples drawn for these documents only.
     pub shard: Shard,
+    /// The part of the selected documents whose requests are built. Examples are drawn for all of them, so the prompts
+    /// are those of a run over all documents.
+    pub part: Option<Part>,
 }
 
 impl Default for RequestOptions {
@@ -40,6 +43,7 @@ impl Default for RequestOptions {
             limit: None,
             samples: None,
             shard: Shard::default(),
+            part: None,
         }
     }
 }
@@ -56,6 +60,55 @@ pub struct Shard {
 impl Default for Shard {
     fn default() -> Self {
         Self { rank: 0, world_size: 1 }
+    }
+}
+
+/// One of several equal parts of the documents of a run: every `count`th document.
+///
+/// ```
+/// use lmeval_tasks::prompt::Part;
+///
+/// let parts: Vec<Part> = (0..3).map(|index| Part::new(index, 3).unwrap().of_task("arc_easy")).collect();
+/// for position in 0..10 {
+///     assert_eq!(parts.iter().filter(|part| part.has(position)).count(), 1);
+/// }
+/// assert_eq!(parts.iter().map(|part| part.count_in(0..10)).max(), Some(4));
+/// assert!(Part::new(3, 3).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The position of the first document.
+    first: usize,
+    count: usize,
+}
+
+impl Part {
+    /// The part at an index, from 0; `None` if there are no more than `index` parts.
+    pub fn new(index: usize, count: usize) -> Option<Self> {
+        (index < count).then_some(Self { first: index, count })
+    }
+
+    /// The part of one task. The first document of each task goes to another part, so that the parts are balanced even if
+    /// every task has only a few.
+    #[must_use]
+    pub fn of_task(self, name: &str) -> Self {
+        // FNV-1a: the parts must be the same in every version and on every machine.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let shift = (hash % self.count as u64) as usize;
+        Self { first: (self.first + shift) % self.count, ..self }
+    }
+
+    /// Whether the document at a position among the selected ones belongs to the part.
+    pub fn has(self, position: usize) -> bool {
+        position % self.count == self.first
+    }
+
+    /// The number of documents of the part in a range of positions.
+    pub fn count_in(self, positions: std::ops::Range<usize>) -> usize {
+        let before = |end: usize| (end + self.count - 1 - self.first) / self.count;
+        before(positions.end).saturating_sub(before(positions.start))
     }
 }
 

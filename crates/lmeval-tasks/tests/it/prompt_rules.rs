@@ -11,7 +11,7 @@ use lmeval_core::{
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_tasks::prompt::{
-    ErrorDocument, PromptError, PromptErrorKind, RequestBuilder, RequestOptions, RequestSources, Shard,
+    ErrorDocument, Part, PromptError, PromptErrorKind, RequestBuilder, RequestOptions, RequestSources, Shard,
     Skipped,
 };
 
@@ -119,6 +119,33 @@ fn draws_examples_from_one_stream() {
     assert_eq!(drawn("fewshot_split: train\n", &second), ["[\"7 1 0"]);
     let chosen = RequestOptions { samples: Some(vec![2]), ..plain() };
     assert_eq!(drawn("fewshot_split: train\n", &chosen), ["[\"7 1 0"]);
+}
+
+#[test]
+fn parts_have_the_prompts_of_a_whole_run() {
+    // More documents than are read at a time, so that a chunk ends inside a part.
+    let data = format!("test: [{}]\ntrain: [{}]", numbered(1000, 1700), numbered(0, 30));
+    let plain_task = QUESTION.to_owned();
+    let with_examples = format!("{QUESTION}num_fewshot: 3\nfewshot_split: train\n");
+    let own_examples = format!("{QUESTION}num_fewshot: 2\nfewshot_split: test\n");
+    for definition in [plain_task, with_examples, own_examples] {
+        for options in [plain(), RequestOptions { limit: Some(601.0), ..plain() }] {
+            let whole = build(&task(&definition), splits(&data), &options).unwrap();
+            for count in [1, 2, 7, 5000] {
+                let mut parts = vec![Vec::new(); count];
+                for (index, part) in parts.iter_mut().enumerate().take(9) {
+                    let options = RequestOptions { part: Part::new(index, count), ..options.clone() };
+                    *part = build(&task(&definition), splits(&data), &options).unwrap();
+                }
+                for (position, args) in whole.iter().enumerate().filter(|(position, _)| position % count < 9)
+                {
+                    assert_eq!(&parts[position % count][position / count], args);
+                }
+                let found: usize = parts.iter().map(Vec::len).sum();
+                assert_eq!(found, whole.len().min(if count > 9 { 9 } else { whole.len() }));
+            }
+        }
+    }
 }
 
 #[test]

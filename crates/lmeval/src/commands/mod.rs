@@ -4,6 +4,7 @@ mod compare;
 mod completions;
 mod journal;
 mod ls;
+mod merge;
 mod preview;
 mod report;
 mod rescore;
@@ -20,6 +21,7 @@ mod view;
 use anyhow::Result;
 
 pub(crate) use self::compare::CompareArgs;
+pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::report::ReportArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
@@ -76,6 +78,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
+        Command::Merge(arguments) => merge::run(&arguments, printer)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
         Command::ServePython => serve::run(printer)?,

@@ -11,6 +11,7 @@ use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions, Trackers};
+use lmeval_journal::Fingerprint;
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
 use lmeval_tasks::{Overrides, TaskDict};
@@ -21,6 +22,7 @@ use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Spinner, Ticker
 use crate::run::events::{Records, RunEvents};
 use crate::run::live::LiveView;
 use crate::run::output::{self, Objects, Start};
+use crate::run::shard::ShardWriter;
 use crate::run::{interrupt, model, thresholds, tracking};
 use crate::words::{counted, for_count};
 use crate::{python, report, roots};
@@ -85,12 +87,15 @@ pub(super) fn run(
     let (evaluation, events, counts) =
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
     let evaluation = evaluation?;
-    let facts = output::facts(&settings, &start, &*model, &evaluation);
+    let facts = output::facts(&settings, &start, model.facts(), &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
     let task_hashes = events.task_hashes(&evaluation);
-    let objects = Objects::new(&settings, &facts, &evaluation, &task_hashes);
+    let mut objects = Objects::new(&settings, &facts, &evaluation, &task_hashes);
+    if let Some(shard) = settings.shard {
+        objects.insert("shard", &Value::from(shard.to_string()));
+    }
     // Files first: they must be written even if the reader of standard output goes away.
     let saved = start.files.as_ref().map(|(layout, stamp)| objects.save(layout, stamp));
     let printed = objects.print(&settings, printer);
@@ -98,6 +103,16 @@ pub(super) fn run(
     if let Some(path) = &path {
         notes.wrote("results", None, path);
         notes.info(&format!("Results saved to {}", path.display()));
+    }
+    if let (Some(shard), Some(writer), Some(path)) = (settings.shard, events.shard(), &path) {
+        if let Some(identity) = model.portable_identity() {
+            writer.set_model(Fingerprint::of(&identity).to_string(), identity.to_string());
+        }
+        let samples = events.sample_files(&evaluation);
+        writer.finish(shard, &settings, (path, &samples), &evaluation)?;
+        notes.info(&format!(
+            "These are the scores of shard {shard}. When all shards are done, `lm-eval merge` computes those of the run"
+        ));
     }
     output::report_unusual_answers(&evaluation, printer);
     if let Some(live) = events.live() {
@@ -116,7 +131,9 @@ pub(super) fn run(
         }
         None => true,
     };
-    let passed = thresholds::report(&settings.fail_under, &evaluation.results, printer)?;
+    // A threshold is for the scores of all documents, so `merge` checks it.
+    let thresholds = if settings.shard.is_some() { &[][..] } else { &settings.fail_under };
+    let passed = thresholds::report(thresholds, &evaluation.results, printer)?;
     if !evaluation.failures.is_empty() || !tracked {
         return Ok(Status::Failure);
     }
@@ -260,8 +277,9 @@ pub(super) fn evaluate_tasks(
         stamp: stamp.clone(),
         options: SampleOptions { hash_media: start.hash_media },
     });
-    if let Some(records) = &records {
-        records.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
+    if let Some((layout, _)) = start.files.as_ref().filter(|_| records.is_some() || settings.shard.is_some())
+    {
+        layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
     }
     let write_out = settings.write_out.then_some(settings.dialect);
     let live = settings.view.then(|| live(start, &counts, model, &notes)).transpose()?;
@@ -273,7 +291,11 @@ pub(super) fn evaluate_tasks(
         records,
         start.observer.clone(),
     );
-    let events = Arc::new(events.with_live(live));
+    let shard = match (settings.shard, &start.files) {
+        (Some(_), Some((layout, _))) => Some(ShardWriter::new(layout.folder())?),
+        _ => None,
+    };
+    let events = Arc::new(events.with_live(live).with_shard(shard));
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();

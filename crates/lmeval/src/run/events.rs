@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::ScoringPipeline;
+use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{Diagnostic, Dialect, ModelIdentity};
-use lmeval_engine::{Evaluated, Event, Events};
+use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
 
@@ -15,6 +15,7 @@ use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};
 use crate::report;
 use crate::run::live::LiveView;
+use crate::run::shard::ShardWriter;
 use crate::words::{counted, for_count, skip_reason};
 
 /// Where sample records are written.
@@ -37,6 +38,7 @@ pub(crate) struct RunEvents {
     saved_before: AtomicUsize,
     skipped: AtomicUsize,
     live: Option<LiveView>,
+    shard: Option<ShardWriter>,
     /// Whether the run has started over with another model; notes about tasks are not repeated.
     is_restarted: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl RunEvents {
             saved_before: AtomicUsize::new(0),
             skipped: AtomicUsize::new(0),
             live: None,
+            shard: None,
             is_restarted: AtomicBool::new(false),
         }
     }
@@ -74,6 +77,17 @@ impl RunEvents {
     pub(crate) fn with_live(mut self, live: Option<LiveView>) -> Self {
         self.live = live;
         self
+    }
+
+    /// Stores the answered documents of a shard.
+    pub(crate) fn with_shard(mut self, shard: Option<ShardWriter>) -> Self {
+        self.shard = shard;
+        self
+    }
+
+    /// The files of the shard.
+    pub(crate) fn shard(&self) -> Option<&ShardWriter> {
+        self.shard.as_ref()
     }
 
     /// The page that follows the run.
@@ -100,6 +114,12 @@ impl RunEvents {
         let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
         let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));
         in_order.map(|(task, path, _)| (task.clone(), path.clone())).collect()
+    }
+
+    /// Notes that the records of a task were written.
+    pub(crate) fn add_records(&self, task: &str, path: PathBuf, hash: String) {
+        self.notes.wrote("samples", Some(task), &path);
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.to_owned(), path, hash));
     }
 
     /// Reports at the start which saved answers can be reused, and where they are from.
@@ -136,6 +156,9 @@ impl RunEvents {
     fn start_over(&self, identity: &ModelIdentity) {
         self.is_restarted.store(true, Ordering::Relaxed);
         self.discard_records();
+        if let Some(shard) = &self.shard {
+            shard.start_over();
+        }
         self.counts.reset();
         self.saved_before.store(0, Ordering::Relaxed);
         self.skipped.store(0, Ordering::Relaxed);
@@ -212,6 +235,11 @@ impl Events for RunEvents {
                 self.report_other_answers(answers, of_unknown_server, of_others);
             }
             Event::OtherModel(identity) => self.start_over(identity),
+            Event::Attributed { model, description } => {
+                if let Some(shard) = &self.shard {
+                    shard.set_model(model.to_string(), description.to_owned());
+                }
+            }
             Event::CacheImported { answers, skipped } => {
                 self.saved_before.fetch_add(answers, Ordering::Relaxed);
                 let skipped = match skipped {
@@ -261,6 +289,15 @@ impl Events for RunEvents {
         }
     }
 
+    fn answered(
+        &self,
+        task: &str,
+        documents: &[AnsweredDocument],
+        last: Option<DocumentCounts>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.shard.as_ref().map_or(Ok(()), |shard| shard.write(task, documents, last))
+    }
+
     fn values(&self, task: &str, pipelines: &[ScoringPipeline]) {
         if let Some(observer) = &self.observer {
             observer.values(task, pipelines);
@@ -275,8 +312,7 @@ impl Events for RunEvents {
             writer.write(sample)?;
         }
         let (path, hash) = writer.finish(&records.stamp)?;
-        self.notes.wrote("samples", Some(task), &path);
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.clone(), path, hash));
+        self.add_records(task, path, hash);
         Ok(())
     }
 }

@@ -5,5 +5,6 @@ pub(crate) mod interrupt;
 pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;
+pub(crate) mod shard;
 pub(crate) mod thresholds;
 pub(crate) mod tracking;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
-use lmeval_core::{Diagnose as _, Model};
+use lmeval_core::{Diagnose as _, ModelFacts};
 use lmeval_engine::{Evaluated, Events, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
@@ -48,10 +48,9 @@ pub(crate) struct Start {
 pub(crate) fn facts(
     settings: &RunSettings,
     start: &Start,
-    model: &dyn Model,
+    model_facts: ModelFacts,
     evaluation: &Evaluated,
 ) -> RunFacts {
-    let model_facts = model.facts();
     let device = match settings.dialect.name {
         // Reference: the requested device, whatever was used.
         "0.4" => settings.device().map(str::to_owned),
@@ -114,6 +113,22 @@ impl Objects {
         Self {
             in_memory: result_object(&evaluation.results, &configs, facts),
             in_file: file_object(&evaluation.results, &configs, task_hashes, facts),
+        }
+    }
+
+    /// Adds a key.
+    pub(crate) fn insert(&mut self, key: &str, value: &Value) {
+        for object in [&mut self.in_memory, &mut self.in_file] {
+            object.insert(key, value.clone());
+        }
+    }
+
+    /// Replaces the value of a key where it exists.
+    pub(crate) fn replace(&mut self, key: &str, value: &Value) {
+        for object in [&mut self.in_memory, &mut self.in_file] {
+            if object.contains_str(key) {
+                object.insert(key, value.clone());
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use lmeval_engine::{Cancel, DataOptions, EvaluateOptions};
 use lmeval_host::PythonOptions;
 
 use super::resolve::RunSettings;
+use super::shard::ShardNumber;
 use crate::environment;
 
 impl RunSettings {
@@ -17,6 +18,7 @@ impl RunSettings {
             dialect: self.dialect,
             limit: self.limit.to_f64(),
             samples: self.samples.clone(),
+            part: self.shard.and_then(ShardNumber::part),
             num_fewshot: self.num_fewshot,
             repeats: self.repeats,
             gen_kwargs: Some(self.gen_kwargs.clone()).filter(|kwargs| !kwargs.is_empty()),

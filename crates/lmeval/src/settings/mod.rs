@@ -18,6 +18,7 @@ mod resolve;
 mod roots;
 mod samples;
 mod seed;
+mod shard;
 mod trackers;
 
 pub use config_file::ConfigFile;
@@ -28,4 +29,5 @@ pub use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
 pub use record::record_line;
 pub use resolve::{RunSettings, dialect};
 pub use samples::{parse as parse_samples, resolve as resolve_samples};
+pub use shard::ShardNumber;
 pub use trackers::TrackerSettings;

@@ -16,6 +16,7 @@ use super::kinds::{
 };
 use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
+use super::shard::ShardNumber;
 use super::{samples, seed};
 use crate::environment;
 
@@ -56,6 +57,10 @@ layer! {
         /// Document indices per task: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
         #[arg(short = 'E', long, value_name = "JSON", value_parser = samples::parse)]
         pub samples: Option<Value>,
+
+        /// Evaluate one of N equal parts of each task's documents, such as `2/8`; `lm-eval merge` joins the parts.
+        #[arg(long, value_name = "I/N")]
+        pub shard: Option<ShardNumber>,
 
         /// Number of few-shot examples in each prompt; overrides the tasks.
         #[arg(short = 'f', long = "num_fewshot", alias = "num-fewshot", value_name = "N", value_parser = Count::parse, allow_negative_numbers = true)]

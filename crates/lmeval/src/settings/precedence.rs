@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 45] = [
+const ROWS: [Row; 46] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),
@@ -61,6 +61,7 @@ const ROWS: [Row; 45] = [
     row("trackio_args", "{a: 1}", &["--trackio_args", "b=2"]),
     row("limit", "4", &["--limit", "0.5"]),
     row("samples", "{a: [1]}", &["--samples", "{\"b\": [2]}"]),
+    beside(row("shard", "1/3", &["--shard", "2/3"]), &["--output_path", "out"]),
     row("num_fewshot", "4", &["--num_fewshot", "0"]),
     row("repeats", "4", &["--repeats", "0"]),
     row("batch_size", "auto", &["--batch_size", "4"]),
@@ -108,7 +109,16 @@ fn flags(words: &[&[&str]]) -> Options {
 /// The resolved settings without records and notes, which depend on the layer.
 fn resolved(options: &Options) -> String {
     let settings = RunSettings::from_flags(options).unwrap();
-    format!("{:?}", RunSettings { record: Dict::new(), notes: Vec::new(), from_file: false, ..settings })
+    format!(
+        "{:?}",
+        RunSettings {
+            record: Dict::new(),
+            given: Dict::new(),
+            notes: Vec::new(),
+            from_file: false,
+            ..settings
+        }
+    )
 }
 
 /// The value in the record.

@@ -3,6 +3,9 @@
 use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Dict, Value, repr};
 
+use super::layer::Layer as _;
+use super::options::Options;
+
 /// The settings of the reference, in the order of its record.
 pub(super) const RECORDED: [&str; 33] = [
     "config",
@@ -50,4 +53,16 @@ pub fn record_line(record: &Dict) -> String {
         })
         .collect();
     format!("EvaluatorConfig({})", fields.join(", "))
+}
+
+/// The settings that are given, as a settings file has them.
+pub(super) fn given(options: &Options, dicts: &Dict) -> Dict {
+    let mut given = Dict::new();
+    options.put("", &mut given);
+    for (name, dict) in dicts.iter() {
+        if name.as_str().is_some_and(|name| given.contains_str(name)) {
+            given.insert(name.clone(), dict.clone());
+        }
+    }
+    given
 }

@@ -13,6 +13,8 @@ use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
 use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
 use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
+use super::record::given;
+use super::shard::ShardNumber;
 use super::trackers::TrackerSettings;
 use super::{dict_option, samples, seed};
 use crate::environment;
@@ -31,6 +33,8 @@ const DEFAULT_MODEL: &str = "ngram";
 pub struct RunSettings {
     /// All settings by name, as in the record of the run.
     pub record: Dict,
+    /// The combined layers, in the form of a settings file.
+    pub given: Dict,
     /// Whether a settings file was read.
     pub from_file: bool,
     /// Notes and warnings for the user.
@@ -48,6 +52,8 @@ pub struct RunSettings {
     pub default_device: Option<&'static str>,
     pub limit: Value,
     pub samples: Option<Dict>,
+    /// The part of the documents to evaluate.
+    pub shard: Option<ShardNumber>,
     pub use_cache: Option<String>,
     pub check_integrity: bool,
     pub write_out: bool,
@@ -94,6 +100,15 @@ impl RunSettings {
         Ok(resolved)
     }
 
+    /// Settings that [`RunSettings::given`] recorded, below flags. The environment does not apply.
+    pub fn from_stored(stored: &Dict, flags: &Options) -> Result<Self> {
+        let invalid = |(name, wrong): InvalidSetting| {
+            anyhow!(wrong.message(name, stored.get_str(name).unwrap_or(&Value::None)))
+        };
+        let options = flags.clone().combine(Options::read("", stored).map_err(invalid)?);
+        Resolver { options, source: Source::CommandLine, notes: Vec::new() }.resolve(Dict::new())
+    }
+
     /// Settings of a Python caller, which has filled in the defaults of its functions and warns its user
     /// itself.
     pub fn from_python(given: &Dict) -> Result<Self> {
@@ -102,7 +117,7 @@ impl RunSettings {
         };
         let options = over_environment(Options::read("", given).map_err(invalid)?, variable)?;
         let resolved = Resolver { options, source: Source::Python, notes: Vec::new() }.resolve(Dict::new())?;
-        Ok(Self { notes: Vec::new(), record: Dict::new(), ..resolved })
+        Ok(Self { notes: Vec::new(), record: Dict::new(), given: Dict::new(), ..resolved })
     }
 
     /// Settings of a Rust caller: its own over the environment over the command's defaults. It holds the tasks itself
@@ -208,6 +223,7 @@ impl Resolver {
         let is_command = self.source == Source::CommandLine;
         let dicts = self.dicts()?;
         let dict = |name: &str| dicts.get_str(name).and_then(Value::as_dict).cloned().unwrap_or_default();
+        let given = given(&self.options, &dicts);
         let (model, tasks) = self.model_and_tasks(!dict("model_args").is_empty())?;
         let limit = self.limit()?;
         let options = &self.options;
@@ -221,7 +237,11 @@ impl Resolver {
         }
         let of_hub =
             dict("hf_hub_log_args").get_str("output_path").map(|path| PathBuf::from(repr::str(path)));
-        let output_path = output_path.or(of_hub);
+        let mut output_path = output_path.or(of_hub);
+        let shard = options.shard;
+        if is_command && let Some(shard) = shard {
+            output_path = Some(shard.output_path(output_path)?);
+        }
         let apply_chat_template = self.chat_template();
         let fewshot_as_multiturn = self.multiturn(apply_chat_template.is_on())?;
         let options = &self.options;
@@ -247,6 +267,13 @@ impl Resolver {
             ));
         }
         let trackers = TrackerSettings::resolve(dict, log_samples, is_command, &mut self.notes)?;
+        if shard.is_some() && !trackers.is_empty() {
+            let diagnostic = Diagnostic::new("A shard cannot be logged to an experiment tracker");
+            bail!(
+                diagnostic
+                    .hint("Its scores are those of a part of the documents; log the merged results instead")
+            );
+        }
         no_effect::note(&self.options, &mut self.notes);
         let dialect = dialect_of(&self.options)?;
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
@@ -258,6 +285,7 @@ impl Resolver {
         let options = self.options;
         let mut settings = RunSettings {
             record: Dict::new(),
+            given,
             from_file: false,
             notes: self.notes,
             model,
@@ -269,6 +297,7 @@ impl Resolver {
             device,
             default_device: is_command.then_some(DEFAULT_DEVICE),
             limit,
+            shard,
             use_cache: options.use_cache,
             check_integrity: options.check_integrity.unwrap_or_default(),
             write_out: options.write_out.unwrap_or_default(),

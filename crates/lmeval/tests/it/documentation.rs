@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["run"],
     &["ls"],
@@ -32,6 +32,7 @@ const COMMANDS: [&[&str]; 25] = [
     &["samples"],
     &["table"],
     &["rescore"],
+    &["merge"],
     &["completions"],
     &["sandbox"],
 ];

@@ -41,6 +41,7 @@ mod score_table;
 mod secrets;
 mod server;
 mod server_identity;
+mod shards;
 mod show;
 mod snapshots;
 mod tasks_command;

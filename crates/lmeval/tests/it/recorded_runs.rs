@@ -7,14 +7,14 @@ use lmeval_testkit::TestContext;
 
 use crate::context;
 
-const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}\
+pub(crate) const TEMPLATE: &str = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}\
                         {% if add_generation_prompt %}<assistant>{% endif %}";
 
-fn recordings() -> PathBuf {
+pub(crate) fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/e2e")
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs_err::create_dir_all(to).unwrap();
     for entry in fs_err::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -27,16 +27,16 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn dumps(value: &Value) -> String {
+pub(crate) fn dumps(value: &Value) -> String {
     json::dumps(value, &json::Options::default()).unwrap()
 }
 
-fn part<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+pub(crate) fn part<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.as_dict()?.get_str(key)
 }
 
 /// The flags of a recorded run.
-fn flags(context: &TestContext, run: &Dict) -> Vec<String> {
+pub(crate) fn flags(context: &TestContext, run: &Dict) -> Vec<String> {
     let mut words = Vec::new();
     for (key, value) in run.iter() {
         let key = key.as_str().unwrap();

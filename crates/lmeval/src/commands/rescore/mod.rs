@@ -232,7 +232,7 @@ impl Rescoring<'_> {
         for warning in &evaluation.results.warnings {
             printer.note(&format!("warning: {warning}"));
         }
-        let mut facts = output::facts(self.settings, self.start, &**self.model, evaluation);
+        let mut facts = output::facts(self.settings, self.start, self.model.facts(), evaluation);
         facts.model_facts.tokenizer = stored::tokenizer(self.run);
         let configs = output::configs(self.settings, evaluation);
         let mut in_memory = result_object(&evaluation.results, &configs, &facts);

@@ -144,7 +144,7 @@ fn facts(
     model: &dyn Model,
     evaluation: &Evaluated,
 ) -> RunFacts {
-    let facts = output::facts(settings, start, model, evaluation);
+    let facts = output::facts(settings, start, model.facts(), evaluation);
     let text = |name: &str, default: String| {
         as_given(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
     };

@@ -133,6 +133,7 @@ impl Step {
                 rank: number("rank").unwrap_or(0),
                 world_size: number("world_size").unwrap_or(1).max(1),
             },
+            part: None,
         })
     }
 

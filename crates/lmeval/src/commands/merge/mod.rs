@@ -1,0 +1,269 @@
+//! `lm-eval merge`: the results of a run from its shards.
+
+mod arguments;
+mod check;
+mod documents;
+mod samples;
+mod shard;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use lmeval::environment;
+use lmeval::settings::RunSettings;
+use lmeval_core::secrets::mask_secrets;
+use lmeval_core::{Diagnostic, ModelFacts};
+use lmeval_data::Settings;
+use lmeval_engine::{Cancel, EngineError, Evaluated, Events, score_stored};
+use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_pycompat::{Dict, Value, json, repr};
+use lmeval_report::{ModelName, Moment, SampleOptions, to_json};
+use lmeval_tasks::{Overrides, Task, TaskDict};
+
+pub(crate) use self::arguments::MergeArgs;
+use self::shard::{Found, Shard};
+use crate::commands::{Status, run as command};
+use crate::printer::Printer;
+use crate::progress::RequestCounts;
+use crate::run::events::{Records, RunEvents};
+use crate::run::output::{self, Objects, Start};
+use crate::run::{interrupt, thresholds};
+use crate::words::counted;
+use crate::{python, report, roots};
+
+/// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
+const OF_ALL_SHARDS: [&str; 15] = [
+    "results",
+    "groups",
+    "group_subtasks",
+    "configs",
+    "versions",
+    "n-shot",
+    "higher_is_better",
+    "n-samples",
+    "samples",
+    "date",
+    "task_hashes",
+    "total_evaluation_time_seconds",
+    "audit",
+    "failed_requests",
+    "code_limits",
+];
+
+/// Merges shards.
+pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status> {
+    let began = Instant::now();
+    let found = Found::search(&arguments.shards)?;
+    let missing = check::check(&found, arguments.partial)?;
+    let shards = &found.shards;
+    let first = &shards[0];
+    let mut stored = first.settings.clone();
+    stored.remove_str("shard");
+    let settings = RunSettings::from_stored(&stored, &arguments.options())?;
+    let roots = roots::resolve(&settings.library, printer)?;
+    let tasks = load(&settings, &roots, printer)?;
+    thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
+    let text = |key: &str| first.results.get_str(key).filter(|value| !value.is_none()).map(repr::str);
+    let model_name = match (text("model_name"), text("model_name_sanitized")) {
+        (Some(name), Some(sanitized)) => ModelName { name, sanitized },
+        _ => ModelName::of(&settings.model, &Value::from(settings.model_args.clone()), settings.seeds[0]),
+    };
+    let moment = Moment::now();
+    let files = command::files(&settings, &model_name, moment)?;
+    let hash_media = environment::hash_media()?;
+    let start = Start { moment, began, model_name, files, hash_media, observer: None };
+    let merge = Merge { settings: &settings, roots: &roots, shards, start: &start };
+    let (evaluation, events) = merge.score(tasks, printer)?;
+    let mut objects = merge.objects(&evaluation, &events.task_hashes(&evaluation));
+    if !missing.is_empty() {
+        objects.insert("missing_shards", &Value::list(missing.iter().map(|index| Value::Int(*index as i64))));
+    }
+    for warning in &evaluation.results.warnings {
+        printer.note(&format!("warning: {warning}"));
+    }
+    // Files first: they must be written even if the reader of standard output goes away.
+    let saved = start.files.as_ref().map(|(layout, stamp)| objects.save(layout, stamp)).transpose()?;
+    let printed = objects.print(&settings, printer);
+    if let Some(path) = &saved {
+        printer.notes().wrote("results", None, path);
+        printer.notes().info(&format!("Results saved to {}", path.display()));
+    }
+    output::report_unusual_answers(&evaluation, printer);
+    if !missing.is_empty() {
+        let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        printer.note(&format!(
+            "warning: {} of {} missing ({}); scores on a subset are not comparable with full runs",
+            counted(missing.len(), "shard"),
+            first.number.count(),
+            list.join(", ")
+        ));
+    }
+    let failed = report_failures(shards, printer);
+    let passed = thresholds::report(&settings.fail_under, &evaluation.results, printer)?;
+    if failed {
+        return Ok(Status::Failure);
+    }
+    if !passed {
+        return Ok(Status::GateFailed);
+    }
+    printed.map(|()| Status::Success)
+}
+
+/// Loads the tasks of the shards.
+fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Result<TaskDict> {
+    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let manager = manager.with_unknown_hint(
+        "The shards name this task; if it is in a file of yours, merge in the folder where they ran, or pass `--include_path DIR`"
+            .to_owned(),
+    );
+    let loaded = manager.load(&manager.select(&settings.tasks)?, Overrides::default())?;
+    for warning in &loaded.warnings {
+        printer.styled(&report::render(report::Severity::Warning, warning));
+    }
+    Ok(loaded)
+}
+
+/// Everything that a merge consists of.
+struct Merge<'a> {
+    settings: &'a RunSettings,
+    roots: &'a [PathBuf],
+    shards: &'a [Shard],
+    start: &'a Start,
+}
+
+impl Merge<'_> {
+    /// Scores the documents of all shards and writes their records.
+    fn score(&self, tasks: TaskDict, printer: &Printer) -> Result<(Evaluated, Arc<RunEvents>)> {
+        let settings = self.settings;
+        let notes = printer.notes();
+        let records =
+            self.start.files.as_ref().filter(|_| settings.log_samples).map(|(layout, stamp)| Records {
+                layout: layout.clone(),
+                stamp: stamp.clone(),
+                options: SampleOptions { hash_media: self.start.hash_media },
+            });
+        let counts = Arc::new(RequestCounts::new());
+        let events = Arc::new(RunEvents::new(counts, notes.clone(), false, None, records, None));
+        let cancel = Cancel::new();
+        interrupt::listen(cancel.clone(), notes.clone(), false);
+        let mut options = settings.evaluate_options();
+        (options.keep_samples, options.preview, options.cancel) = (false, false, cancel);
+        options.data.settings = Some(Settings::from_environment());
+        options.data.python = Some(PythonHost::new(PythonOptions {
+            run_unsafe_code: settings.confirm_run_unsafe_code,
+            ..python::options(settings.python.as_deref(), &settings.plugins, self.roots, &notes)?
+        }));
+        let handler: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
+        let evaluated = score_stored(tasks, &options, &handler, true, |key, task| {
+            self.check_definition(key, task)?;
+            documents::of_task(self.shards, key)
+        });
+        match evaluated {
+            Ok(evaluated) if evaluated.answered > 0 => {
+                if settings.log_samples {
+                    self.merge_samples(&evaluated, &events).inspect_err(|_| events.discard_records())?;
+                }
+                Ok((evaluated, events))
+            }
+            Ok(_) => Err(Diagnostic::new("No shard has an answered document").into()),
+            Err(error) => {
+                events.discard_records();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Merges the records of tasks whose values do not depend on several documents.
+    fn merge_samples(&self, evaluated: &Evaluated, events: &RunEvents) -> Result<()> {
+        let Some((layout, stamp)) = &self.start.files else { return Ok(()) };
+        let written = events.task_hashes(evaluated);
+        for (task, _) in evaluated.tasks.iter().filter(|(task, _)| !written.contains_str(task)) {
+            if let Some((path, hash)) = samples::merge(self.shards, task, layout, stamp)? {
+                events.add_records(task, path, hash);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a task is defined as it was when the shards ran.
+    fn check_definition(&self, key: &str, task: &Task) -> Result<(), EngineError> {
+        let first = &self.shards[0];
+        let Some(stored) = check::config(first, key) else { return Ok(()) };
+        let mut config =
+            task.config.to_dict(task.mapping(), &self.settings.dialect, self.settings.predict_only);
+        if let Some(metadata) = config.get_str_mut("metadata") {
+            *metadata = mask_secrets(metadata);
+        }
+        // As the results file of the shard has it.
+        let now = to_json(&config).ok().and_then(|text| json::loads(&text).ok());
+        let Some(Value::Dict(now)) = now else { return Ok(()) };
+        match check::difference(stored, &now, &[]) {
+            None => Ok(()),
+            Some((name, then, now)) => Err(Diagnostic::new(format!(
+                "The task `{key}` has changed since the shards ran: `{name}` was {then} and is {now}"
+            ))
+            .hint("Restore the definition, or score changed tasks with `lm-eval rescore` after the merge")
+            .into()),
+        }
+    }
+
+    /// The results, with everything that does not depend on the documents as the first shard reports it.
+    fn objects(&self, evaluation: &Evaluated, task_hashes: &Dict) -> Objects {
+        let first = &self.shards[0].results;
+        let mut model_facts = ModelFacts::default();
+        // The facts about the tokenizer stand between these two keys.
+        let of_tokenizer = first.iter().skip_while(|(key, _)| key.as_str() != Some("upper_git_hash")).skip(1);
+        model_facts.tokenizer = of_tokenizer
+            .take_while(|(key, _)| key.as_str() != Some("task_hashes"))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        let mut facts = output::facts(self.settings, self.start, model_facts, evaluation);
+        facts.failed_requests = self.shards.iter().map(|shard| shard.failed_requests).sum();
+        let mut objects = Objects::new(self.settings, &facts, evaluation, task_hashes);
+        for (key, value) in first.iter() {
+            let key = key.as_str().unwrap_or_default();
+            if !OF_ALL_SHARDS.contains(&key) {
+                objects.replace(key, value);
+            }
+        }
+        let of_shards = |key: &'static str| {
+            self.shards.iter().filter_map(move |shard| shard.results.get_str(key)).cloned()
+        };
+        if let Some(date) = of_shards("date").min_by(|one, other| {
+            let time = |date: &Value| date.to_f64().unwrap_or(f64::INFINITY);
+            time(one).total_cmp(&time(other))
+        }) {
+            objects.replace("date", &date);
+        }
+        let seconds: f64 = of_shards("total_evaluation_time_seconds")
+            .filter_map(|seconds| seconds.as_str().and_then(|text| text.parse::<f64>().ok()))
+            .sum();
+        objects.replace("total_evaluation_time_seconds", &Value::from(repr::float_repr(seconds)));
+        objects
+    }
+}
+
+/// Lists requests that failed in shards. Returns whether there are any.
+fn report_failures(shards: &[Shard], printer: &mut Printer) -> bool {
+    let failed: usize = shards.iter().map(|shard| shard.failed_requests).sum();
+    if failed == 0 {
+        return false;
+    }
+    let mut text = format!(
+        "error: {} failed permanently; their documents are excluded from the scores",
+        counted(failed, "request")
+    );
+    for shard in shards.iter().filter(|shard| shard.failed_requests > 0) {
+        let _ = write!(text, "\n  shard {}: {}", shard.number, counted(shard.failed_requests, "request"));
+        for failure in shard.failures.iter().take(3) {
+            let _ = write!(text, "\n    {failure}");
+        }
+    }
+    text +=
+        "\nhint: Run the commands of these shards again to send only the failed requests, then merge again";
+    printer.note(&text);
+    true
+}

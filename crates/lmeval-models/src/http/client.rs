@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
+use reqwest::header::HeaderMap;
 use reqwest::{Method, Request, Response, Url};
 use tokio::time::Instant;
 
 use super::balance::{Balancer, Chosen, Endpoint};
 use super::connect::{Connections, Transport, endpoints};
-use super::direct::{ExchangeError, Reply};
+use super::direct::{ExchangeError, Outgoing, Reply};
 use super::failure::{
     AttemptError, Class, Failure, classify_body_error, classify_exchange_error, classify_reqwest_error,
     classify_status, stray_answer_warning, subject, too_large,
@@ -213,15 +214,13 @@ impl Client {
             return Err(ModelError::new(ModelErrorKind::Configuration, message));
         };
         let own = self.balancer.endpoints().iter().find(|endpoint| endpoint.url.origin() == parsed.origin());
+        let none = HeaderMap::new();
         let mut attempt = 1;
         loop {
-            let mut request = Request::new(Method::GET, parsed.clone());
-            if let Some(endpoint) = own {
-                *request.headers_mut() = endpoint.headers.clone();
-            }
-            *request.timeout_mut() = Some(timeout);
+            let headers = own.map(|endpoint| &endpoint.headers).unwrap_or(&none);
+            let request = Outgoing { method: &Method::GET, url: &parsed, headers, body: &Bytes::new() };
             let transport = self.connections.for_url(&parsed);
-            match self.exchange(&transport, request, Bytes::new(), &shown, "the query", timeout).await {
+            match self.exchange(&transport, &request, &shown, "the query", timeout).await {
                 Ok(body) => return Ok(body),
                 Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(AttemptError::Retry(failure)) if attempt >= GET_ATTEMPTS => {
@@ -245,34 +244,32 @@ impl Client {
         let Endpoint { url, shown, headers, transport } = chosen.endpoint();
         let timeout = self.settings.timeout;
         if call.path.is_empty() {
-            let request = post_request(url.clone(), headers.clone());
-            return self.exchange(transport, request, call.body.clone(), shown, call.about, timeout).await;
+            let request = Outgoing { method: &Method::POST, url, headers, body: &call.body };
+            return self.exchange(transport, &request, shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
         let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
-        let request = post_request(longer, headers.clone());
-        self.exchange(transport, request, call.body.clone(), &shown, call.about, timeout).await
+        let request = Outgoing { method: &Method::POST, url: &longer, headers, body: &call.body };
+        self.exchange(transport, &request, &shown, call.about, timeout).await
     }
 
     /// Sends a request and reads the complete answer.
     async fn exchange(
         &self,
         transport: &Transport,
-        request: Request,
-        body: Bytes,
+        request: &Outgoing<'_>,
         url: &str,
         about: &str,
         timeout: Duration,
     ) -> Result<Bytes, AttemptError> {
         let has_answered = self.outage.answers() > 0;
         let (status, headers, body) = match transport {
-            Transport::Direct(direct) => {
-                let sent =
-                    tokio::time::timeout(timeout, direct.exchange(&request, &body, MAX_ANSWER_BYTES)).await;
+            Transport::Direct(host) => {
+                let sent = tokio::time::timeout(timeout, host.exchange(request, MAX_ANSWER_BYTES)).await;
                 let reply = sent.unwrap_or(Err(ExchangeError::TimedOut));
-                for server in direct.take_stray_servers() {
+                if let Some(server) = host.take_stray_report() {
                     self.stats.warn(self.secrets.mask(stray_answer_warning(&server)));
                 }
                 let failed = |error| classify_exchange_error(error, url, about, timeout, has_answered);
@@ -280,11 +277,13 @@ impl Client {
                 (status, headers, body.map_err(failed))
             }
             Transport::Reqwest(client) => {
-                let mut request = request;
-                if !body.is_empty() {
-                    *request.body_mut() = Some(body.into());
+                let mut library = Request::new(request.method.clone(), request.url.clone());
+                *library.headers_mut() = request.headers.clone();
+                *library.timeout_mut() = Some(timeout);
+                if !request.body.is_empty() {
+                    *library.body_mut() = Some(request.body.clone().into());
                 }
-                let response = client.execute(request).await;
+                let response = client.execute(library).await;
                 let mut response =
                     response.map_err(|error| classify_reqwest_error(error, url, timeout, has_answered))?;
                 let body = read_body(&mut response, url, about, timeout).await;
@@ -400,12 +399,6 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
-}
-
-fn post_request(url: Url, headers: reqwest::header::HeaderMap) -> Request {
-    let mut request = Request::new(Method::POST, url);
-    *request.headers_mut() = headers;
-    request
 }
 
 /// Reads a body to its end, without copying when it arrives in one chunk.

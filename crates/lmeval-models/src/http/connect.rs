@@ -14,7 +14,7 @@ use reqwest::{StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::balance::Endpoint;
-use super::direct::Direct;
+use super::direct::{Direct, Host};
 use super::redact::public_url;
 use super::settings::ClientSettings;
 use super::trust::tls_with;
@@ -31,14 +31,14 @@ pub(super) const REDIRECTS: usize = 5;
 #[derive(Clone)]
 pub(super) enum Transport {
     /// Our own connections, for plain HTTP.
-    Direct(Arc<Direct>),
+    Direct(Arc<Host>),
     /// The library's connections: TLS, or through a proxy.
     Reqwest(reqwest::Client),
 }
 
 /// Creates transports. Connections to this machine never use a proxy.
 pub(super) struct Connections {
-    direct: Arc<Direct>,
+    direct: Direct,
     proxies: Matcher,
     local: reqwest::Client,
     remote: Option<reqwest::Client>,
@@ -74,7 +74,7 @@ impl Connections {
         };
         let is_remote = |url: &String| !Url::parse(url).is_ok_and(|url| is_loopback(&url));
         let remote = settings.base_urls.iter().any(is_remote).then(|| build(false)).transpose()?;
-        let direct = Arc::new(Direct::new(USER_AGENT, CONNECT.min(settings.timeout), IDLE, most));
+        let direct = Direct::new(USER_AGENT, CONNECT.min(settings.timeout), IDLE, most);
         Ok(Self { direct, proxies: Matcher::from_system(), local: build(true)?, remote })
     }
 
@@ -83,7 +83,7 @@ impl Connections {
         let is_local = is_loopback(url);
         let is_proxied = || url.as_str().parse().is_ok_and(|uri| self.proxies.intercept(&uri).is_some());
         if url.scheme() == "http" && (is_local || !is_proxied()) {
-            return Transport::Direct(Arc::clone(&self.direct));
+            return Transport::Direct(self.direct.host(url));
         }
         let remote = self.remote.as_ref().filter(|_| !is_local);
         Transport::Reqwest(remote.unwrap_or(&self.local).clone())

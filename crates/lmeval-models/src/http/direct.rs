@@ -2,9 +2,8 @@
 //!
 //! In HTTP/1.1 only the order on a connection ties an answer to its request. A server that sends one answer
 //! too many shifts all later ones, and each request gets another request's answer. Any data already received
-//! when a request is about to be written is therefore unsolicited, and the connection is closed. hyper checks
-//! for this too, but through the event loop, which learns of bytes later than the kernel; we read from the
-//! kernel.
+//! when a request is about to be written is therefore unsolicited, and the connection is closed. The check asks the
+//! kernel, because the event loop learns of bytes later.
 //!
 //! An unsolicited answer may also arrive after the next request was written and be taken for its answer.
 //! Connections therefore rest between requests as long as spare ones are available: a surplus answer usually
@@ -13,73 +12,123 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice, Read as _};
-use std::pin::Pin;
+use std::io;
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
-use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
-use reqwest::{Request, StatusCode, Url};
+use bytes::Bytes;
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, LOCATION, TRANSFER_ENCODING,
+    USER_AGENT,
+};
+use reqwest::{Method, StatusCode, Url};
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::connect::REDIRECTS;
 use super::decode::decoded;
 use super::dial::dial;
-use super::failure::root_cause;
+use super::wire::{self, Answer};
 
 /// How long a connection rests before reuse, unless too many connections would be open.
 const REST: Duration = Duration::from_millis(50);
 /// With this many connections open, none is opened just to let another rest.
 const MAX_SPARE: usize = 256;
-/// Bytes per read.
-const CHUNK: usize = 16 << 10;
 
-/// Host and port.
-type HostPort = (String, u16);
-
-/// A connection pool over any number of hosts.
+/// The connection pools of any number of hosts.
 pub(super) struct Direct {
-    user_agent: HeaderValue,
-    connect_limit: Duration,
-    idle_limit: Duration,
-    /// The number of idle connections kept per host.
-    most: usize,
-    hosts: Mutex<HashMap<HostPort, Arc<HostPool>>>,
-    /// Whether a server with unsolicited answers has not been reported yet.
-    has_unreported_strays: Arc<AtomicBool>,
+    limits: Limits,
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
 }
 
-/// The pooled connections and the history of one host.
-#[derive(Default)]
-struct HostPool {
-    /// Oldest first.
-    idle: Mutex<VecDeque<PooledConnection>>,
+/// What all hosts have in common.
+#[derive(Clone, Copy)]
+struct Limits {
+    user_agent: &'static str,
+    connect: Duration,
+    idle: Duration,
+    /// The number of idle connections kept per host.
+    most: usize,
+}
+
+/// A host and port with its connections and its history.
+pub(super) struct Host {
+    limits: Limits,
+    /// As in the `Host` header: the port only where it is not the default.
+    authority: String,
+    /// Without the brackets of an IPv6 literal.
+    name: String,
+    port: u16,
+    /// Connections with no request in flight, oldest first.
+    idle: Mutex<VecDeque<Connection>>,
     /// The number of open connections, idle or not.
-    open: AtomicUsize,
+    open: Arc<AtomicUsize>,
     /// Whether the server has sent an unsolicited answer.
     sent_strays: AtomicBool,
     /// Whether that has been reported.
     strays_reported: AtomicBool,
 }
 
-/// A connection with no request in flight.
-struct PooledConnection {
-    sender: SendRequest<Full<Bytes>>,
-    /// Drives the connection; finishes when it closes.
-    driver: JoinHandle<()>,
+struct Connection {
+    stream: TcpStream,
+    /// Counts this connection until it is dropped.
+    open: Arc<AtomicUsize>,
     is_reused: bool,
     idle_since: Instant,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the kernel has received on a connection while nothing was expected.
+enum Unexpected {
+    Nothing,
+    Stray,
+    Closed,
+}
+
+impl Connection {
+    /// Asks the kernel.
+    fn unexpected(&self) -> Unexpected {
+        let mut byte = [MaybeUninit::uninit()];
+        match SockRef::from(&self.stream).peek(&mut byte) {
+            Ok(0) => Unexpected::Closed,
+            Ok(_) => Unexpected::Stray,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Unexpected::Nothing
+            }
+            Err(_) => Unexpected::Closed,
+        }
+    }
+
+    /// The same, without a system call if the event loop has seen nothing.
+    fn noticed(&self) -> Unexpected {
+        let mut found = Unexpected::Nothing;
+        // An error is the answer that nothing is ready; it also resets what the event loop has seen.
+        let _ = self.stream.try_io(Interest::READABLE, || {
+            found = self.unexpected();
+            match found {
+                Unexpected::Nothing => Err(io::Error::from(io::ErrorKind::WouldBlock)),
+                Unexpected::Stray | Unexpected::Closed => Ok(()),
+            }
+        });
+        found
+    }
+}
+
+/// A request to send.
+pub(super) struct Outgoing<'a> {
+    pub(super) method: &'a Method,
+    pub(super) url: &'a Url,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
 }
 
 /// A complete answer. Its body may have failed.
@@ -107,192 +156,173 @@ pub(super) enum ExchangeError {
 }
 
 impl Direct {
-    pub(super) fn new(
-        user_agent: &'static str,
-        connect_limit: Duration,
-        idle_limit: Duration,
-        most: usize,
-    ) -> Self {
-        let user_agent = HeaderValue::from_static(user_agent);
-        Self {
-            user_agent,
-            connect_limit,
-            idle_limit,
-            most,
-            hosts: Mutex::default(),
-            has_unreported_strays: Arc::default(),
-        }
+    pub(super) fn new(user_agent: &'static str, connect: Duration, idle: Duration, most: usize) -> Self {
+        Self { limits: Limits { user_agent, connect, idle, most }, hosts: Mutex::default() }
     }
 
+    /// The pool of the URL's host.
+    pub(super) fn host(&self, url: &Url) -> Arc<Host> {
+        let host = url.host_str().unwrap_or_default();
+        let authority = match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let pool = |authority: &String| {
+            Arc::new(Host {
+                limits: self.limits,
+                authority: authority.clone(),
+                name: host.trim_matches(['[', ']']).to_owned(),
+                port: url.port_or_known_default().unwrap_or(80),
+                idle: Mutex::default(),
+                open: Arc::default(),
+                sent_strays: AtomicBool::new(false),
+                strays_reported: AtomicBool::new(false),
+            })
+        };
+        Arc::clone(lock(&self.hosts).entry(authority).or_insert_with_key(pool))
+    }
+}
+
+impl Host {
     /// Sends a request and reads the complete answer, following redirects within the same server.
     pub(super) async fn exchange(
         &self,
-        request: &Request,
-        body: &Bytes,
+        request: &Outgoing<'_>,
         largest: usize,
     ) -> Result<Reply, ExchangeError> {
-        let mut url = Cow::Borrowed(request.url());
+        let mut url = Cow::Borrowed(request.url);
         for _ in 0..REDIRECTS {
-            let reply = self.send_once(request, &url, body, largest).await?;
+            let reply = self.send_once(request, &url, largest).await?;
             match redirect_target(&reply, &url) {
                 Some(next) => url = Cow::Owned(next),
                 None => return Ok(reply),
             }
         }
-        self.send_once(request, &url, body, largest).await
+        self.send_once(request, &url, largest).await
+    }
+
+    /// The server's address if it has sent unsolicited answers and this is the first call since.
+    pub(super) fn take_stray_report(&self) -> Option<String> {
+        let is_news = self.sent_strays.load(Ordering::Acquire)
+            && !self.strays_reported.load(Ordering::Acquire)
+            && !self.strays_reported.swap(true, Ordering::AcqRel);
+        is_news.then(|| format!("http://{}", self.authority))
     }
 
     async fn send_once(
         &self,
-        request: &Request,
+        request: &Outgoing<'_>,
         url: &Url,
-        body: &Bytes,
         largest: usize,
     ) -> Result<Reply, ExchangeError> {
-        let host_port =
-            (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(80));
-        let pool = Arc::clone(lock(&self.hosts).entry(host_port.clone()).or_default());
-        let outgoing = self.outgoing(request, url, body)?;
-        loop {
-            let mut pooled = match self.take_idle(&pool) {
-                Some(pooled) => pooled,
-                None => self.connect(&host_port, &pool).await?,
-            };
-            match pooled.sender.send_request(outgoing.clone()).await {
-                Ok(response) => return self.read(pooled, &pool, response, largest).await,
-                // Nothing was written: the connection was closed, or had unsolicited data.
-                Err(error) if pooled.is_reused && error.is_canceled() => {}
-                Err(error) => return Err(ExchangeError::Closed(root_cause(&error))),
+        let head = self.head(request, url);
+        let mut connection = loop {
+            let Some(connection) = self.take_idle() else { break self.connect().await? };
+            match connection.unexpected() {
+                Unexpected::Nothing => break connection,
+                Unexpected::Stray => self.sent_strays.store(true, Ordering::Release),
+                Unexpected::Closed => {}
+            }
+        };
+        let answer = wire::exchange(&mut connection.stream, &head, request.body, largest).await?;
+        let Answer { status, headers, body, keeps_alive, has_surplus } = answer;
+        if has_surplus {
+            self.sent_strays.store(true, Ordering::Release);
+        }
+        // The first answer on a connection belongs to its only request, whatever follows.
+        if connection.is_reused && self.has_strays() {
+            return Err(ExchangeError::Stray);
+        }
+        if keeps_alive && !self.sent_strays.load(Ordering::Acquire) {
+            connection.idle_since = Instant::now();
+            let mut idle = lock(&self.idle);
+            if idle.len() < self.limits.most.max(MAX_SPARE) {
+                idle.push_back(connection);
             }
         }
+        let body = body.and_then(|body| decoded(&headers, body, largest));
+        Ok(Reply { status, headers, body })
     }
 
-    /// Builds the request to write.
-    fn outgoing(
-        &self,
-        request: &Request,
-        url: &Url,
-        body: &Bytes,
-    ) -> Result<hyper::Request<Full<Bytes>>, ExchangeError> {
-        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let target = format!("{}{query}", url.path());
-        let mut outgoing = hyper::Request::new(Full::new(body.clone()));
-        *outgoing.method_mut() = request.method().clone();
-        let unusable = |cause: String| ExchangeError::NoConnection { cause, is_dns: false };
-        *outgoing.uri_mut() = target.parse().map_err(|error| unusable(format!("{error}")))?;
-        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let host = format!("{}{port}", url.host_str().unwrap_or_default());
-        let host = HeaderValue::from_str(&host).map_err(|error| unusable(error.to_string()))?;
-        let headers = outgoing.headers_mut();
-        headers.insert(USER_AGENT, self.user_agent.clone());
-        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.insert(HOST, host);
-        for (name, value) in request.headers() {
-            headers.insert(name, value.clone());
+    /// Status line and headers of a request.
+    fn head(&self, request: &Outgoing<'_>, url: &Url) -> Vec<u8> {
+        let mut head = Vec::with_capacity(512);
+        let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| head.extend_from_slice(part));
+        put(&[request.method.as_str().as_bytes(), b" ", url.path().as_bytes()]);
+        if let Some(query) = url.query() {
+            put(&[b"?", query.as_bytes()]);
         }
-        Ok(outgoing)
+        put(&[b" HTTP/1.1\r\n"]);
+        let defaults = [
+            (HOST, self.authority.as_str()),
+            (USER_AGENT, self.limits.user_agent),
+            (ACCEPT, "*/*"),
+            (ACCEPT_ENCODING, "identity"),
+        ];
+        for (name, value) in &defaults {
+            if !request.headers.contains_key(name) {
+                put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+            }
+        }
+        // The length is ours to know.
+        let is_framing = |name: &HeaderName| name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
+        for (name, value) in request.headers.iter().filter(|(name, _)| !is_framing(name)) {
+            put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+        }
+        if !request.body.is_empty() || request.method == Method::POST {
+            put(&[b"content-length: ", request.body.len().to_string().as_bytes(), b"\r\n"]);
+        }
+        put(&[b"\r\n"]);
+        head
     }
 
-    /// Servers that have sent unsolicited answers, each reported once.
-    pub(super) fn take_stray_servers(&self) -> Vec<String> {
-        if !self.has_unreported_strays.load(Ordering::Acquire)
-            || !self.has_unreported_strays.swap(false, Ordering::AcqRel)
-        {
-            return Vec::new();
+    /// Whether the server is known to have sent an unsolicited answer, on any connection.
+    fn has_strays(&self) -> bool {
+        if !self.sent_strays.load(Ordering::Acquire) {
+            let is_stray = |connection: &Connection| matches!(connection.noticed(), Unexpected::Stray);
+            if lock(&self.idle).iter().any(is_stray) {
+                self.sent_strays.store(true, Ordering::Release);
+            }
         }
-        let is_unreported = |pool: &HostPool| {
-            pool.sent_strays.load(Ordering::Acquire) && !pool.strays_reported.swap(true, Ordering::AcqRel)
-        };
-        let hosts = lock(&self.hosts);
-        let unreported = hosts.iter().filter(|(_, pool)| is_unreported(pool));
-        unreported.map(|((host, port), _)| format!("http://{host}:{port}")).collect()
+        self.sent_strays.load(Ordering::Acquire)
     }
 
     /// Takes an idle connection that has rested long enough.
-    fn take_idle(&self, pool: &HostPool) -> Option<PooledConnection> {
-        let mut idle = lock(&pool.idle);
-        if pool.sent_strays.load(Ordering::Acquire) {
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = lock(&self.idle);
+        if self.sent_strays.load(Ordering::Acquire) {
             idle.clear();
         }
-        while let Some(mut pooled) = idle.pop_front() {
-            let rested = pooled.idle_since.elapsed();
-            if rested >= self.idle_limit || pooled.sender.is_closed() {
+        while let Some(mut connection) = idle.pop_front() {
+            let rested = connection.idle_since.elapsed();
+            if rested >= self.limits.idle {
                 continue;
             }
-            let open = pool.open.load(Ordering::Relaxed);
+            let open = self.open.load(Ordering::Relaxed);
             let in_use = open.saturating_sub(idle.len());
             if rested < REST && open < MAX_SPARE.min(2 * in_use + 2) {
-                idle.push_front(pooled);
+                idle.push_front(connection);
                 return None;
             }
-            pooled.is_reused = true;
-            return Some(pooled);
+            connection.is_reused = true;
+            return Some(connection);
         }
         None
     }
 
-    async fn connect(
-        &self,
-        host_port: &HostPort,
-        pool: &Arc<HostPool>,
-    ) -> Result<PooledConnection, ExchangeError> {
+    async fn connect(&self) -> Result<Connection, ExchangeError> {
         let failed =
             |is_dns| move |error: io::Error| ExchangeError::NoConnection { cause: error.to_string(), is_dns };
-        // IPv6 literals come in brackets.
-        let host = host_port.0.trim_matches(['[', ']']);
         let connecting = async {
-            let addresses: Vec<_> = lookup_host((host, host_port.1)).await.map_err(failed(true))?.collect();
-            dial(addresses).await.map_err(failed(false))
+            let addresses = lookup_host((self.name.as_str(), self.port)).await.map_err(failed(true))?;
+            dial(addresses.collect()).await.map_err(failed(false))
         };
-        let stream = tokio::time::timeout(self.connect_limit, connecting).await.unwrap_or_else(|_| {
-            let cause = format!("not established within {} s", self.connect_limit.as_secs_f64());
+        let stream = tokio::time::timeout(self.limits.connect, connecting).await.unwrap_or_else(|_| {
+            let cause = format!("not established within {} s", self.limits.connect.as_secs_f64());
             Err(ExchangeError::NoConnection { cause, is_dns: false })
         })?;
-        let wire = KernelFirstStream(TokioIo::new(stream));
-        let (sender, connection) =
-            handshake(wire).await.map_err(|error| ExchangeError::Closed(root_cause(&error)))?;
-        let (pool, has_unreported_strays) = (Arc::clone(pool), Arc::clone(&self.has_unreported_strays));
-        pool.open.fetch_add(1, Ordering::Relaxed);
-        let driver = tokio::spawn(async move {
-            if connection.await.is_err_and(|error| is_unexpected(&error))
-                && !pool.sent_strays.swap(true, Ordering::AcqRel)
-            {
-                has_unreported_strays.store(true, Ordering::Release);
-            }
-            pool.open.fetch_sub(1, Ordering::Relaxed);
-        });
-        Ok(PooledConnection { sender, driver, is_reused: false, idle_since: Instant::now() })
-    }
-
-    /// Reads an answer to its end and returns the connection to the pool.
-    async fn read(
-        &self,
-        mut pooled: PooledConnection,
-        pool: &HostPool,
-        response: hyper::Response<Incoming>,
-        largest: usize,
-    ) -> Result<Reply, ExchangeError> {
-        let (head, incoming) = response.into_parts();
-        let body = read_body(incoming, largest).await;
-        // Ready again means that nothing followed the answer. If the connection was closed, its driver knows
-        // why and cannot fail itself.
-        if body.is_ok() && pooled.sender.ready().await.is_err() {
-            let _ = (&mut pooled.driver).await;
-        }
-        // The first answer on a connection belongs to its only request, whatever follows.
-        if pooled.is_reused && pool.sent_strays.load(Ordering::Acquire) {
-            return Err(ExchangeError::Stray);
-        }
-        if body.is_ok() && !pooled.sender.is_closed() && !pool.sent_strays.load(Ordering::Acquire) {
-            pooled.idle_since = Instant::now();
-            let mut idle = lock(&pool.idle);
-            if idle.len() < self.most.max(MAX_SPARE) {
-                idle.push_back(pooled);
-            }
-        }
-        let body = body.and_then(|body| decoded(&head.headers, body, largest));
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Connection { stream, open: Arc::clone(&self.open), is_reused: false, idle_since: Instant::now() })
     }
 }
 
@@ -303,96 +333,6 @@ fn redirect_target(reply: &Reply, url: &Url) -> Option<Url> {
     }
     let location = reply.headers.get(LOCATION)?.to_str().ok()?;
     url.join(location).ok().filter(|next| next.origin() == url.origin())
-}
-
-async fn read_body(mut incoming: Incoming, largest: usize) -> Result<Bytes, ExchangeError> {
-    let mut first: Option<Bytes> = None;
-    let mut body = BytesMut::new();
-    while let Some(frame) = incoming.frame().await {
-        let frame = frame.map_err(|error| ExchangeError::Truncated(root_cause(&error)))?;
-        let Ok(chunk) = frame.into_data() else { continue };
-        if body.len() + chunk.len() > largest {
-            return Err(ExchangeError::TooLarge);
-        }
-        // Avoids a copy when the body arrives in one chunk.
-        if first.is_none() && body.is_empty() {
-            first = Some(chunk);
-            continue;
-        }
-        if let Some(first) = first.take() {
-            body.extend_from_slice(&first);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(first.unwrap_or_else(|| body.freeze()))
-}
-
-/// Whether a connection ended because data arrived while no answer was expected. hyper has no predicate for
-/// this error: it matches none of the others and has no source.
-fn is_unexpected(error: &hyper::Error) -> bool {
-    let is_other = error.is_parse()
-        || error.is_user()
-        || error.is_canceled()
-        || error.is_closed()
-        || error.is_incomplete_message()
-        || error.is_timeout();
-    !is_other && std::error::Error::source(error).is_none()
-}
-
-/// A stream that reads from the kernel before consulting the event loop.
-struct KernelFirstStream(TokioIo<TcpStream>);
-
-impl Read for KernelFirstStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut chunk = [0; CHUNK];
-        let room = CHUNK.min(buffer.remaining());
-        let read = (&*SockRef::from(self.0.inner())).read(&mut chunk[..room]);
-        match read {
-            Ok(count) => {
-                buffer.put_slice(&chunk[..count]);
-                Poll::Ready(Ok(()))
-            }
-            // Nothing yet: register with the event loop.
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
-                Pin::new(&mut self.0).poll_read(context, buffer)
-            }
-            Err(error) => Poll::Ready(Err(error)),
-        }
-    }
-}
-
-impl Write for KernelFirstStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -343,7 +343,7 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-pub(super) fn root_cause(error: &dyn Error) -> String {
+fn root_cause(error: &dyn Error) -> String {
     let (mut source, mut text) = (error.source(), error.to_string());
     while let Some(error) = source {
         text = error.to_string();

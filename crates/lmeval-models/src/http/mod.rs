@@ -22,6 +22,7 @@ mod retry;
 mod settings;
 mod shutdown;
 mod trust;
+mod wire;
 
 pub use client::{BadAnswer, Call, Client};
 pub use redact::public_url;

@@ -23,25 +23,28 @@ pub(super) struct Entry {
     pub(super) file: u32,
     /// The index of the document in its split.
     pub(super) document: u32,
-    /// The offset of the line.
+    /// The offset of the line's `resps`.
     pub(super) offset: u64,
-    /// The length of the line in bytes.
+    /// The length of the `resps` in bytes.
     pub(super) length: u32,
+    /// How far into the line the `resps` are.
+    pub(super) indent: u32,
     /// The index among the requests of the document.
     pub(super) request: u16,
 }
 
-/// The hash of a request.
-pub(super) fn hash(content: &RequestContent, kwargs: Option<&Dict>) -> [u64; 2] {
+/// Generation settings as a string that does not depend on their order; empty for requests without.
+pub(super) fn canonical(kwargs: Option<&Dict>) -> String {
     let options = json::Options { sort_keys: true, ..json::Options::default() };
-    let kwargs = kwargs.and_then(|kwargs| json::dumps(&Value::from(kwargs.clone()), &options).ok());
+    kwargs.and_then(|kwargs| json::dumps(&Value::from(kwargs.clone()), &options).ok()).unwrap_or_default()
+}
+
+/// The hash of a request.
+///
+/// `kwargs` are the generation settings as [`canonical`] writes them.
+pub(super) fn hash(content: &RequestContent, kwargs: &str) -> [u64; 2] {
     let mut hash = Sha256::new();
-    for part in [
-        content.kind.name(),
-        &*content.context,
-        &*content.continuation,
-        kwargs.as_deref().unwrap_or_default(),
-    ] {
+    for part in [content.kind.name(), &*content.context, &*content.continuation, kwargs] {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
@@ -122,17 +125,20 @@ fn parse(line: &[u8], offset: u64, file: u32, filter: Option<&str>) -> Parsed {
     }
     let document = fields.raw("doc_id").and_then(|raw| raw.parse().ok());
     let document = document.ok_or_else(|| wrong("it has no `doc_id`".to_owned()))?;
-    if fields.raw("resps").is_none() {
-        return Err(wrong("it has no `resps`".to_owned()));
-    }
+    let responses = fields.raw("resps").ok_or_else(|| wrong("it has no `resps`".to_owned()))?;
+    let indent = responses.as_ptr().addr() - line.as_ptr().addr();
+    let too_long = |_| wrong("it is too long".to_owned());
+    let length = u32::try_from(responses.len()).map_err(too_long)?;
+    let indent_in_line = u32::try_from(indent).map_err(too_long)?;
     let requests = recorded_arguments(fields.value("arguments").as_ref()).map_err(wrong)?;
     let mut entries = Vec::with_capacity(requests.len());
     for (request, arguments) in requests.iter().enumerate() {
         let request = u16::try_from(request).map_err(|_| wrong("it has too many requests".to_owned()))?;
         for &kind in recorded_types(arguments).map_err(wrong)? {
             let (content, kwargs) = RequestContent::of_arguments(kind, arguments).map_err(wrong)?;
-            let hash = hash(&content, kwargs.as_deref());
-            let entry = Entry { hash, file, document, offset, length: line.len() as u32, request };
+            let hash = hash(&content, &canonical(kwargs.as_deref()));
+            let (offset, indent) = (offset + indent as u64, indent_in_line);
+            let entry = Entry { hash, file, document, offset, length, indent, request };
             entries.push((entry, content.is_chat()));
         }
     }

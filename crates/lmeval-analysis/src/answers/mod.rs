@@ -1,21 +1,27 @@
 //! Answers of a finished run, looked up by request.
 //!
-//! Only an index is held in memory, about 40 bytes per answer; prompts and answers stay in the samples files.
+//! Only an index is held in memory, 48 bytes per request; prompts and answers stay in the samples files.
 
 mod index;
 
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fs_err as fs;
 use lmeval_core::recorded::{RequestContent, recorded_arguments, recorded_repeats, recorded_response};
 use lmeval_core::{Answer, Diagnostic, ModelRequest};
-use lmeval_pycompat::{Value, json, repr};
+use lmeval_pycompat::{Dict, Value, json, repr};
 
-use self::index::{Entry, hash};
+use self::index::{Entry, canonical, hash};
 use crate::Error;
-use crate::read::{Fields, SamplesFile};
+use crate::read::{Fields, SamplesFile, read_line};
+
+/// Answers this close in a file are read together with what is between them.
+const GAP: u64 = 64 << 10;
+
+/// The most bytes that are read together, unless one answer is longer.
+const MOST: u64 = 8 << 20;
 
 /// The answers in the samples files of a run, of ours or of the Python harness.
 #[derive(Debug)]
@@ -46,14 +52,31 @@ impl StoredFile {
         own == task || own.split_once('@').is_some_and(|(own, _)| own == task) || self.task == task
     }
 
-    /// The line of an entry.
-    fn line(&self, entry: Entry) -> Result<String, Error> {
-        let mut bytes = vec![0; entry.length as usize];
+    /// Bytes of the file.
+    fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; length as usize];
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = file.seek(SeekFrom::Start(entry.offset)).and_then(|_| file.read_exact(&mut bytes));
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes));
         drop(file);
         read.map_err(|error| unreadable(&self.path, error))?;
-        String::from_utf8(bytes).map_err(|_| changed(&self.path).into())
+        Ok(bytes)
+    }
+
+    /// The `resps` of an entry.
+    fn responses(&self, entry: Entry) -> Result<Value, Error> {
+        self.decode(entry, &self.read(entry.offset, u64::from(entry.length))?)
+    }
+
+    fn decode(&self, entry: Entry, raw: &[u8]) -> Result<Value, Error> {
+        let text = std::str::from_utf8(raw).map_err(|_| changed(&self.path))?;
+        json::loads(text).map_err(|_| malformed(self, entry, "its `resps` are not JSON").into())
+    }
+
+    /// The line of an entry.
+    fn line(&self, entry: Entry) -> Result<String, Error> {
+        let read = fs::File::open(&self.path)
+            .and_then(|file| read_line(&mut BufReader::new(file), entry.offset - u64::from(entry.indent)));
+        read.map_err(|error| unreadable(&self.path, error).into())
     }
 }
 
@@ -107,45 +130,39 @@ impl StoredSamples {
 
     /// The stored answers of requests, `None` where there is none.
     pub fn find(&self, requests: &[ModelRequest]) -> Result<Vec<Option<Answer>>, Error> {
-        let mut last: Option<(u32, u64, Value)> = None;
+        let mut settings = Settings::default();
+        let entries = requests.iter().map(|request| self.entry(request, &mut settings));
+        let entries = entries.collect::<Result<Vec<Option<Entry>>, Error>>()?;
+        let mut stored = Stored::default();
         let mut answers = Vec::with_capacity(requests.len());
-        for request in requests {
-            let Some(entry) = self.entry(request)? else {
+        for (index, request) in requests.iter().enumerate() {
+            let Some(entry) = entries[index] else {
                 answers.push(None);
                 continue;
             };
             let file = &self.files[entry.file as usize];
-            let is_read = last
-                .as_ref()
-                .is_some_and(|(number, offset, _)| (*number, *offset) == (entry.file, entry.offset));
-            if !is_read {
-                last = Some((entry.file, entry.offset, responses(file, entry)?));
-            }
-            let responses = last.as_ref().and_then(|(.., responses)| responses.as_list()).unwrap_or_default();
             let kind = request.request_type();
-            let own = responses
-                .get(usize::from(entry.request))
+            let own = stored
+                .responses(file, entry, &entries[index..])?
+                .as_list()
+                .and_then(|responses| responses.get(usize::from(entry.request)))
                 .ok_or_else(|| malformed(file, entry, "it has too few `resps`"))?;
             let repeats = recorded_repeats(kind, own).map_err(|wrong| malformed(file, entry, &wrong))?;
-            let answer = match repeats.get(request.repeat) {
-                Some(answer) => {
-                    Some(recorded_response(kind, answer).map_err(|wrong| malformed(file, entry, &wrong))?)
-                }
-                None => None,
-            };
-            answers.push(answer.map(Answer::from));
+            let answer =
+                repeats.get(request.repeat).map(|answer| recorded_response(kind, answer)).transpose();
+            answers.push(answer.map_err(|wrong| malformed(file, entry, &wrong))?.map(Answer::from));
         }
         Ok(answers)
     }
 
     /// The entry of a request: that of its own document, or else one with the same content if all of them are alike.
-    fn entry(&self, request: &ModelRequest) -> Result<Option<Entry>, Error> {
+    fn entry(&self, request: &ModelRequest, settings: &mut Settings) -> Result<Option<Entry>, Error> {
         if request.additional_args.is_some() {
             // Samples files hold hashes of images and sounds, which cannot be compared.
             return Ok(None);
         }
         let (content, kwargs) = RequestContent::of_request(request);
-        let hash = hash(&content, kwargs.map(|kwargs| &**kwargs));
+        let hash = hash(&content, settings.canonical(kwargs));
         let start = self.entries.partition_point(|entry| entry.hash < hash);
         let same: &[Entry] = &self.entries[start..];
         let same = &same[..same.partition_point(|entry| entry.hash == hash)];
@@ -163,7 +180,7 @@ impl StoredSamples {
         let Some((first, rest)) = others.split_first() else { return Ok(None) };
         // The document was moved. Answers to one prompt can differ, and there is no telling which is this document's.
         let of = |entry: Entry| -> Result<Option<Value>, Error> {
-            let responses = responses(&self.files[entry.file as usize], entry)?;
+            let responses = self.files[entry.file as usize].responses(entry)?;
             Ok(responses.as_list().and_then(|all| all.get(usize::from(entry.request)).cloned()))
         };
         let answer = if rest.is_empty() { None } else { of(*first)? };
@@ -225,12 +242,62 @@ impl StoredSamples {
     }
 }
 
-/// The `resps` of a line.
-fn responses(file: &StoredFile, entry: Entry) -> Result<Value, Error> {
-    let line = file.line(entry)?;
-    let fields = Fields::parse(line.trim_end()).map_err(|_| changed(&file.path))?;
-    let raw = fields.raw("resps").ok_or_else(|| malformed(file, entry, "it has no `resps`"))?;
-    json::loads(raw).map_err(|_| malformed(file, entry, "its `resps` are not JSON").into())
+/// Generation settings in canonical form, kept from one request to the next of a task.
+#[derive(Default)]
+struct Settings(Option<(Arc<Dict>, String)>);
+
+impl Settings {
+    fn canonical(&mut self, kwargs: Option<&Arc<Dict>>) -> &str {
+        let Some(kwargs) = kwargs else { return "" };
+        if !self.0.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, kwargs)) {
+            self.0 = Some((Arc::clone(kwargs), canonical(Some(kwargs))));
+        }
+        self.0.as_ref().map_or("", |(_, text)| text)
+    }
+}
+
+/// What was read last.
+#[derive(Default)]
+struct Stored {
+    /// The index of a file, an offset and the bytes from there on.
+    bytes: (u32, u64, Vec<u8>),
+    /// The entry and the value of its `resps`.
+    last: Option<(Entry, Value)>,
+}
+
+impl Stored {
+    /// The `resps` of the first of these entries. Those of the next ones are read with it if they are close.
+    fn responses(
+        &mut self,
+        file: &StoredFile,
+        entry: Entry,
+        next: &[Option<Entry>],
+    ) -> Result<&Value, Error> {
+        let place = |entry: &Entry| (entry.file, entry.offset, entry.length);
+        if !self.last.as_ref().is_some_and(|(last, _)| place(last) == place(&entry)) {
+            let end = entry.offset + u64::from(entry.length);
+            let (number, start, bytes) = &self.bytes;
+            let is_read =
+                *number == entry.file && *start <= entry.offset && end <= start + bytes.len() as u64;
+            if !is_read {
+                let mut last = end;
+                for next in next.iter().flatten() {
+                    let end = next.offset + u64::from(next.length);
+                    let is_close =
+                        next.file == entry.file && next.offset >= entry.offset && next.offset <= last + GAP;
+                    if !is_close || end - entry.offset > MOST {
+                        break;
+                    }
+                    last = last.max(end);
+                }
+                self.bytes = (entry.file, entry.offset, file.read(entry.offset, last - entry.offset)?);
+            }
+            let (_, start, bytes) = &self.bytes;
+            let start = (entry.offset - start) as usize;
+            self.last = Some((entry, file.decode(entry, &bytes[start..start + entry.length as usize])?));
+        }
+        Ok(self.last.as_ref().map_or(&Value::None, |(_, responses)| responses))
+    }
 }
 
 fn malformed(file: &StoredFile, entry: Entry, wrong: &str) -> Diagnostic {

@@ -7,6 +7,9 @@
 The server answers immediately and measures requests per second from its first request to its last answer, which excludes start-up
 time. Memory is the peak resident set. The time to the first request is measured with an MMLU-like group (57 tasks, 14,042 documents
 with four options, 5-shot), from the start of the process to the first request at the server, which ends the run.
+
+`--live-view N` measures the cost of `--view` instead: N pairs of runs at concurrency 256, with and without it, in alternating order, while
+a client follows the events of the live page as a browser does.
 """
 
 import argparse
@@ -14,11 +17,15 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
@@ -104,12 +111,58 @@ def first_request(call, server):
     sys.exit(f"No request arrived: {' '.join(call)}")
 
 
+def follow(call):
+    """Run a command to its end and follow its live page, if it has one. Return CPU seconds and the number of events read."""
+    environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    events = 0
+
+    def read(url):
+        nonlocal events
+        with urllib.request.urlopen(f"{url}api/live") as stream:
+            events += sum(line.startswith(b"data:") for line in stream)
+
+    reader = None
+    for line in process.stderr:
+        address = re.search(r"http://\S+/(?=#/live)", line)
+        if address and not reader:
+            reader = threading.Thread(target=read, args=(address[0],))
+            reader.start()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"failed: {' '.join(call)}")
+    if reader:
+        reader.join()
+    return usage.ru_utime + usage.ru_stime, events
+
+
+def live_view(ours, same, folder, server, pairs, documents):
+    """Print requests per second and CPU time with and without the live view, and the ratios of each pair."""
+    args = f"model=stand-in,base_url={server.url}/v1/completions,num_concurrent=256,tokenizer_backend=none,tokenized_requests=False"
+    plain = command(ours, [*same, "--progress", "plain"], folder, "throughput", args, documents)
+    ratios = {"rate": [], "CPU time": []}
+    for pair in range(pairs):
+        rates, times = {}, {}
+        for watched in (False, True) if pair % 2 else (True, False):
+            server.counts()
+            times[watched], events = follow([*plain, "--view"] if watched else plain)
+            counts = server.counts()
+            rates[watched] = counts["requests"] / (counts["last"] - counts["first"])
+            name = "--view" if watched else "without"
+            print(f"{name:>8} {rates[watched]:>9.0f} per second, {times[watched]:.2f} s of CPU time, {events} events", flush=True)
+        ratios["rate"].append(rates[True] / rates[False])
+        ratios["CPU time"].append(times[True] / times[False])
+    for name, values in ratios.items():
+        print(f"{name} with --view / without: median {statistics.median(values):.3f} of {', '.join(f'{value:.3f}' for value in values)}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="an interpreter with lm_eval[api] 0.4.13 and transformers")
     parser.add_argument("--target", default=str(ROOT / "target" / "release"), help="the folder of the built binaries")
     parser.add_argument("--documents", type=int, default=100_000, help="requests at concurrency 256")
     parser.add_argument("--skip-first-request", action="store_true")
+    parser.add_argument("--live-view", type=int, metavar="N", help="measure the cost of --view with N pairs of runs")
     options = parser.parse_args()
     target = pathlib.Path(options.target)
     reference = [options.python, "-m", "lm_eval"]
@@ -121,6 +174,10 @@ def main():
         folder = pathlib.Path(folder)
         make_task(folder, options.documents)
         server = Server(str(target / "stand-in-server"), "--canned", "--threads", "1")
+        if options.live_view:
+            live_view(ours, [option for option in same if option != "--quiet"], folder, server, options.live_view, options.documents)
+            server.close()
+            return
         endpoint = f"{server.url}/v1/completions"
         print(f"{'concurrency':>11} {'program':>10} {'requests':>9} {'per second':>11} {'MiB':>8}")
         for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):

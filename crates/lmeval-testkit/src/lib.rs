@@ -26,4 +26,7 @@ pub use mutate::mutate;
 pub use oracle::Oracle;
 pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
-pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};
+pub use server::{
+    Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, ServerOptions, StandInServer,
+    TailRoute, TokenIds,
+};

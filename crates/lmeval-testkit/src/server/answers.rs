@@ -26,6 +26,9 @@ pub(super) fn answer(options: &ServerOptions, path: &str, body: &[u8]) -> Reply 
         return refused(400, &format!("The prompt must not contain {word}"));
     }
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    if let Some(reply) = options.scoring.as_ref().and_then(|model| model.answer(path, &request)) {
+        return reply;
+    }
     match path {
         "/v1/models" => reply(200, &json!({"object": "list", "data": [{"id": MODEL, "root": MODEL}]})),
         "/v1/completions" => reply(200, &completions(options, &request)),
@@ -48,11 +51,11 @@ pub(super) fn answer(options: &ServerOptions, path: &str, body: &[u8]) -> Reply 
     }
 }
 
-fn reply(status: u16, body: &Value) -> Reply {
+pub(super) fn reply(status: u16, body: &Value) -> Reply {
     Reply { status, headers: String::new(), body: body.to_string().into_bytes() }
 }
 
-fn tokenize(text: &str) -> Vec<u64> {
+pub(super) fn tokenize(text: &str) -> Vec<u64> {
     match text {
         "<s>" => vec![1],
         "</s>" => vec![2],
@@ -96,7 +99,7 @@ impl Prompt {
     }
 }
 
-fn ids(value: &Value) -> Option<Vec<u64>> {
+pub(super) fn ids(value: &Value) -> Option<Vec<u64>> {
     value.as_array()?.iter().map(Value::as_u64).collect()
 }
 

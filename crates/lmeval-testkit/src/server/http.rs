@@ -77,7 +77,8 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
         return write(stream, &Reply { status, headers: String::new(), body: body.into_bytes() }).await;
     }
     let id = hash(path.bytes().chain(body.iter().copied()));
-    let counted = path.starts_with("/v1/") && !body.is_empty();
+    let is_model = ["/v1/", "/generate", "/inference/"].iter().any(|start| path.starts_with(start));
+    let counted = is_model && !body.is_empty();
     let mut before = 0;
     if counted {
         let mut counts = shared.counts();

@@ -6,6 +6,7 @@
 mod answers;
 mod faults;
 mod http;
+mod scoring;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 pub use faults::{Fault, Faults};
+pub use scoring::{ScoringBehavior, ScoringCounts, ScoringModel, TailRoute, TokenIds};
 
 /// The behavior of the server.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,8 @@ pub struct ServerOptions {
     /// Whether every completion gets the same answer without parsing the request: for benchmarks of clients, in which the
     /// server should cost nothing.
     pub canned: bool,
+    /// Serves log-probabilities of this model instead of those derived from a hash of the prompt.
+    pub scoring: Option<ScoringModel>,
     /// The number of threads; 0 means two.
     pub threads: usize,
     /// The port; 0 means any free one.

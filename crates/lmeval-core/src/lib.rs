@@ -11,6 +11,7 @@
 //! ```
 
 mod chat;
+mod check;
 mod dataset;
 mod diagnostic;
 mod dialect;
@@ -38,6 +39,7 @@ mod words;
 pub mod work_queue;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
+pub use check::{Check, CheckSink, Verdict};
 pub use dataset::DatasetRequest;
 pub use diagnostic::{Diagnose, Diagnostic, Location, downcast_error};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
@@ -53,7 +55,7 @@ pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, REPORTED_FACTS, Response, Usage,
+    ModelRequest, ModelStats, ModelTemplate, REPORTED_FACTS, Response, SCORING_FACT, Usage,
 };
 pub use model_settings::ModelSettings;
 pub use stops::stops;

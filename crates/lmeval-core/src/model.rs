@@ -9,6 +9,7 @@ use std::time::Duration;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::chat::ChatTemplate;
+use crate::check::CheckSink;
 use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
@@ -209,7 +210,11 @@ pub struct ModelIdentity {
 
 /// The facts of an identity that only a server can report. A run whose answers are all saved looks them up under the last
 /// identity with the same other facts, without contacting the server.
-pub const REPORTED_FACTS: [&str; 3] = ["serves", "reports", "tokenizer"];
+pub const REPORTED_FACTS: [&str; 4] = ["serves", "reports", "tokenizer", SCORING_FACT];
+
+/// The fact that names the protocol of log-likelihoods, in the identity under which they are saved; absent for the
+/// default protocol.
+pub const SCORING_FACT: &str = "scoring";
 
 impl ModelIdentity {
     /// A fact by its name.
@@ -262,6 +267,20 @@ pub struct ModelStats {
     /// The reason for the latest retry.
     retry_reason: Mutex<Option<String>>,
     warnings: Mutex<Warnings>,
+    waiting: Mutex<Waiting>,
+}
+
+/// The reason why the model does not answer yet.
+#[derive(Default)]
+struct Waiting {
+    now: Option<String>,
+    listener: Option<WarningListener>,
+}
+
+impl Debug for Waiting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now.fmt(formatter)
+    }
 }
 
 /// Warnings for whoever reads the results.
@@ -306,6 +325,30 @@ impl ModelStats {
         }
     }
 
+    /// Sets the reason why the model does not answer yet, such as a server that refuses connections; `None` if it does.
+    pub fn wait_for(&self, reason: Option<String>) {
+        if let Ok(mut waiting) = self.waiting.lock() {
+            if let (Some(reason), Some(listener)) = (&reason, &waiting.listener)
+                && waiting.now.as_ref() != Some(reason)
+            {
+                listener(reason);
+            }
+            waiting.now = reason;
+        }
+    }
+
+    /// Reports each later reason for waiting immediately.
+    pub fn on_wait(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        if let Ok(mut waiting) = self.waiting.lock() {
+            waiting.listener = Some(Box::new(listener));
+        }
+    }
+
+    /// The reason why the model does not answer yet.
+    pub fn waiting(&self) -> Option<String> {
+        self.waiting.lock().ok()?.now.clone()
+    }
+
     /// The warnings so far, without duplicates.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().map(|mut warnings| std::mem::take(&mut warnings.all)).unwrap_or_default()
@@ -346,6 +389,40 @@ pub trait Model: Debug + Send + Sync {
 
     /// Saved answers of a model with these facts are used without contacting the server. `fact` looks one up by name.
     fn assume(&self, _fact: &dyn Fn(&str) -> Option<String>) {}
+
+    /// Waits until the model can answer. Fails for mistakes that every request would repeat, such as a wrong address.
+    fn first_contact(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Checks whether runs with this model will work, and how well. Models in this process have nothing to check.
+    fn examine(&self, _report: CheckSink) -> ModelFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// Settles how log-likelihoods are obtained, before the first one is requested. `Some` names a protocol other
+    /// than the default one; it becomes part of the key of such answers, so that answers of different protocols do not
+    /// mix. May query a server.
+    fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Whether [`scoring_protocol`](Self::scoring_protocol) may name this protocol. Saved log-likelihoods of such a one
+    /// are used without contacting the server.
+    fn may_score_by(&self, protocol: Option<&str>) -> bool {
+        protocol.is_none()
+    }
+
+    /// Called after the last answer of a run, to complete [`facts`](Self::facts).
+    fn conclude(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether consecutive log-likelihood requests with the same context should be in one batch, whatever the batch
+    /// size. Read before each batch.
+    fn batches_contexts(&self) -> bool {
+        false
+    }
 
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {

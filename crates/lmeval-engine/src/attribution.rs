@@ -1,31 +1,54 @@
 //! The journal of a run, and the model whose answers are looked up in it.
 
-use std::path::Path;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
+use lmeval_core::{Model, ModelIdentity, SCORING_FACT};
 use lmeval_journal::{Fingerprint, Journal, Opened, StoredModel};
-use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
-use crate::cancel::Cancel;
+use crate::contact::{Contact, Introduction, Needs, introduce};
 use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::settings;
 
-/// How often cancellation is checked while waiting for the model's identity.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
 /// An open journal and the model that answers are looked up for.
 pub(crate) struct Attribution {
     pub(crate) journal: Arc<Journal>,
-    pub(crate) model: Fingerprint,
+    pub(crate) models: Fingerprints,
     /// Set if the model was not asked who it is. The identity is then the last one that the journal has for its settings,
     /// and is confirmed before the first request is sent.
     pub(crate) assumed: Option<Arc<Assumed>>,
+}
+
+/// The fingerprints under which answers are saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprints {
+    pub(crate) model: Fingerprint,
+    /// That of log-likelihoods, unless they are obtained by the default protocol.
+    pub(crate) scoring: Option<Fingerprint>,
+}
+
+impl Fingerprints {
+    /// For a run that saves nothing.
+    pub(crate) fn of_nobody() -> Self {
+        let nobody = ModelIdentity { backend: String::new(), facts: Vec::new() };
+        Self { model: Fingerprint::of(&nobody), scoring: None }
+    }
+
+    /// The fingerprints of a model; log-likelihoods are those of its scoring protocol.
+    pub(crate) fn of(model: &StoredModel) -> Self {
+        let scoring = model.fact(SCORING_FACT).map(|_| model.fingerprint());
+        Self { model: model.with(SCORING_FACT, None).fingerprint(), scoring }
+    }
+
+    /// The number of answers that tasks with these needs may use.
+    fn answers(self, journal: &Journal, needs: Needs) -> usize {
+        let scoring = self.scoring.filter(|_| needs.loglikelihoods);
+        let uses_model = needs.others || scoring.is_none();
+        let of_model = if uses_model { journal.answers_of(self.model) } else { 0 };
+        of_model + scoring.map_or(0, |scoring| journal.answers_of(scoring))
+    }
 }
 
 /// An identity that the model has not confirmed.
@@ -33,13 +56,20 @@ pub(crate) struct Attribution {
 pub(crate) struct Assumed {
     /// The model's answer to the first worker that asked.
     pub(crate) is_confirmed: OnceCell<bool>,
-    other: Mutex<Option<ModelIdentity>>,
+    other: Mutex<Option<Refutation>>,
+}
+
+/// A model that is not the assumed one.
+pub(crate) struct Refutation {
+    pub(crate) introduction: Introduction,
+    /// Whether it only scores log-likelihoods by another protocol.
+    pub(crate) is_same_model: bool,
 }
 
 impl Assumed {
     /// Notes that the model is another one.
-    pub(crate) fn refute(&self, identity: ModelIdentity) {
-        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(identity);
+    pub(crate) fn refute(&self, refutation: Refutation) {
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(refutation);
     }
 
     /// Whether the model is another one.
@@ -47,29 +77,32 @@ impl Assumed {
         self.other.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The identity of the other model.
-    pub(crate) fn take_other(&self) -> Option<ModelIdentity> {
+    /// The other model.
+    pub(crate) fn take_other(&self) -> Option<Refutation> {
         self.other.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Opens the journal. The model is asked for its identity only if it is not `known` and the journal has no answers of a
-/// model with its settings.
+/// Opens the journal. The model is asked for its identity and its scoring protocol only if they are not `known` and the
+/// journal has no answers of a model with its settings.
 pub(crate) fn open(
     wanted: &JournalOptions,
     model: &Arc<dyn Model>,
-    known: Option<ModelIdentity>,
+    (known, needs): (Option<Introduction>, Needs),
     options: &EvaluateOptions,
-    runtime: &Runtime,
+    contact: &Contact<'_>,
     events: &dyn Events,
 ) -> Result<Attribution, EngineError> {
-    let ask = || identity(model, runtime, &options.cancel, Some(&wanted.path));
+    let ask = || {
+        let asked = Arc::clone(model);
+        contact.wait(async move { introduce(&*asked, needs).await })
+    };
     // A journal is not emptied, and none is created, for a model that cannot be reached. Old caches are imported for a
     // known model only.
     let may_assume = known.is_none() && !wanted.fresh && wanted.import.is_empty() && wanted.path.exists();
     let assumable = model.known_identity().filter(|_| may_assume);
     let asked = match (known, &assumable) {
-        (Some(identity), _) => Some(identity),
+        (Some(known), _) => Some(known),
         (None, Some(_)) => None,
         (None, None) => Some(ask()?),
     };
@@ -80,66 +113,87 @@ pub(crate) fn open(
         repaired_bytes: opened.repaired_bytes,
         damage: &opened.damage,
     });
-    let last = assumable.and_then(|identity| journal.last_model(&identity));
-    if let Some(last) = last.filter(|last| journal.answers_of(last.fingerprint()) > 0) {
-        model.assume(&|name| last.fact(name).map(str::to_owned));
-        let model = last.fingerprint();
-        events.event(Event::Attributed { model, description: &last.to_string() });
-        let answers = journal.answers_of(model);
-        let of_others = opened.answers.saturating_sub(answers);
-        let from = origin(|name| last.fact(name));
-        events.event(Event::Reusing {
-            answers,
-            from: &from,
-            is_assumed: true,
-            of_unknown_server: 0,
-            of_others,
-        });
-        return Ok(Attribution { journal: Arc::new(journal), model, assumed: Some(Arc::default()) });
+    let may_score = |stored: &StoredModel| model.may_score_by(stored.fact(SCORING_FACT));
+    let last = assumable.and_then(|identity| journal.last_model_where(&identity, may_score));
+    if let Some(last) = last.filter(|last| Fingerprints::of(last).answers(&journal, needs) > 0) {
+        return Ok(assume(journal, &opened, &last, model, needs, events));
     }
-    let identity = match asked {
-        Some(identity) => identity,
+    let introduction = match asked {
+        Some(introduction) => introduction,
         None => ask()?,
     };
-    events.event(Event::Model(&identity));
-    let model = register(&journal, &identity, events)?;
-    events.event(Event::Attributed { model, description: &identity.to_string() });
-    report_reuse(&journal, &opened, &identity, model, events);
-    import(wanted, options, &journal, model, events)?;
-    Ok(Attribution { journal: Arc::new(journal), model, assumed: None })
+    events.event(Event::Model(&introduction.identity));
+    let models = register(&journal, &introduction, needs, events)?;
+    report_reuse(&journal, &opened, &introduction, (models, needs), events);
+    import(wanted, options, &journal, models.model, events)?;
+    Ok(Attribution { journal: Arc::new(journal), models, assumed: None })
+}
+
+/// Uses the saved answers of a model without asking the server.
+fn assume(
+    journal: Journal,
+    opened: &Opened,
+    last: &StoredModel,
+    model: &Arc<dyn Model>,
+    needs: Needs,
+    events: &dyn Events,
+) -> Attribution {
+    let unscored = last.with(SCORING_FACT, None);
+    model.assume(&|name| match (name, last.fact(name)) {
+        (SCORING_FACT, fact) => needs.loglikelihoods.then(|| fact.unwrap_or("echo").to_owned()),
+        (_, fact) => fact.map(str::to_owned),
+    });
+    report_model(if needs.loglikelihoods { last } else { &unscored }, events);
+    let models = Fingerprints::of(last);
+    let answers = models.answers(&journal, needs);
+    let of_others = opened.answers.saturating_sub(answers);
+    let from = origin(|name| last.fact(name), needs);
+    events.event(Event::Reusing { answers, from: &from, is_assumed: true, of_unknown_server: 0, of_others });
+    Attribution { journal: Arc::new(journal), models, assumed: Some(Arc::default()) }
 }
 
 /// Reports the identity of a model whose answers are not saved.
 pub(crate) fn report_identity(
     model: &Arc<dyn Model>,
-    options: &EvaluateOptions,
-    runtime: &Runtime,
+    needs: Needs,
+    contact: &Contact<'_>,
     events: &dyn Events,
 ) -> Result<(), EngineError> {
-    let identity = identity(model, runtime, &options.cancel, None)?;
-    let model = Fingerprint::of(&identity);
-    events.event(Event::Attributed { model, description: &identity.to_string() });
+    let asked = Arc::clone(model);
+    let Introduction { identity, protocol } =
+        contact.wait(async move { introduce(&*asked, needs).await })?;
+    report_model(&StoredModel::from(&identity).with(SCORING_FACT, protocol.as_deref()), events);
     Ok(())
+}
+
+/// Reports the model of a run, with the protocol of its log-likelihoods.
+fn report_model(model: &StoredModel, events: &dyn Events) {
+    events.event(Event::Attributed { model: model.fingerprint(), description: &model.to_string() });
 }
 
 /// Reports how many answers of the model, and of others, the journal has.
 fn report_reuse(
     journal: &Journal,
     opened: &Opened,
-    identity: &ModelIdentity,
-    model: Fingerprint,
+    introduction: &Introduction,
+    (models, needs): (Fingerprints, Needs),
     events: &dyn Events,
 ) {
-    let answers = journal.answers_of(model);
+    let Introduction { identity, protocol } = introduction;
+    let answers = models.answers(journal, needs);
     let former = former_identities(identity);
     let of_unknown_server: usize = former
         .iter()
         .map(Fingerprint::of)
-        .filter(|former| *former != model)
+        .filter(|former| *former != models.model)
         .map(|former| journal.answers_of(former))
         .sum();
     let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
-    let from = origin(|name| identity.fact(name));
+    let fact = |name: &str| match name {
+        SCORING_FACT => protocol.as_deref(),
+        name => identity.fact(name),
+    };
+    let from = origin(fact, needs);
     events.event(Event::Reusing { answers, from: &from, is_assumed: false, of_unknown_server, of_others });
 }
 
@@ -164,56 +218,65 @@ fn import(
     Ok(())
 }
 
-/// The model's identity. Avoids `block_on`, because the caller may be inside a runtime.
-fn identity(
-    model: &Arc<dyn Model>,
-    runtime: &Runtime,
-    cancel: &Cancel,
-    journal: Option<&Path>,
-) -> Result<ModelIdentity, EngineError> {
-    let (answer, answered) = mpsc::channel();
-    let model = Arc::clone(model);
-    runtime.spawn(async move {
-        // Fails only if the run was cancelled meanwhile.
-        let _ = answer.send(model.identity().await);
-    });
-    loop {
-        match answered.recv_timeout(POLL_INTERVAL) {
-            Ok(identity) => return Ok(identity?),
-            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                return Err(EngineError::Interrupted { answered: 0, journal: journal.map(Path::to_owned) });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let message = "The model panicked while reporting its identity";
-                return Err(ModelError::new(ModelErrorKind::Capability, message).into());
-            }
+/// The names of protocols besides the default one under which a journal may have log-likelihoods.
+const SCORING_PROTOCOLS: [&str; 3] = ["next_token", "next_token+tail", "tail"];
+
+/// Registers the model, and its scoring protocol unless it is the default one. Reports answers by other protocols.
+pub(crate) fn register(
+    journal: &Journal,
+    introduction: &Introduction,
+    needs: Needs,
+    events: &dyn Events,
+) -> Result<Fingerprints, EngineError> {
+    let Introduction { identity, protocol } = introduction;
+    let model = stored(journal, identity, events);
+    let is_same = |other: &StoredModel| other.with(SCORING_FACT, None) == model;
+    let before = journal.last_model_where(identity, is_same);
+    journal.register(model.clone())?;
+    let scored = match protocol {
+        Some(_) => Some(model.with(SCORING_FACT, protocol.as_deref())),
+        // A run without log-likelihoods leaves their protocol as it was.
+        None => before.filter(|before| !needs.loglikelihoods && before.fact(SCORING_FACT).is_some()),
+    };
+    let models = Fingerprints::of(scored.as_ref().unwrap_or(&model));
+    report_model(scored.as_ref().filter(|_| needs.loglikelihoods).unwrap_or(&model), events);
+    if let Some(scored) = scored {
+        journal.register(scored)?;
+    }
+    if needs.loglikelihoods {
+        let answers = |protocol| journal.answers_of(model.with(SCORING_FACT, protocol).fingerprint());
+        let protocol = protocol.as_deref();
+        let others = [None].into_iter().chain(SCORING_PROTOCOLS.map(Some));
+        let mut others = others.filter(|other| *other != protocol && answers(*other) > 0);
+        if answers(protocol) == 0
+            && let Some(other) = others.next()
+        {
+            events.event(Event::OtherScoring { protocol, other });
         }
     }
+    Ok(models)
 }
 
-/// Registers the model. A server that does not report its model is assumed to run the same one as before.
+/// The model as the journal stores it. A server that does not report its model is assumed to run the same one as before.
 ///
 /// Older versions recorded fewer facts. If the last model with these settings lacks only what they did not record, it is
 /// taken for the same one, so that a run begun by an older version can be resumed.
-pub(crate) fn register(
-    journal: &Journal,
-    identity: &ModelIdentity,
-    events: &dyn Events,
-) -> Result<Fingerprint, EngineError> {
+fn stored(journal: &Journal, identity: &ModelIdentity, events: &dyn Events) -> StoredModel {
     let has = |name: &str| identity.fact(name).is_some();
     if has("server")
         && !has("serves")
-        && let Some(last) = journal.last_model(identity)
+        && let Some(last) = last_unscored(journal, identity)
         && let Some(serves) = last.fact("serves")
     {
         events.event(Event::ModelAssumed { serves });
-        return Ok(journal.register(last)?);
+        return last;
     }
-    if let Some(older) = recorded_by_older_version(journal, identity) {
-        return Ok(journal.register(older)?);
-    }
-    Ok(journal.register_model(identity)?)
+    recorded_by_older_version(journal, identity).unwrap_or_else(|| StoredModel::from(identity))
+}
+
+/// The last model with these facts, without the protocol of its log-likelihoods.
+fn last_unscored(journal: &Journal, identity: &ModelIdentity) -> Option<StoredModel> {
+    journal.last_model(identity).map(|last| last.with(SCORING_FACT, None))
 }
 
 /// The last model of the journal with these settings, if it equals the identity without `reports`.
@@ -223,19 +286,22 @@ fn recorded_by_older_version(journal: &Journal, identity: &ModelIdentity) -> Opt
         let facts = identity.facts.iter().filter(|(name, _)| !omitted.contains(name)).cloned().collect();
         ModelIdentity { backend: identity.backend.clone(), facts }
     };
-    let last = journal.last_model(&without(&["serves", "reports"]))?;
+    let last = last_unscored(journal, &without(&["serves", "reports"]))?;
     (last.fingerprint() == Fingerprint::of(&without(&["reports"]))).then_some(last)
 }
 
 /// Where the answers of a model come from, for messages; empty for models that are not served.
-fn origin<'a>(fact: impl Fn(&str) -> Option<&'a str>) -> String {
+fn origin<'a>(fact: impl Fn(&str) -> Option<&'a str>, needs: Needs) -> String {
+    let scoring = fact(SCORING_FACT).filter(|_| needs.loglikelihoods);
+    let scoring =
+        scoring.map_or_else(String::new, |protocol| format!(", log-likelihoods by `{protocol}` scoring"));
     if let Some(model_id) = fact("model_id") {
-        return format!("`{model_id}` (`model_id`) at any address");
+        return format!("`{model_id}` (`model_id`) at any address{scoring}");
     }
-    let Some(server) = fact("server") else { return String::new() };
+    let Some(server) = fact("server") else { return scoring.trim_start_matches(", ").to_owned() };
     let name = fact("serves").map_or_else(String::new, |name| format!("`{name}` at "));
     let reports = fact("reports").map_or_else(String::new, |reports| format!(" ({reports})"));
-    format!("{name}{server}{reports}")
+    format!("{name}{server}{reports}{scoring}")
 }
 
 /// The identities that older versions recorded for the same model: without the server's address, or with its host

@@ -5,20 +5,24 @@ use std::collections::hash_map;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelErrorKind};
+use lmeval_core::{Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelRequest};
 use lmeval_journal::{Entry, ErrorKind, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::attribution::{Assumed, register};
+use crate::attribution::{Assumed, Refutation, register};
 use crate::cancel::Cancel;
 use crate::collect::Message;
+use crate::contact::{Needs, introduce};
 use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::produce::Job;
+
+/// Requests in a batch that is kept together because of their context, at most.
+const MAX_OF_CONTEXT: usize = 1024;
 
 /// The state shared by all workers of a run.
 pub(crate) struct Dispatcher {
@@ -26,6 +30,7 @@ pub(crate) struct Dispatcher {
     pub(crate) journal: Option<Arc<Journal>>,
     /// Set while saved answers are used of a model that was not asked who it is.
     pub(crate) assumed: Option<Arc<Assumed>>,
+    pub(crate) needs: Needs,
     pub(crate) keys: Keys,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) messages: mpsc::Sender<Message>,
@@ -75,7 +80,7 @@ impl Dispatcher {
     /// Answers one batch after another.
     async fn work(self: Arc<Self>, queue: Arc<Mutex<Queue>>) {
         loop {
-            let next = async { queue.lock().await.next_batch().await };
+            let next = async { queue.lock().await.next_batch(self.model.batches_contexts()).await };
             let batch = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
@@ -107,7 +112,7 @@ impl Dispatcher {
     async fn answer(&self, batch: Vec<Job>) {
         if self.model.is_lookup() {
             // Nothing is saved and nothing is remembered, so no request needs a key of its own.
-            let key = Key::new(self.keys.model, &[0; 32], 0, None);
+            let key = Key::new(self.keys.models.model, &[0; 32], 0, None);
             return self.send_to_model(batch.into_iter().map(|job| (key, job)).collect()).await;
         }
         let mut unanswered = Vec::with_capacity(batch.len());
@@ -131,19 +136,23 @@ impl Dispatcher {
     async fn confirm_model(&self) -> bool {
         let (Some(assumed), Some(journal)) = (&self.assumed, &self.journal) else { return true };
         let ask = async {
-            let identity = tokio::select! {
+            let introduction = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return false,
-                identity = self.model.identity() => identity,
+                introduction = introduce(&*self.model, self.needs) => introduction,
             };
-            let registered = identity.map_err(EngineError::from).and_then(|identity| {
-                self.events.event(Event::Model(&identity));
-                Ok((register(journal, &identity, &*self.events)?, identity))
+            let registered = introduction.map_err(EngineError::from).and_then(|introduction| {
+                self.events.event(Event::Model(&introduction.identity));
+                Ok((register(journal, &introduction, self.needs, &*self.events)?, introduction))
             });
             match registered {
-                Ok((model, _)) if model == self.keys.model => true,
-                Ok((_, identity)) => {
-                    assumed.refute(identity);
+                Ok((models, introduction)) => {
+                    let is_same_model = models.model == self.keys.models.model;
+                    let is_same_protocol = models.scoring == self.keys.models.scoring;
+                    if is_same_model && (is_same_protocol || !self.needs.loglikelihoods) {
+                        return true;
+                    }
+                    assumed.refute(Refutation { introduction, is_same_model });
                     self.stop.cancel();
                     false
                 }
@@ -288,8 +297,8 @@ struct Queue {
 
 impl Queue {
     /// The next batch: full, or incomplete if no request arrives within the fill time. Empty when there are no
-    /// more.
-    async fn next_batch(&mut self) -> Vec<Job> {
+    /// more. With `keeps_contexts`, requests with the same context stay together even if the batch is full.
+    async fn next_batch(&mut self, keeps_contexts: bool) -> Vec<Job> {
         let mut bytes = 0;
         let mut batch = Vec::new();
         while batch.len() < self.limit.requests {
@@ -312,7 +321,27 @@ impl Queue {
                 None => break,
             }
         }
+        // The requests of a document arrive together.
+        while keeps_contexts
+            && batch.len() < MAX_OF_CONTEXT
+            && let (Some(last), Some(next)) = (batch.last(), self.ready.front())
+            && have_one_context(&last.request, &next.request)
+        {
+            batch.extend(self.ready.pop_front());
+        }
         batch
+    }
+}
+
+fn have_one_context(one: &ModelRequest, other: &ModelRequest) -> bool {
+    match (&one.arguments, &other.arguments) {
+        (Arguments::Loglikelihood { context: one, .. }, Arguments::Loglikelihood { context: other, .. }) => {
+            match (one.as_text(), other.as_text()) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+                _ => false,
+            }
+        }
+        _ => false,
     }
 }
 

@@ -5,18 +5,18 @@ use std::thread;
 
 use lmeval_core::groups::GroupSpec;
 use lmeval_core::results::{RunResults, TaskResult};
-use lmeval_core::{Model, ModelIdentity, ModelTemplate};
-use lmeval_journal::Fingerprint;
+use lmeval_core::{Model, ModelTemplate};
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::attribution::{self, Attribution};
+use crate::attribution::{self, Attribution, Fingerprints, Refutation};
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::{Collected, Collector, Failure};
+use crate::contact::{Contact, Introduction, Needs, prepare as prepare_model};
 use crate::dispatch::Dispatcher;
 use crate::error::EngineError;
 use crate::event::{Event, Events};
@@ -139,20 +139,25 @@ fn run(
 ) -> Result<Run, EngineError> {
     let may_restart = options.journal.is_some() && model.known_identity().is_some();
     let mut copy = may_restart.then(|| tasks.without_warnings());
-    let (mut tasks, mut identity) = (tasks, None);
+    let (mut tasks, mut known) = (tasks, None);
     loop {
         let Plan { tasks: planned, groups, template } = plan(Some(&**model), tasks, options)?;
         let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
-        match (stream(model, planned, options, events, backlog, runtime, identity)?, copy.take()) {
+        match (stream(model, planned, options, events, backlog, runtime, known)?, copy.take()) {
             (Ended::Finished(streamed), _) => return Ok(Run { tasks: keyed, groups, template, streamed }),
             (Ended::OtherModel(_), None) => {
                 let (stage, message) = ("The run", "the model changed its identity twice");
                 return Err(EngineError::Panic { stage: stage.to_owned(), message: message.to_owned() });
             }
-            (Ended::OtherModel(other), Some(again)) => {
+            (Ended::OtherModel(Refutation { introduction, is_same_model }), Some(again)) => {
                 backlog.reset();
-                events.event(Event::OtherModel(&other));
-                (tasks, identity) = (again, Some(other));
+                let Introduction { identity, protocol } = &introduction;
+                events.event(if is_same_model {
+                    Event::OtherProtocol { protocol: protocol.as_deref() }
+                } else {
+                    Event::OtherModel(identity)
+                });
+                (tasks, known) = (again, Some(introduction));
             }
         }
     }
@@ -161,8 +166,8 @@ fn run(
 /// How a stream ended.
 enum Ended {
     Finished(Streamed),
-    /// The saved answers used so far are those of another model than this one.
-    OtherModel(ModelIdentity),
+    /// The saved answers used so far are those of another model than this one, or of another scoring protocol.
+    OtherModel(Refutation),
 }
 
 /// The outcome of the stream.
@@ -180,20 +185,24 @@ fn stream(
     events: &Arc<dyn Events>,
     backlog: &Backlog,
     runtime: &Runtime,
-    known: Option<ModelIdentity>,
+    known: Option<Introduction>,
 ) -> Result<Ended, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
-    let (journal, fingerprint, assumed) = match wanted {
+    let contact = Contact { runtime, cancel: &options.cancel, journal: wanted.map(|journal| &*journal.path) };
+    let needs = Needs::of(&planned);
+    let (journal, models, assumed) = match wanted {
         Some(wanted) => {
-            let Attribution { journal, model, assumed } =
-                attribution::open(wanted, model, known, options, runtime, &**events)?;
-            (Some(journal), model, assumed)
+            let Attribution { journal, models, assumed } =
+                attribution::open(wanted, model, (known, needs), options, &contact, &**events)?;
+            (Some(journal), models, assumed)
         }
         None => {
             if options.part.is_some() {
-                attribution::report_identity(model, options, runtime, &**events)?;
+                attribution::report_identity(model, needs, &contact, &**events)?;
+            } else {
+                contact.wait(prepare_model(Arc::clone(model), needs))?;
             }
-            (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() }), None)
+            (None, Fingerprints::of_nobody(), None)
         }
     };
     let stop = Cancel::new();
@@ -203,8 +212,9 @@ fn stream(
         model: Arc::clone(model),
         journal: journal.clone(),
         assumed: assumed.clone(),
+        needs,
         keys: Keys {
-            model: fingerprint,
+            models,
             per_document: model.depends_on_document(),
             dialect: options.dialect,
         },
@@ -262,6 +272,10 @@ fn stream(
         && !options.cancel.is_cancelled()
     {
         return Ok(Ended::OtherModel(other));
+    }
+    if !stop.is_cancelled() {
+        let asked = Arc::clone(model);
+        contact.wait(async move { asked.conclude().await })?;
     }
     if let Some(error) = first_error.into_error() {
         return Err(error);

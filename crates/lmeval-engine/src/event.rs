@@ -41,6 +41,13 @@ pub enum Event<'a> {
         /// Answers of other models or servers.
         of_others: usize,
     },
+    /// The journal has log-likelihoods of this model by other protocols, which are not reused.
+    OtherScoring {
+        /// The protocol of this run; `None` is the default one.
+        protocol: Option<&'a str>,
+        /// The protocol of those answers.
+        other: Option<&'a str>,
+    },
     /// An old response cache was imported.
     CacheImported {
         /// The number of imported answers.
@@ -61,6 +68,12 @@ pub enum Event<'a> {
     /// The server runs another model than the one whose saved answers were used so far. They are discarded, and the run
     /// starts over: all counts begin again at zero, and records passed to [`Events::scored`] are void.
     OtherModel(&'a ModelIdentity),
+    /// The server scores log-likelihoods by another protocol than the one whose saved answers were used so far. The run
+    /// starts over, as for [`OtherModel`](Self::OtherModel).
+    OtherProtocol {
+        /// The protocol of the server; `None` is the default one.
+        protocol: Option<&'a str>,
+    },
     /// The data of a task was loaded.
     Prepared {
         /// The task it belongs to.

@@ -1,8 +1,9 @@
 //! Answers of a journal, looked up by request.
 
 use lmeval_core::{Answer, Dialect, ModelRequest};
-use lmeval_journal::{Error, Fingerprint, SavedAnswers};
+use lmeval_journal::{Error, SavedAnswers, StoredModel};
 
+use crate::attribution::Fingerprints;
 use crate::key::Keys;
 
 /// The saved answers of one model.
@@ -13,9 +14,11 @@ pub struct JournalAnswers {
 }
 
 impl JournalAnswers {
-    /// The answers of a model that a run by the rules of `dialect` saved.
-    pub fn new(saved: SavedAnswers, model: Fingerprint, dialect: Dialect) -> Self {
-        Self { saved, keys: Keys { model, per_document: false, dialect } }
+    /// The answers of a model that a run by the rules of `dialect` saved. Log-likelihoods are those of the model's scoring
+    /// protocol, other answers do not depend on it.
+    pub fn new(saved: SavedAnswers, model: &StoredModel, dialect: Dialect) -> Self {
+        let keys = Keys { models: Fingerprints::of(model), per_document: false, dialect };
+        Self { saved, keys }
     }
 
     /// The saved answer to a request, if there is one.

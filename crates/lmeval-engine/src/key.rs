@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use lmeval_core::{Arguments, Dialect, ModelRequest};
-use lmeval_journal::{Fingerprint, Key, request_hash};
+use lmeval_journal::{Key, request_hash};
 use lmeval_pycompat::{Dict, Value, repr};
+
+use crate::attribution::Fingerprints;
 
 /// Computes the keys of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
-    /// The fingerprint of the model.
-    pub(crate) model: Fingerprint,
+    /// The fingerprints of the model.
+    pub(crate) models: Fingerprints,
     /// Whether answers depend on the document, so that documents share none.
     pub(crate) per_document: bool,
     /// Determines which arguments are hashed.
@@ -30,7 +32,11 @@ impl Keys {
             .expect("strings can be written as JSON");
         let per_document = self.per_document || is_sampled(&request.arguments);
         let document = per_document.then_some((&*request.task_name, request.doc_id.0));
-        Key::new(self.model, &hash, request.repeat, document)
+        let model = match request.arguments {
+            Arguments::Loglikelihood { .. } => self.models.scoring.unwrap_or(self.models.model),
+            Arguments::Rolling { .. } | Arguments::Generate { .. } => self.models.model,
+        };
+        Key::new(model, &hash, request.repeat, document)
     }
 
     /// Reference: the response cache hashes these arguments.
@@ -64,6 +70,7 @@ fn is_sampled(arguments: &Arguments) -> bool {
 #[cfg(test)]
 mod tests {
     use lmeval_core::{DocId, ModelIdentity};
+    use lmeval_journal::Fingerprint;
 
     use super::*;
 
@@ -84,15 +91,24 @@ mod tests {
         let model = |name: &str| {
             Fingerprint::of(&ModelIdentity { backend: "x".into(), facts: vec![("model", name.into())] })
         };
-        let keys = Keys { model: model("a"), per_document: false, dialect: Dialect::V05 };
+        let models = |name| Fingerprints { model: model(name), scoring: None };
+        let keys = Keys { models: models("a"), per_document: false, dialect: Dialect::V05 };
         let greedy = |document, repeat| keys.of(&request(document, repeat, &[]));
         assert_eq!(greedy(0, 0), greedy(1, 0));
         assert_ne!(greedy(0, 0), greedy(0, 1));
         let sampled = |document| keys.of(&request(document, 0, &[("temperature", Value::Float(0.5))]));
         assert_ne!(sampled(0), sampled(1));
-        let other = Keys { model: model("b"), ..keys };
+        let other = Keys { models: models("b"), ..keys };
         assert_ne!(other.of(&request(0, 0, &[])), greedy(0, 0));
         let per_document = Keys { per_document: true, ..keys };
         assert_ne!(per_document.of(&request(0, 0, &[])), per_document.of(&request(1, 0, &[])));
+        // The protocol of log-likelihoods changes no other key.
+        let scoring = Keys { models: Fingerprints { scoring: Some(model("c")), ..models("a") }, ..keys };
+        assert_eq!(scoring.of(&request(0, 0, &[])), greedy(0, 0));
+        let scored = ModelRequest {
+            arguments: Arguments::Loglikelihood { context: "Q".into(), continuation: "A".into() },
+            ..request(0, 0, &[])
+        };
+        assert_ne!(scoring.of(&scored), keys.of(&scored));
     }
 }

@@ -10,6 +10,7 @@ mod backlog;
 mod cancel;
 mod class_tasks;
 mod collect;
+mod contact;
 mod data;
 mod dispatch;
 mod error;

@@ -137,8 +137,17 @@ impl Journal {
     /// The most recently used model that has the facts of `identity`, and besides them only
     /// [facts that a server reports](lmeval_core::REPORTED_FACTS).
     pub fn last_model(&self, identity: &ModelIdentity) -> Option<StoredModel> {
+        self.last_model_where(identity, |_| true)
+    }
+
+    /// [`last_model`](Self::last_model) among those that fulfil a condition.
+    pub fn last_model_where(
+        &self,
+        identity: &ModelIdentity,
+        condition: impl Fn(&StoredModel) -> bool,
+    ) -> Option<StoredModel> {
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
-        index.models().rev().find(|model| model.extends(identity)).cloned()
+        index.models().rev().find(|model| model.extends(identity) && condition(model)).cloned()
     }
 
     /// Records a model of this journal as the one in use, and returns its fingerprint.

@@ -228,6 +228,14 @@ impl StoredModel {
         self.facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The same model with another fact, or without it.
+    pub fn with(&self, name: &str, fact: Option<&str>) -> Self {
+        let mut model = self.clone();
+        model.facts.retain(|(known, _)| known != name);
+        model.facts.extend(fact.map(|fact| (name.to_owned(), fact.to_owned())));
+        model
+    }
+
     /// The part of the keys that identifies the model.
     pub fn fingerprint(&self) -> Fingerprint {
         let facts = self.facts.iter().map(|(name, fact)| (name.as_str(), fact.as_str()));

@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use super::deferred::Deferred;
 use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
+use super::scoring::{Choice, Planner};
 use crate::http::{Client, ClientSettings};
 use crate::tokenizer::{self, Encoder};
 
@@ -157,6 +158,7 @@ impl Backend {
         encodes_later: bool,
     ) -> Result<ApiModel, ModelError> {
         let protocol = (self.make)(settings)?;
+        let planner = Planner::new(Choice::from_settings(settings)?);
         let batch_size = if protocol.is_chat() { 1 } else { batch_size(settings)? };
         let encodes = encodes_later || encoder.is_some();
         let tokenized = encodes && !protocol.is_chat() && settings.flag("tokenized_requests", true)?;
@@ -169,7 +171,7 @@ impl Backend {
             think_end_token: settings.text("think_end_token"),
             dialect: settings.dialect,
         };
-        Ok(ApiModel::new(Parts {
+        let parts = Parts {
             backend: self.name,
             protocol,
             rules,
@@ -188,7 +190,8 @@ impl Backend {
                 .into_iter()
                 .filter_map(|name| Some((name, settings.text(name)?)))
                 .collect(),
-        }))
+        };
+        Ok(ApiModel { parts, planner })
     }
 }
 

@@ -5,7 +5,7 @@ use lmeval_pycompat::{Dict, Value, float};
 
 use super::answer::{choices, is_cut_off, malformed, no_logprobs, objects, text, unusable};
 use super::arguments::{Backend, Credentials};
-use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
+use super::protocol::{Family, Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
 
 pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {
@@ -38,6 +38,10 @@ pub(super) fn take_limit(settings: &mut Dict, rules: &Rules) -> Value {
 }
 
 impl Protocol for Completions {
+    fn family(&self) -> Family {
+        if self.models_with_logprobs.is_some() { Family::Other } else { Family::Vllm }
+    }
+
     fn supports(&self, kind: RequestType, rules: &Rules, _: bool) -> Result<(), ModelError> {
         let Some(models) = self.models_with_logprobs.filter(|_| kind == RequestType::Loglikelihood) else {
             return Ok(());

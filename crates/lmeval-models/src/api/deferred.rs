@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use lmeval_core::{
-    Answer, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelSettings,
+    Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelSettings,
     ModelStats, ModelTemplate, RequestType,
 };
 
@@ -29,6 +29,11 @@ impl Deferred {
     fn full(&self) -> Result<&ApiModel, ModelError> {
         let made = self.full.get_or_init(|| self.make(&self.settings));
         made.as_ref().map_err(Clone::clone)
+    }
+
+    /// The model with its tokenizer if there is one already, and the one without it otherwise.
+    fn made(&self) -> &ApiModel {
+        self.full.get().and_then(|full| full.as_ref().ok()).unwrap_or(&self.bare)
     }
 
     fn make(&self, settings: &ModelSettings) -> Result<ApiModel, ModelError> {
@@ -66,15 +71,44 @@ impl Model for Deferred {
     }
 
     fn assume(&self, fact: &dyn Fn(&str) -> Option<String>) {
+        self.bare.assume(fact);
         if fact("tokenizer").is_some_and(|tokenizer| tokenizer.starts_with("huggingface ")) {
             let mut settings = self.settings.clone();
             settings.args.insert("tokenizer_backend", "huggingface");
             // A tokenizer that is missing is reported when a request needs it.
             if let Ok(full) = self.make(&settings) {
+                full.assume(fact);
                 // Set before only if a request came first.
                 let _ = self.full.set(Ok(full));
             }
         }
+    }
+
+    fn first_contact(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        self.bare.first_contact()
+    }
+
+    fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
+        match self.full() {
+            Ok(full) => full.examine(report),
+            Err(_) => self.bare.examine(report),
+        }
+    }
+
+    fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {
+        Box::pin(async { self.full()?.scoring_protocol().await })
+    }
+
+    fn may_score_by(&self, protocol: Option<&str>) -> bool {
+        self.bare.may_score_by(protocol)
+    }
+
+    fn conclude(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        self.made().conclude()
+    }
+
+    fn batches_contexts(&self) -> bool {
+        self.made().batches_contexts()
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
@@ -91,7 +125,7 @@ impl Model for Deferred {
     }
 
     fn facts(&self) -> ModelFacts {
-        self.full.get().and_then(|full| full.as_ref().ok()).unwrap_or(&self.bare).facts()
+        self.made().facts()
     }
 
     fn wind_down(&self) {

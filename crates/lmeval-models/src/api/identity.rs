@@ -1,7 +1,7 @@
 //! The identity of the model that a server runs.
 
 use std::borrow::Borrow;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lmeval_core::{ModelError, ModelErrorKind, secrets};
 use lmeval_pycompat::{Dict, Value, json};
@@ -9,6 +9,7 @@ use reqwest::Url;
 use sha2::{Digest, Sha256};
 
 use super::answer::parse;
+use super::contact::Wait;
 use crate::http::Client;
 use crate::tokenizer::{server_query, server_root};
 
@@ -60,19 +61,20 @@ impl ServerIdentity<'_> {
         if !self.is_asked() {
             return Ok(vec![self.known()]);
         }
-        let start = Instant::now();
+        let wait = Wait::new(self.client);
         let mut odd = 0;
         loop {
-            match self.ask().await {
+            let report = self.ask(&wait).await;
+            if !matches!(&report, Err(error) if error.kind() == ModelErrorKind::Unreachable) {
+                wait.done();
+            }
+            match report {
                 Ok(Some(Report { name, details })) => {
                     let details = Some(("reports", details)).filter(|(_, details)| !details.is_empty());
                     return Ok([("serves", name), self.known()].into_iter().chain(details).collect());
                 }
                 Err(error) if error.kind() == ModelErrorKind::Unreachable => {
-                    if start.elapsed() >= self.client.patience() {
-                        return Err(error);
-                    }
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    wait.again(error).await?;
                     continue;
                 }
                 Ok(None) | Err(_) => {}
@@ -86,9 +88,9 @@ impl ServerIdentity<'_> {
     }
 
     /// The report of the server, or `None` without a usable model list.
-    async fn ask(&self) -> Result<Option<Report>, ModelError> {
+    async fn ask(&self, wait: &Wait<'_>) -> Result<Option<Report>, ModelError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
-        let Some(listed) = self.listed().await? else { return Ok(None) };
+        let Some(listed) = self.listed(wait).await? else { return Ok(None) };
         let Listed { name, entry } = listed;
         let mut details: Vec<String> = DETAILS
             .iter()
@@ -103,7 +105,7 @@ impl ServerIdentity<'_> {
                 true
             } else {
                 tokio::time::sleep(Duration::from_millis(1100)).await;
-                let Some(again) = self.listed().await? else { return Ok(None) };
+                let Some(again) = self.listed(wait).await? else { return Ok(None) };
                 self::created(&again.entry) != Some(created)
             };
             if !is_clock {
@@ -116,8 +118,14 @@ impl ServerIdentity<'_> {
         Ok(Some(Report { name, details: details.join(", ") }))
     }
 
-    async fn listed(&self) -> Result<Option<Listed>, ModelError> {
-        let bytes = self.client.get(&self.url("/v1/models"), Duration::from_secs(5)).await?;
+    async fn listed(&self, wait: &Wait<'_>) -> Result<Option<Listed>, ModelError> {
+        let url = self.url("/v1/models");
+        let bytes = match wait.get(&url).await {
+            Err(error) if error.kind() != ModelErrorKind::Unreachable => {
+                self.client.get(&url, Duration::from_secs(5)).await?
+            }
+            answer => answer?,
+        };
         Ok(parse(&bytes).ok().and_then(|answer| listed(&answer, self.model)))
     }
 
@@ -133,8 +141,7 @@ impl ServerIdentity<'_> {
     }
 
     fn url(&self, path: &str) -> String {
-        let root = server_root(self.base_url);
-        format!("{}{path}{}", root.trim_end_matches("/generate"), server_query(self.base_url))
+        format!("{}{path}{}", server_root(self.base_url), server_query(self.base_url))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, RequestType,
+    Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, RequestType, SCORING_FACT,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -13,6 +13,7 @@ use super::answer::unusable;
 use super::completions::needs_tokenizer;
 use super::identity::{Fact, ServerIdentity};
 use super::protocol::{Prompt, Protocol, Rules};
+use super::scoring::Planner;
 use super::template::JsonTemplate;
 use crate::http::Client;
 use crate::tokenizer::{Encoder, Tokenizer};
@@ -44,6 +45,7 @@ pub(super) struct Parts {
 /// A model served over HTTP.
 pub(super) struct ApiModel {
     pub(super) parts: Parts,
+    pub(super) planner: Planner,
 }
 
 impl fmt::Debug for ApiModel {
@@ -65,10 +67,6 @@ pub(super) fn body_text(body: Dict) -> Result<String, ModelError> {
 }
 
 impl ApiModel {
-    pub(super) fn new(parts: Parts) -> Self {
-        Self { parts }
-    }
-
     /// The facts of the identity that are settings.
     fn settings(&self) -> Vec<Fact> {
         let Parts { rules, encoder, .. } = &self.parts;
@@ -133,6 +131,37 @@ impl Model for ApiModel {
         })
     }
 
+    fn assume(&self, fact: &dyn Fn(&str) -> Option<String>) {
+        self.planner.assume(fact(SCORING_FACT));
+    }
+
+    fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
+        Box::pin(self.examine_server(report))
+    }
+
+    fn first_contact(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(self.meet())
+    }
+
+    fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {
+        Box::pin(self.settle_scoring())
+    }
+
+    fn may_score_by(&self, protocol: Option<&str>) -> bool {
+        match self.known_to_echo() {
+            Some(_) => protocol.is_none(),
+            None => self.planner.may_score_by(protocol),
+        }
+    }
+
+    fn conclude(&self) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(self.finish_metrics())
+    }
+
+    fn batches_contexts(&self) -> bool {
+        self.planner.active().is_some()
+    }
+
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         self.parts.protocol.supports(kind, &self.parts.rules, self.parts.tokenized)?;
         if kind != RequestType::GenerateUntil {
@@ -167,6 +196,9 @@ impl Model for ApiModel {
 
     fn facts(&self) -> ModelFacts {
         let mut facts = ModelFacts::default();
+        if let Some(record) = self.planner.record(self.parts.rules.is_v04()) {
+            facts.tokenizer.insert("scoring_protocol", record);
+        }
         let Some(Tokenizer::HuggingFace(tokenizer)) = self.parts.encoder.as_ref().map(Encoder::tokenizer)
         else {
             return facts;

@@ -81,11 +81,44 @@ pub(super) struct Scored {
 /// The log-likelihood of a continuation, and whether greedy decoding would produce it.
 pub(super) type Score = (f64, bool);
 
+/// The servers whose protocols besides `echo` are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    Vllm,
+    Sglang,
+    Other,
+}
+
+impl Family {
+    /// The value of `owned_by` in the model list of such a server.
+    pub(super) fn owner(self) -> &'static str {
+        match self {
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Other => "",
+        }
+    }
+
+    /// The name of the server in messages.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+            Self::Other => "a known server",
+        }
+    }
+}
+
 /// A family of servers with the same API.
 pub(super) trait Protocol: Debug + Send + Sync {
     /// Whether prompts are chat messages, answered one at a time.
     fn is_chat(&self) -> bool {
         false
+    }
+
+    /// The server that may offer cheaper protocols under this API.
+    fn family(&self) -> Family {
+        Family::Other
     }
 
     /// Whether the servers can answer requests of this kind. `tokenized` means that prompts are sent as

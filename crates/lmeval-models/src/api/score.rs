@@ -31,8 +31,12 @@ impl ApiModel {
         Ok(Scored { tokens, context: context - surplus, text: None })
     }
 
-    /// Scores prompts in batches.
-    async fn score(&self, about: &str, mut prompts: Vec<Scored>) -> Vec<Result<Score, ModelError>> {
+    /// Scores prompts with `echo`, in batches.
+    pub(super) async fn score(
+        &self,
+        about: &str,
+        mut prompts: Vec<Scored>,
+    ) -> Vec<Result<Score, ModelError>> {
         if !self.parts.tokenized
             && let Some(encoder) = &self.parts.encoder
         {
@@ -131,7 +135,7 @@ impl ApiModel {
             }
         }
         let about = indices.first().map(|&index| requests[index].describe()).unwrap_or_default();
-        let scores = self.score(&about, prompts).await;
+        let scores = self.score_cheaply(&about, prompts).await;
         for (index, score) in indices.into_iter().zip(scores) {
             let response = score.map(|(logprob, is_greedy)| Response::Loglikelihood { logprob, is_greedy });
             answers[index] = Some(response.map(Answer::from));

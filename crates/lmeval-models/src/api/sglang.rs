@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value, float};
 use super::answer::{malformed, no_logprobs, objects, refuse_abort, text};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
-use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
+use super::protocol::{Family, Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
 
 pub(crate) const SGLANG: Backend = Backend {
@@ -23,6 +23,10 @@ pub(crate) const SGLANG: Backend = Backend {
 pub(super) struct Sglang;
 
 impl Protocol for Sglang {
+    fn family(&self) -> Family {
+        Family::Sglang
+    }
+
     fn supports(&self, kind: RequestType, _: &Rules, tokenized: bool) -> Result<(), ModelError> {
         if kind == RequestType::GenerateUntil || tokenized {
             return Ok(());

@@ -10,7 +10,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, Request, Response, Url};
 use tokio::time::Instant;
 
-use super::balance::{Balancer, Chosen, Endpoint};
+use super::balance::{Balancer, Chosen, Endpoint, Preference};
 use super::connect::{Connections, Transport, endpoints};
 use super::direct::{ExchangeError, Outgoing, Reply};
 use super::failure::{
@@ -65,6 +65,17 @@ pub struct Call<'a> {
     pub tokens: u64,
     /// Whether the call requests log-probabilities.
     pub scores: bool,
+}
+
+/// The destination of a call, if it is not the base URL of any endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Route<'a> {
+    /// A path of the server instead of that of the base URL, such as `/inference/v1/generate`.
+    pub(crate) path: Option<&'a str>,
+    /// The index of the only endpoint that may answer.
+    pub(crate) only: Option<usize>,
+    /// Calls with the same number prefer the same endpoint.
+    pub(crate) affinity: Option<u64>,
 }
 
 /// Why an answer cannot be used, and whether a retry can help.
@@ -144,9 +155,24 @@ impl Client {
         &self.balancer.endpoints()[0].shown
     }
 
+    /// An endpoint's URL, for messages.
+    pub(crate) fn shown_url_of(&self, index: usize) -> &str {
+        self.balancer.endpoints().get(index).map_or("", |endpoint| endpoint.shown.as_str())
+    }
+
     /// Sends a call, with retries, until it is answered, and returns the parsed answer.
     pub async fn post<T>(
         &self,
+        call: Call<'_>,
+        parse: impl Fn(&[u8]) -> Result<T, BadAnswer> + Send + Sync,
+    ) -> Result<T, ModelError> {
+        self.post_to(Route::default(), call, parse).await
+    }
+
+    /// [`post`](Self::post) to another path of the server, or to a particular endpoint.
+    pub(crate) async fn post_to<T>(
+        &self,
+        route: Route<'_>,
         call: Call<'_>,
         parse: impl Fn(&[u8]) -> Result<T, BadAnswer> + Send + Sync,
     ) -> Result<T, ModelError> {
@@ -154,7 +180,9 @@ impl Client {
         loop {
             let permit = self.shutdown.or_stop(self.limiter.acquire(&self.stats)).await?;
             let deadline = || self.outage.deadline(self.settings.patience).map(|(deadline, _)| deadline);
-            let choosing = self.balancer.choose(attempts.last, deadline);
+            let Route { only, affinity, .. } = route;
+            let choosing =
+                self.balancer.choose(Preference { avoid: attempts.last, only, affinity }, deadline);
             let Some(chosen) = self.shutdown.or_stop(choosing).await? else {
                 let reason =
                     self.outage.deadline(Duration::ZERO).map_or_else(String::new, |(_, reason)| reason);
@@ -163,7 +191,7 @@ impl Client {
             self.shutdown.or_stop(self.wait_for_rates(call.tokens)).await?;
             let answers = self.outage.answers();
             let started = Instant::now();
-            let failure = match self.attempt(&chosen, &call).await {
+            let failure = match self.attempt(&chosen, route.path, &call).await {
                 Ok(body) => {
                     self.limiter.answered(started, &self.stats);
                     chosen.answered();
@@ -208,6 +236,16 @@ impl Client {
     /// Sends an auxiliary GET, such as a query for the model list, with few attempts. Headers, which may hold
     /// a key, are sent to the servers of `base_url` only.
     pub async fn get(&self, url: &str, timeout: Duration) -> Result<Bytes, ModelError> {
+        self.get_in(url, timeout, GET_ATTEMPTS).await
+    }
+
+    /// [`get`](Self::get) with a number of attempts.
+    pub(crate) async fn get_in(
+        &self,
+        url: &str,
+        timeout: Duration,
+        attempts: u32,
+    ) -> Result<Bytes, ModelError> {
         let shown = public_url(url);
         let Ok(parsed) = Url::parse(url) else {
             let message = format!("`{shown}` is not a valid URL");
@@ -223,7 +261,7 @@ impl Client {
             match self.exchange(&transport, &request, &shown, "the query", timeout).await {
                 Ok(body) => return Ok(body),
                 Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
-                Err(AttemptError::Retry(failure)) if attempt >= GET_ATTEMPTS => {
+                Err(AttemptError::Retry(failure)) if attempt >= attempts => {
                     // A server that answers wrongly is up, so callers that wait for one to come up need not.
                     let is_up = failure.class == Class::Wrong;
                     let kind = if is_up { ModelErrorKind::Answer } else { failure.kind };
@@ -240,15 +278,23 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, chosen: &Chosen<'_>, call: &Call<'_>) -> Result<Bytes, AttemptError> {
+    async fn attempt(
+        &self,
+        chosen: &Chosen<'_>,
+        route: Option<&str>,
+        call: &Call<'_>,
+    ) -> Result<Bytes, AttemptError> {
         let Endpoint { url, shown, headers, transport } = chosen.endpoint();
         let timeout = self.settings.timeout;
-        if call.path.is_empty() {
+        if call.path.is_empty() && route.is_none() {
             let request = Outgoing { method: &Method::POST, url, headers, body: &call.body };
             return self.exchange(transport, &request, shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
-        let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
+        let path = match route {
+            Some(route) => format!("{}{route}", server_path(url.path())),
+            None => format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/')),
+        };
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
         let request = Outgoing { method: &Method::POST, url: &longer, headers, body: &call.body };
@@ -399,6 +445,13 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+/// The path under which a server has all its endpoints, given that of one of them.
+pub(crate) fn server_path(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    let endings = ["/v1/completions", "/v1/chat/completions", "/generate", "/v1"];
+    endings.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path).trim_end_matches('/')
 }
 
 /// Reads a body to its end, without copying when it arrives in one chunk.

@@ -25,6 +25,7 @@ mod trust;
 mod wire;
 
 pub use client::{BadAnswer, Call, Client};
+pub(crate) use client::{Route, server_path};
 pub use redact::public_url;
 pub use settings::ClientSettings;
 pub(crate) use trust::tls_with;

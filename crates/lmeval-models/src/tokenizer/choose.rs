@@ -9,6 +9,7 @@ use lmeval_tokenizers::{HuggingFaceTokenizer, TiktokenTokenizer, locate};
 use super::encoder::{Encoder, Tokenizer};
 use super::remote::{RemoteSettings, server_query, server_root};
 use super::wait;
+use crate::http::public_url;
 
 /// The tokenizer selected by the model arguments, of kind `default` unless they say otherwise; `None` for no
 /// tokenizer.
@@ -54,16 +55,18 @@ pub(crate) fn choose(
             remote(server(url)?)?
         }
         "auto" => {
-            let offered = match base_url {
-                None => None,
-                Some(url) => {
-                    let settings = server(url)?;
-                    wait(async { Ok(settings.is_offered().await) })?.then_some(settings)
-                }
-            };
-            match offered {
-                Some(settings) => remote(settings)?,
-                None => hugging_face(settings, model.map(str::to_owned))?,
+            let server = base_url.map(server).transpose()?;
+            match server {
+                Some(server) if wait(async { Ok(server.is_offered().await) })? => remote(server)?,
+                server => hugging_face(settings, model.map(str::to_owned)).map_err(|error| match server {
+                    Some(server) if wait(async { Ok(server.is_down().await) }).unwrap_or(false) => {
+                        let root = public_url(&server.root);
+                        error.hint(format!(
+                            "`{root}` cannot be reached, so its tokenizer was not considered: start the server first"
+                        ))
+                    }
+                    _ => error,
+                })?,
             }
         }
         other => {

@@ -32,7 +32,9 @@ pub(crate) fn server_root(base_url: &str) -> String {
     // The query belongs to the completions URL and may hold a key.
     let path = base_url.split(['?', '#']).next().unwrap_or_default();
     let root = path.replace("/v1/completions", "").replace("/v1/chat/completions", "");
-    root.trim_end_matches('/').to_owned()
+    let root = root.trim_end_matches('/');
+    // SGLang's native API.
+    root.strip_suffix("/generate").unwrap_or(root).trim_end_matches('/').to_owned()
 }
 
 /// The query of `base_url`, including its `?`. It is sent to other paths too, since it may hold the key.
@@ -59,6 +61,13 @@ impl RemoteSettings {
             builder = builder.tls_backend_preconfigured(tls_with(path)?);
         }
         builder.build().map_err(|error| failed(&self.root, &error.to_string()))
+    }
+
+    /// Whether connections to the server fail.
+    pub(crate) async fn is_down(&self) -> bool {
+        let quick = Self { timeout: Duration::from_secs(5), ..self.clone() };
+        let Ok(client) = quick.client() else { return false };
+        client.get(&self.root).send().await.is_err_and(|error| error.is_connect())
     }
 
     /// Whether the server exposes its tokenizer.

@@ -297,7 +297,7 @@ pub(super) fn evaluate_tasks(
     };
     let events = Arc::new(events.with_live(live).with_shard(shard));
     let cancel = Cancel::new();
-    interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
+    interrupt::listen(cancel.clone(), Arc::clone(model), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
     data.hub.progress = Arc::new(Downloads::new(notes.clone()));
     let mut options = settings.evaluate_options();
@@ -312,6 +312,8 @@ pub(super) fn evaluate_tasks(
     adjust(&mut options);
     if let Some(stats) = model.stats() {
         let notes = notes.clone();
+        let waiting = notes.clone();
+        stats.on_wait(move |reason| waiting.info(reason));
         stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
     }
     let ticker = Ticker::start(show, Arc::clone(&counts), Arc::clone(model), notes);

@@ -19,7 +19,8 @@ struct Part {
 /// Renders the counts in at most `width` columns. The completed count and the time left are dropped last.
 pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width: usize) -> String {
     if now.kinds.is_empty() {
-        return cut("Loading data", width);
+        let waiting = stats.and_then(ModelStats::waiting);
+        return cut(waiting.as_deref().unwrap_or("Loading data"), width);
     }
     let more = if now.all_built { "" } else { "+" };
     let kinds: Vec<String> =

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
-use lmeval_core::{Diagnostic, Dialect, ModelIdentity};
+use lmeval_core::{Diagnostic, Dialect};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
@@ -153,7 +153,7 @@ impl RunEvents {
     }
 
     /// Discards everything that was counted and written from answers of another model.
-    fn start_over(&self, identity: &ModelIdentity) {
+    fn start_over(&self, warning: &str) {
         self.is_restarted.store(true, Ordering::Relaxed);
         self.discard_records();
         if let Some(shard) = &self.shard {
@@ -162,10 +162,7 @@ impl RunEvents {
         self.counts.reset();
         self.saved_before.store(0, Ordering::Relaxed);
         self.skipped.store(0, Ordering::Relaxed);
-        self.notes.note(&format!(
-            "warning: The server runs another model than when the saved answers were given; they are not used, and the run \
-             starts over. Now: {identity}"
-        ));
+        self.notes.note(warning);
         if self.json {
             self.notes.object("restarted", &Dict::new());
         }
@@ -234,7 +231,14 @@ impl Events for RunEvents {
                 self.report_reuse(answers, from, is_assumed);
                 self.report_other_answers(answers, of_unknown_server, of_others);
             }
-            Event::OtherModel(identity) => self.start_over(identity),
+            Event::OtherModel(identity) => self.start_over(&format!(
+                "warning: The server runs another model than when the saved answers were given; they are not used, and the \
+                 run starts over. Now: {identity}"
+            )),
+            Event::OtherProtocol { protocol } => self.start_over(&format!(
+                "Saved log-likelihoods of another scoring protocol were used so far; the run starts over with `{}`",
+                protocol.unwrap_or("echo")
+            )),
             Event::Attributed { model, description } => {
                 if let Some(shard) = &self.shard {
                     shard.set_model(model.to_string(), description.to_owned());
@@ -253,7 +257,15 @@ impl Events for RunEvents {
                     for_count(answers, "was", "were")
                 ));
             }
-            Event::MissingColumn { .. } | Event::FirstDocument { .. } if self.is_restarted() => {}
+            Event::MissingColumn { .. } | Event::FirstDocument { .. } | Event::OtherScoring { .. }
+                if self.is_restarted() => {}
+            Event::OtherScoring { protocol, other } => {
+                let [now, before] = [protocol, other].map(|name| name.unwrap_or("echo"));
+                self.notes.info(&format!(
+                    "Log-likelihoods are scored with `{now}`; any that the journal has from `{before}` are not \
+                     reused. The model argument `scoring` sets the protocol"
+                ));
+            }
             Event::MissingColumn { task, missing } => {
                 self.notes.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
             }

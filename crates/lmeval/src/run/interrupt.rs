@@ -1,7 +1,9 @@
 //! Ctrl-C: the first one stops the run gracefully, the second one immediately.
 
+use std::sync::Arc;
 use std::thread;
 
+use lmeval_core::{Model, ModelStats};
 use lmeval_engine::Cancel;
 
 use crate::printer::Notes;
@@ -10,7 +12,7 @@ use crate::printer::Notes;
 pub(crate) const EXIT_STATUS: u8 = 130;
 
 /// Listens for Ctrl-C until the process ends. If that is not possible, Ctrl-C kills the process as usual.
-pub(crate) fn listen(cancel: Cancel, notes: Notes, has_journal: bool) {
+pub(crate) fn listen(cancel: Cancel, model: Arc<dyn Model>, notes: Notes, has_journal: bool) {
     let listen = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
@@ -21,7 +23,11 @@ pub(crate) fn listen(cancel: Cancel, notes: Notes, has_journal: bool) {
             }
             cancel.cancel();
             notes.status("");
-            notes.note(if kept {
+            // A server that has not answered yet has no requests in flight.
+            let is_waiting = model.stats().and_then(ModelStats::waiting).is_some();
+            notes.note(if is_waiting {
+                "Stopping: the server has not answered yet."
+            } else if kept {
                 "Stopping: waiting for requests in flight; their answers will be saved. Press Ctrl-C again to quit now."
             } else {
                 "Stopping: waiting for requests in flight. Press Ctrl-C again to quit now."

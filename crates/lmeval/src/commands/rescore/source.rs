@@ -10,10 +10,10 @@ use lmeval_analysis::answers::StoredSamples;
 use lmeval_analysis::read::Run;
 use lmeval_core::{
     Answer, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity, ModelRequest,
-    ModelTemplate, Response,
+    ModelTemplate, Response, SCORING_FACT,
 };
 use lmeval_engine::JournalAnswers;
-use lmeval_journal::SavedAnswers;
+use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tokenizers::TokenizerTemplate;
 
@@ -54,7 +54,12 @@ impl Source {
         let models: Vec<_> = saved.models().into_iter().filter(|(_, answers)| *answers > 0).collect();
         let fits = |identity: &str| model.is_none_or(|wanted| identity.contains(wanted));
         let fitting: Vec<_> = models.iter().filter(|(model, _)| fits(&model.to_string())).collect();
-        let [(only, _)] = fitting.as_slice() else {
+        let unscored = |model: &JournalModel| model.with(SCORING_FACT, None);
+        // The most recent scoring protocol of one model.
+        let last = fitting.last().filter(|(last, _)| {
+            fitting.iter().all(|(model, _)| unscored(model) == unscored(last))
+        });
+        let Some((last, _)) = last else {
             let what = if fitting.is_empty() {
                 "has no answers of such a model"
             } else {
@@ -66,8 +71,7 @@ impl Source {
             }
             bail!(diagnostic.hint("Choose one with `--model TEXT`, a part of its description"));
         };
-        let fingerprint = only.fingerprint();
-        Ok(Self::Journal(JournalAnswers::new(saved, fingerprint, dialect)))
+        Ok(Self::Journal(JournalAnswers::new(saved, last, dialect)))
     }
 
     /// The kind of files, for the results.

@@ -1,0 +1,191 @@
+//! The first contact with a server.
+
+use std::time::Duration;
+
+use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind};
+use lmeval_pycompat::{Dict, Value};
+use tokio::time::Instant;
+
+use super::answer::parse;
+use super::model::{ApiModel, Parts, body_text};
+use super::protocol::Prompt;
+use crate::http::{Call, Client, public_url, server_path};
+
+/// The time limit of one query.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Between attempts to reach a server.
+const WAIT: Duration = Duration::from_secs(1);
+/// A query that takes longer is reported.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+/// A server's model list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listed {
+    /// The names of its models.
+    pub(super) names: Vec<String>,
+    /// `owned_by` of the model: often the name of the server software.
+    pub(super) owner: Option<String>,
+    /// `root` of the model: the path or name of its weights.
+    pub(super) root: Option<String>,
+    /// The longest prompt and answer together, in tokens.
+    pub(super) max_length: Option<i64>,
+}
+
+/// Waits for a server that is down, and says so.
+pub(super) struct Wait<'a> {
+    client: &'a Client,
+    start: Instant,
+}
+
+impl<'a> Wait<'a> {
+    pub(super) fn new(client: &'a Client) -> Self {
+        Self { client, start: Instant::now() }
+    }
+
+    /// Sends a GET once; reports a server that takes its time.
+    pub(super) async fn get(&self, url: &str) -> Result<bytes::Bytes, ModelError> {
+        let get = self.client.get_in(url, TIMEOUT, 1);
+        tokio::pin!(get);
+        tokio::select! {
+            found = &mut get => return found,
+            () = tokio::time::sleep(SILENCE) => {}
+        }
+        self.report(&format!("No answer yet from `{}`", public_url(url)));
+        get.await
+    }
+
+    /// After a failure: waits for the next attempt, or returns the error if there is none.
+    pub(super) async fn again(&self, error: ModelError) -> Result<(), ModelError> {
+        if self.start.elapsed() >= self.client.patience() {
+            self.done();
+            return Err(error);
+        }
+        self.report(&error.to_string());
+        tokio::time::sleep(WAIT).await;
+        Ok(())
+    }
+
+    fn report(&self, reason: &str) {
+        let left = self.client.patience().as_secs();
+        let limit = format!("{}:{:02}", left / 60, left % 60);
+        let reason = format!("Waiting for the server: {reason}; retrying for up to {limit}");
+        self.client.stats().wait_for(Some(reason));
+    }
+
+    /// The server has answered, or is given up.
+    pub(super) fn done(&self) {
+        self.client.stats().wait_for(None);
+    }
+}
+
+/// The entry for the model in the list of each address. `None` for an address that cannot be reached; at least one is
+/// waited for.
+pub(super) async fn list_models(
+    client: &Client,
+    model: Option<&str>,
+) -> Result<Vec<Option<Listed>>, ModelError> {
+    let urls: Vec<String> = client.addresses().map(models_url).collect();
+    let wait = Wait::new(client);
+    loop {
+        let mut lists = Vec::with_capacity(urls.len());
+        let mut failure = None;
+        for url in &urls {
+            lists.push(match wait.get(url).await {
+                Ok(bytes) => Some(parse(&bytes).map(|answer| listed(&answer, model)).unwrap_or_default()),
+                Err(error) if error.kind() == ModelErrorKind::Unreachable => {
+                    failure = Some(error);
+                    None
+                }
+                Err(_) => Some(Listed::default()),
+            });
+        }
+        match failure {
+            Some(error) if lists.iter().all(Option::is_none) => wait.again(error).await?,
+            _ => {
+                wait.done();
+                return Ok(lists);
+            }
+        }
+    }
+}
+
+/// The URL of an address's model list. The query may hold a key, so it is kept.
+fn models_url(address: &reqwest::Url) -> String {
+    let mut url = address.clone();
+    url.set_path(&format!("{}/v1/models", server_path(address.path())));
+    url.to_string()
+}
+
+fn listed(answer: &Value, model: Option<&str>) -> Listed {
+    let entries = answer.as_dict().and_then(|answer| answer.get_str("data")).and_then(Value::as_list);
+    let entries: Vec<&Dict> = entries.unwrap_or_default().iter().filter_map(Value::as_dict).collect();
+    let text = |entry: &Dict, name: &str| entry.get_str(name).and_then(Value::as_str).map(str::to_owned);
+    let named = entries.iter().find(|entry| model.is_some() && text(entry, "id").as_deref() == model);
+    let entry = named.or_else(|| entries.first());
+    Listed {
+        names: entries.iter().filter_map(|entry| text(entry, "id")).collect(),
+        owner: entry.and_then(|entry| text(entry, "owned_by")),
+        root: entry.and_then(|entry| text(entry, "root")),
+        max_length: entry.and_then(|entry| entry.get_str("max_model_len")?.as_i64()),
+    }
+}
+
+/// Server software that refuses names it does not list.
+const STRICT: [&str; 2] = ["vllm", "sglang"];
+
+impl ApiModel {
+    /// Waits for the server. Fails for mistakes that every request would repeat: a wrong path, or a model that the
+    /// server does not have.
+    pub(super) async fn meet(&self) -> Result<(), ModelError> {
+        let Parts { client, rules, is_hosted, base_url, .. } = &self.parts;
+        if *is_hosted {
+            return Ok(());
+        }
+        let lists = list_models(client, rules.model.as_deref()).await?;
+        let listed = lists.iter().flatten().next().cloned().unwrap_or_default();
+        let is_named = rules.model.as_ref().is_some_and(|model| listed.names.contains(model));
+        let is_strict = listed.owner.as_deref().is_some_and(|owner| STRICT.contains(&owner));
+        let is_doubtful = !is_named && !listed.names.is_empty() && (is_strict || listed.names.len() > 1);
+        if !is_doubtful && has_usual_path(base_url) {
+            return Ok(());
+        }
+        let error = match self.try_once().await {
+            Err(error) if error.kind() == ModelErrorKind::Request => error,
+            // Other failures may pass, or are reported with the request that meets them.
+            _ => return Ok(()),
+        };
+        let mut found = ModelError::new(ModelErrorKind::Configuration, error.to_string());
+        for hint in error.hints() {
+            found = found.hint(hint);
+        }
+        if !is_named && !listed.names.is_empty() {
+            let names: Vec<String> = listed.names.iter().take(10).map(|name| format!("`{name}`")).collect();
+            found = found.hint(format!("The server lists {}: set `model` to one of them", names.join(", ")));
+        }
+        Err(found)
+    }
+
+    /// Requests one token.
+    pub(super) async fn try_once(&self) -> Result<(), ModelError> {
+        let mut settings = Dict::new();
+        settings.insert("max_gen_toks", 1);
+        settings.insert("until", Value::list([]));
+        let protocol = &self.parts.protocol;
+        let prompt = if protocol.is_chat() {
+            let message = Value::dict([("role", Value::str("user")), ("content", Value::str("Hello"))]);
+            Prompt::Messages(Value::list([message]))
+        } else {
+            Prompt::Text("Hello".into())
+        };
+        let body = body_text(protocol.generation(&prompt, settings, &self.parts.rules)?)?;
+        let call = Call { path: "", body: body.into(), about: "a test request", tokens: 8, scores: false };
+        let read = |bytes: &[u8]| parse(bytes).map(drop);
+        self.parts.client.post(call, read).await
+    }
+}
+
+/// Whether a URL ends like that of a model endpoint.
+fn has_usual_path(base_url: &str) -> bool {
+    let path = base_url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    ["/completions", "/messages", "/responses", "/generate"].iter().any(|end| path.ends_with(end))
+}

@@ -1,0 +1,373 @@
+//! Proves protocols: their numbers must agree with those of `echo` on the same server.
+//!
+//! What a server says about itself only decides whether it is worth asking. Unknown fields are ignored with status 200,
+//! so a status proves nothing either.
+
+use bytes::Bytes;
+use lmeval_core::{ModelError, ModelStats};
+use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashSet;
+
+use super::super::answer::{malformed, parse};
+use super::super::contact::{Listed, list_models};
+use super::super::model::{ApiModel, body_text};
+use super::super::protocol::{Family, Prompt, Score, Scored};
+use super::next_token::{self, Canary, NextToken, Trouble};
+use super::tail::{Read, Tail};
+use super::{Choice, Precision, Proven, Tolerance, not_proven, salt};
+use crate::http::{Call, Route};
+use crate::tokenizer::Encoder;
+
+/// A text whose tokens are mostly likely ones.
+const TEXT: &str = "The capital of France is Paris, the capital of Italy is Rome, and the capital of Japan is Tokyo. \
+    One, two, three, four, five, six, seven, eight, nine, ten. Monday, Tuesday, Wednesday, Thursday, Friday.";
+/// The length of the canary in tokens: every request carries it.
+const CANARY: usize = 5;
+/// Token ids whose log-probabilities show the precision.
+const MAX_PROBED_IDS: usize = 64;
+/// The length of the prompt that must come from the cache; more than two blocks of every server's default.
+const LONG: usize = 600;
+/// Tokens at the end of that prompt whose log-likelihood is compared with `echo`.
+const COMPARED: usize = 8;
+/// Messages name this in place of a document.
+const ABOUT: &str = "the scoring check";
+
+/// The outcome for one address.
+struct Checked {
+    precision: Precision,
+    canary: Canary,
+    evidence: Dict,
+}
+
+impl ApiModel {
+    /// Settles the protocols of the run; returns their name, or `None` for `echo`.
+    pub(in super::super) async fn settle_scoring(&self) -> Result<Option<String>, ModelError> {
+        let proven = self.planner.proven.get_or_try_init(|| self.prove()).await?;
+        if proven.name().is_some() {
+            self.start_metrics().await;
+        }
+        Ok(proven.name().map(str::to_owned))
+    }
+
+    /// The reason why `echo` is the only protocol, if that is known without asking the server.
+    pub(in super::super) fn known_to_echo(&self) -> Option<&'static str> {
+        let has_others = self.parts.protocol.family() != Family::Other && !self.parts.is_hosted;
+        match self.planner.choice {
+            Choice::Echo => Some("requested by `scoring=echo`"),
+            Choice::Auto if self.parts.rules.is_v04() => Some("the rules of the 0.4 line"),
+            _ if !has_others => Some("the API has no other protocol"),
+            _ if !self.parts.tokenized => Some("other protocols need prompts that are sent as tokens"),
+            _ => None,
+        }
+    }
+
+    async fn prove(&self) -> Result<Proven, ModelError> {
+        let choice = self.planner.choice;
+        let reason = match (self.known_to_echo(), &self.parts.encoder) {
+            (Some(reason), _) => reason,
+            (None, Some(encoder)) => return self.prove_on(self.parts.protocol.family(), encoder).await,
+            (None, None) => "other protocols need a tokenizer",
+        };
+        if choice.is_required() {
+            return Err(not_proven(choice, reason));
+        }
+        Ok(Proven::echo(reason))
+    }
+
+    async fn prove_on(&self, family: Family, encoder: &Encoder) -> Result<Proven, ModelError> {
+        let choice = self.planner.choice;
+        let lists = list_models(&self.parts.client, self.parts.rules.model.as_deref()).await?;
+        let is_expected = |listed: &Listed| listed.owner.as_deref() == Some(family.owner());
+        if choice == Choice::Auto && !lists.iter().flatten().any(is_expected) {
+            return Ok(Proven::echo(format!("the server does not say that it is {}", family.name())));
+        }
+        let mut tokens = encoder.encode(TEXT).await?;
+        tokens.truncate(self.parts.longest);
+        if tokens.len() < 4 * CANARY {
+            return Ok(Proven::echo("the test prompt has too few tokens"));
+        }
+        let mut proven: Option<Proven> = None;
+        let mut evidence = Vec::new();
+        for (index, listed) in lists.iter().enumerate() {
+            let mut found = Dict::new();
+            found.insert("address", self.parts.client.shown_url_of(index));
+            let Some(listed) = listed else {
+                found.insert("checked", false);
+                evidence.push(Value::from(found));
+                continue;
+            };
+            found.insert("owned_by", listed.owner.as_deref().map_or(Value::None, Value::str));
+            let outcome = match family {
+                Family::Sglang => self.prove_sglang(index, &tokens, found).await,
+                Family::Vllm | Family::Other => self.prove_vllm(index, &tokens, found).await,
+            };
+            match outcome {
+                Ok(mut one) => {
+                    evidence.append(&mut one.evidence);
+                    proven = Some(match proven {
+                        None => one,
+                        Some(before) => before.and(one, self.parts.client.stats()),
+                    });
+                }
+                Err(Trouble::Failed(error)) if error.is_fatal() => return Err(error),
+                Err(trouble) => {
+                    let reason = trouble.reason();
+                    if choice.is_required() {
+                        return Err(not_proven(choice, &reason));
+                    }
+                    let mut found = Dict::new();
+                    found.insert("address", self.parts.client.shown_url_of(index));
+                    found.insert("reason", reason);
+                    evidence.push(Value::from(found));
+                    return Ok(Proven { evidence, ..Proven::echo("") });
+                }
+            }
+        }
+        let proven = proven.unwrap_or_else(|| Proven::echo(""));
+        if choice == Choice::Tail && proven.tail.is_none() {
+            return Err(not_proven(choice, "the server does not return tails of prompts"));
+        }
+        Ok(Proven { evidence, ..proven })
+    }
+
+    async fn prove_vllm(&self, index: usize, tokens: &[u32], found: Dict) -> Result<Proven, Trouble> {
+        let Checked { precision, canary, mut evidence } = self.check_next_token(index, tokens, found).await?;
+        let tolerance = Tolerance::of(precision);
+        let tail = Tail::Vllm { salt: salt() };
+        let tail = if self.planner.choice == Choice::NextToken {
+            None
+        } else {
+            match self.check_tail(index, tokens, (&tail, tolerance)).await {
+                Ok(cached) => {
+                    evidence.insert("tail_cached_tokens", cached as i64);
+                    Some(tail)
+                }
+                Err(trouble) => {
+                    evidence.insert("tail", trouble.refusal());
+                    None
+                }
+            }
+        };
+        let evidence = vec![Value::from(evidence)];
+        Ok(Proven { precision, tolerance, next_token: Some(canary), tail, evidence })
+    }
+
+    async fn prove_sglang(&self, index: usize, tokens: &[u32], mut found: Dict) -> Result<Proven, Trouble> {
+        if self.planner.choice == Choice::NextToken {
+            return Err(Trouble::Surprise("SGLang has no next-token protocol here; use `tail`".to_owned()));
+        }
+        // The answers do not show the precision.
+        let (precision, tail) = (Precision::Half, Tail::Sglang);
+        found.insert("logits", "not measured");
+        let tolerance = Tolerance::of(precision);
+        let cached = self.check_tail(index, tokens, (&tail, tolerance)).await?;
+        found.insert("tail_cached_tokens", cached as i64);
+        let evidence = vec![Value::from(found)];
+        Ok(Proven { precision, tolerance, next_token: None, tail: Some(tail), evidence })
+    }
+
+    /// Compares next-token log-probabilities with `echo`, at three positions, for a likely and an unlikely token each.
+    async fn check_next_token(
+        &self,
+        index: usize,
+        tokens: &[u32],
+        mut evidence: Dict,
+    ) -> Result<Checked, Trouble> {
+        let positions = [CANARY, tokens.len() / 2, tokens.len() - 2];
+        let mut scored = Vec::new();
+        for position in positions {
+            let likely = tokens[position];
+            let unlikely = tokens.iter().rev().copied().find(|id| *id != likely).unwrap_or(likely);
+            for id in [likely, unlikely] {
+                let prompt = [&tokens[..position], &[id]].concat();
+                scored.push(Scored { tokens: prompt, context: position, text: None });
+            }
+        }
+        let echoed = self.echo_on(index, &scored).await.map_err(Trouble::of)?;
+        let mut ids: Vec<u32> = scored.iter().filter_map(|prompt| prompt.tokens.last().copied()).collect();
+        ids.extend(tokens);
+        let mut seen = FxHashSet::default();
+        ids.retain(|id| seen.insert(*id));
+        ids.truncate(MAX_PROBED_IDS);
+        let contexts = positions.map(|position| &tokens[..position]);
+        let found = self.next_tokens_on(index, &contexts, &ids).await?;
+        let precision = precision(&found);
+        let tolerance = Tolerance::of(precision);
+        let mut largest = 0.0_f64;
+        for (number, (prompt, echoed)) in scored.iter().zip(&echoed).enumerate() {
+            let id = prompt.tokens.last().copied().unwrap_or_default();
+            let (logprob, is_greedy) = found[number / 2].score(id).unwrap_or((f64::NAN, false));
+            largest = largest.max((logprob - echoed.0).abs());
+            let agrees = is_greedy == echoed.1 || precision == Precision::Half;
+            if !tolerance.holds(logprob, echoed.0) || !agrees {
+                return Err(Trouble::Surprise(format!(
+                    "the next-token log-probability of token {id} is {logprob:.4}, but {:.4} with `echo`",
+                    echoed.0
+                )));
+            }
+        }
+        evidence.insert("compared", scored.len() as i64);
+        evidence.insert("largest_difference", largest);
+        evidence.insert("logits", precision.name());
+        let known = scored[..2].iter().zip(&echoed);
+        let known = known.filter_map(|(prompt, echoed)| Some((*prompt.tokens.last()?, echoed.0))).collect();
+        Ok(Checked { precision, canary: Canary { prompt: tokens[..CANARY].to_vec(), known }, evidence })
+    }
+
+    /// Sends the beginning of a long prompt, then the prompt twice, with the cache and without. The answer with the
+    /// cache must be shorter than the prompt and equal to the end of the other. Returns the number of tokens that came
+    /// from the cache.
+    async fn check_tail(
+        &self,
+        index: usize,
+        tokens: &[u32],
+        (tail, tolerance): (&Tail, Tolerance),
+    ) -> Result<u64, Trouble> {
+        let length = LONG.min(self.parts.longest);
+        let prompt: Vec<u32> = tokens.iter().copied().cycle().take(length).collect();
+        let context = length - COMPARED;
+        let route = Route { path: tail.route(), only: Some(index), ..Route::default() };
+        let call = |fresh| self.tail_call_to(route, ABOUT, (&prompt, context), fresh, tail);
+        let beginning = (&prompt[..context - 1], context - 2);
+        self.tail_call_to(route, ABOUT, beginning, true, tail).await?;
+        let complete = |read| match read {
+            Read::Complete(scores) => Ok(scores),
+            Read::Cold => Err(Trouble::Surprise(
+                "an answer from the prefix cache has an entry for every token, so some are not valid"
+                    .to_owned(),
+            )),
+            _ => Err(Trouble::Surprise("the answer does not cover the continuation".to_owned())),
+        };
+        let (found, cached) = call(false).await?;
+        let found = complete(found)?;
+        let fresh = complete(call(true).await?.0)?;
+        let scored = Scored { tokens: prompt.clone(), context, text: None };
+        let echoed = self.echo_on(index, std::slice::from_ref(&scored)).await.map_err(Trouble::of)?;
+        let sum = |scores: &[Score]| scores.iter().map(|(logprob, _)| logprob).sum::<f64>();
+        let per_token = |sum: f64| sum / COMPARED as f64;
+        let echoed = echoed.first().map_or(f64::NAN, |(logprob, _)| *logprob);
+        let agrees = found.len() == fresh.len()
+            && found.iter().zip(&fresh).all(|(one, other)| tolerance.holds(one.0, other.0))
+            && tolerance.holds(per_token(sum(&found)), per_token(echoed));
+        if !agrees {
+            return Err(Trouble::Surprise(format!(
+                "the tail of a prompt has the log-likelihood {:.4}, but {echoed:.4} with `echo`",
+                sum(&found)
+            )));
+        }
+        Ok(cached.unwrap_or(0))
+    }
+
+    /// Scores prompts with `echo` on one address.
+    async fn echo_on(&self, index: usize, scored: &[Scored]) -> Result<Vec<Score>, ModelError> {
+        let prompt = Prompt::Tokens(scored.iter().map(|prompt| prompt.tokens.clone()).collect());
+        let body = body_text(self.parts.protocol.scoring(&prompt, &self.parts.rules)?)?;
+        let tokens = scored.iter().map(|prompt| prompt.tokens.len() as u64 + 1).sum();
+        let call = Call { path: "", body: Bytes::from(body), about: ABOUT, tokens, scores: true };
+        let route = Route { only: Some(index), ..Route::default() };
+        let read = |bytes: &[u8]| self.parts.protocol.read_scores(&parse(bytes)?, scored, &self.parts.rules);
+        self.parts.client.post_to(route, call, read).await
+    }
+
+    async fn next_tokens_on(
+        &self,
+        index: usize,
+        contexts: &[&[u32]],
+        ids: &[u32],
+    ) -> Result<Vec<NextToken>, Trouble> {
+        let body = body_text(next_token::body(contexts, ids, &self.parts.rules)).map_err(Trouble::Failed)?;
+        let tokens = contexts.iter().map(|context| context.len() as u64 + 1).sum();
+        let call = Call { path: "", body: Bytes::from(body), about: ABOUT, tokens, scores: false };
+        let route = Route { only: Some(index), ..Route::default() };
+        let read = |bytes: &[u8]| {
+            let answer = parse(bytes)?;
+            if answer.as_dict().is_none() {
+                return Err(malformed("The answer is not a JSON object"));
+            }
+            Ok(next_token::read(&answer, contexts.len(), ids))
+        };
+        let found = self.parts.client.post_to(route, call, read).await.map_err(Trouble::of)?;
+        found.map_err(Trouble::Surprise)
+    }
+}
+
+impl Proven {
+    /// The protocols that two servers have in common.
+    fn and(self, other: Self, stats: &ModelStats) -> Self {
+        let tolerance = match other.precision {
+            Precision::Half => other.tolerance,
+            Precision::Full => self.tolerance,
+        };
+        let precision = if self.precision == Precision::Half { self.precision } else { other.precision };
+        let numbers = |proven: &Self| proven.next_token.as_ref().map(|canary| canary.known.clone());
+        if let (Some(one), Some(two)) = (numbers(&self), numbers(&other))
+            && one.iter().zip(&two).any(|(one, two)| !tolerance.holds(one.1, two.1))
+        {
+            stats.warn(
+                "The addresses of `base_url` give different log-probabilities for the same prompt: they do not run \
+                 the same model"
+                    .to_owned(),
+            );
+            return Self::echo("the addresses give different numbers");
+        }
+        Self {
+            precision,
+            tolerance,
+            next_token: self.next_token.filter(|_| other.next_token.is_some()),
+            tail: self.tail.filter(|_| other.tail.is_some()),
+            evidence: Vec::new(),
+        }
+    }
+}
+
+impl Precision {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Full => "float32",
+            Self::Half => "half precision",
+        }
+    }
+}
+
+/// Estimates the precision of logits. The differences of half-precision logits are multiples of a power of two.
+fn precision(found: &[NextToken]) -> Precision {
+    /// Logits of magnitude 1 or more are multiples of this, in both half-precision formats.
+    const STEP: f64 = 1.0 / 1024.0;
+    let differences = found.iter().flat_map(|found| {
+        found.logprobs.values().map(|logprob| found.best - logprob).filter(|difference| *difference > 0.5)
+    });
+    let differences: Vec<f64> = differences.collect();
+    let is_multiple = |difference: &&f64| {
+        let steps = **difference / STEP;
+        (steps - steps.round()).abs() < 0.03
+    };
+    let multiples = differences.iter().filter(is_multiple).count();
+    if differences.len() >= 8 && multiples * 5 >= differences.len() * 4 {
+        Precision::Half
+    } else {
+        Precision::Full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(logit: impl Fn(f64) -> f64) -> [NextToken; 1] {
+        let logits: Vec<f64> = (0..40_u32).map(|id| logit(f64::from(id).sin() * 9.0)).collect();
+        let total = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+        let logprobs: rustc_hash::FxHashMap<u32, f64> =
+            (0..40).zip(logits).map(|(id, logit)| (id, f64::from((logit - total) as f32))).collect();
+        let best = logprobs.values().copied().fold(f64::NEG_INFINITY, f64::max);
+        [NextToken { best, logprobs }]
+    }
+
+    #[test]
+    fn estimates_the_precision_of_logits() {
+        assert_eq!(precision(&found(|logit| logit)), Precision::Full);
+        let bfloat16 = |logit: f64| f64::from(f32::from_bits((logit as f32).to_bits() & 0xffff_0000));
+        assert_eq!(precision(&found(bfloat16)), Precision::Half);
+        let float16 = |logit: f64| f64::from(f32::from_bits((logit as f32).to_bits() & 0xffff_e000));
+        assert_eq!(precision(&found(float16)), Precision::Half);
+    }
+}

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Rescore(Box<RescoreArgs>),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
+    /// Check a model before a run: contact, tokenizer, log-probabilities, scoring protocol, throughput.
+    Doctor(DoctorArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.
@@ -290,6 +292,25 @@ pub(crate) struct PullArgs {
     /// Replace an installed library of the same version.
     #[arg(long)]
     pub force: bool,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 if runs will work, 1 if a check failed, 2 for a usage error.\n\nExample:\n  lm-eval doctor --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions"
+)]
+pub(crate) struct DoctorArgs {
+    /// The model back end, as for `run`.
+    #[arg(short = 'M', long, value_name = "NAME")]
+    pub model: String,
+
+    /// The arguments of the model, as for `run`.
+    #[arg(short = 'a', long = "model_args", alias = "model-args", value_name = "ARGS", num_args = 1..)]
+    pub model_args: Vec<String>,
+
+    /// Print one JSON object per check.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `completions`.

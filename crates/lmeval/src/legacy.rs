@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run",
     "ls",
     "validate",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 17] = [
     "table",
     "rescore",
     "merge",
+    "doctor",
     "completions",
     "sandbox",
     "help",

@@ -2,6 +2,7 @@
 
 mod compare;
 mod completions;
+mod doctor;
 mod journal;
 mod ls;
 mod merge;
@@ -76,6 +77,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Samples(arguments) => samples::run(&arguments, printer)?,
         Command::Table(arguments) => table::run(&arguments, printer)?,
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
+        Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,

@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 27] = [
     &[],
     &["run"],
     &["ls"],
@@ -33,6 +33,7 @@ const COMMANDS: [&[&str]; 26] = [
     &["table"],
     &["rescore"],
     &["merge"],
+    &["doctor"],
     &["completions"],
     &["sandbox"],
 ];

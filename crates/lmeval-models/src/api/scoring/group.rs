@@ -95,8 +95,8 @@ impl ApiModel {
 
     /// Scores prompts by a protocol. The first contexts of a run are scored with `echo` too, one after the other,
     /// and a difference turns the protocol off. `None` if the protocol gave no scores.
-    async fn verified<'a, F: Future<Output = Option<Vec<Score>>>>(
-        &'a self,
+    async fn verified<F: Future<Output = Option<Vec<Score>>>>(
+        &self,
         shortcut: Shortcut,
         about: &str,
         prompts: &[&Scored],

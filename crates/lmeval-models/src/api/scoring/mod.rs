@@ -319,10 +319,10 @@ fn hash(tokens: &[u32]) -> u64 {
 }
 
 /// The number that calls with this context share, for their choice of endpoint.
-fn affinity(context: &[u32]) -> Option<u64> {
+fn affinity(context: &[u32]) -> u64 {
     let hash = hash(&context[..context.len().min(HEAD)]);
     // The low bits of the hash choose the endpoint; its high bits are the good ones.
-    Some(hash ^ (hash >> 32))
+    hash ^ (hash >> 32)
 }
 
 /// A string that no other run has.

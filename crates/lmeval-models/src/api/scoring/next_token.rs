@@ -192,7 +192,7 @@ impl ApiModel {
         let sent = canary.prompt.len() + context.len();
         let text = body_text(body(&prompts, &all, &self.parts.rules)).map_err(Trouble::Failed)?;
         let call = Call { path: "", body: Bytes::from(text), about, tokens: sent as u64 + 2, scores: false };
-        let route = Route { affinity: affinity(context), ..Route::default() };
+        let route = Route { affinity: Some(affinity(context)), ..Route::default() };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             Ok((read(&answer, prompts.len(), &all), cached_tokens(&answer)))

@@ -106,7 +106,7 @@ impl ApiModel {
                     evidence.append(&mut one.evidence);
                     proven = Some(match proven {
                         None => one,
-                        Some(before) => before.and(one, self.parts.client.stats()),
+                        Some(before) => before.and(&one, self.parts.client.stats()),
                     });
                 }
                 Err(Trouble::Failed(error)) if error.is_fatal() => return Err(error),
@@ -293,14 +293,14 @@ impl ApiModel {
 
 impl Proven {
     /// The protocols that two servers have in common.
-    fn and(self, other: Self, stats: &ModelStats) -> Self {
+    fn and(self, other: &Self, stats: &ModelStats) -> Self {
         let tolerance = match other.precision {
             Precision::Half => other.tolerance,
             Precision::Full => self.tolerance,
         };
         let precision = if self.precision == Precision::Half { self.precision } else { other.precision };
         let numbers = |proven: &Self| proven.next_token.as_ref().map(|canary| canary.known.clone());
-        if let (Some(one), Some(two)) = (numbers(&self), numbers(&other))
+        if let (Some(one), Some(two)) = (numbers(&self), numbers(other))
             && one.iter().zip(&two).any(|(one, two)| !tolerance.holds(one.1, two.1))
         {
             stats.warn(

@@ -3,13 +3,13 @@
 /// The outcome of one check of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked, such as `tokenizer`.
+    /// The subject, such as `tokenizer`.
     pub subject: &'static str,
     /// Whether it is usable.
     pub verdict: Verdict,
-    /// What was found.
+    /// The outcome in words, such as the number of strings with equal tokens.
     pub detail: String,
-    /// What to change, as sentences.
+    /// Recommended changes, as sentences.
     pub advice: Vec<String>,
 }
 

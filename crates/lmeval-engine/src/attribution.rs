@@ -123,8 +123,9 @@ pub(crate) fn open(
         None => ask()?,
     };
     events.event(Event::Model(&introduction.identity));
-    let models = register(&journal, &introduction, needs, events)?;
-    report_reuse(&journal, &opened, &introduction, (models, needs), events);
+    let registered = register(&journal, &introduction, needs, events)?;
+    report_reuse(&journal, &opened, &introduction, (&registered, needs), events);
+    let models = registered.models;
     import(wanted, options, &journal, models.model, events)?;
     Ok(Attribution { journal: Arc::new(journal), models, assumed: None })
 }
@@ -176,19 +177,19 @@ fn report_reuse(
     journal: &Journal,
     opened: &Opened,
     introduction: &Introduction,
-    (models, needs): (Fingerprints, Needs),
+    (registered, needs): (&Registered, Needs),
     events: &dyn Events,
 ) {
     let Introduction { identity, protocol } = introduction;
-    let answers = models.answers(journal, needs);
+    let answers = registered.models.answers(journal, needs);
     let former = former_identities(identity);
     let of_unknown_server: usize = former
         .iter()
         .map(Fingerprint::of)
-        .filter(|former| *former != models.model)
+        .filter(|former| *former != registered.models.model)
         .map(|former| journal.answers_of(former))
         .sum();
-    let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
+    let of_others = opened.answers.saturating_sub(registered.answers + of_unknown_server);
     let fact = |name: &str| match name {
         SCORING_FACT => protocol.as_deref(),
         name => identity.fact(name),
@@ -221,13 +222,20 @@ fn import(
 /// The names of protocols besides the default one under which a journal may have log-likelihoods.
 const SCORING_PROTOCOLS: [&str; 3] = ["next_token", "next_token+tail", "tail"];
 
+/// A model that is registered in the journal.
+pub(crate) struct Registered {
+    pub(crate) models: Fingerprints,
+    /// Its answers by any protocol.
+    answers: usize,
+}
+
 /// Registers the model, and its scoring protocol unless it is the default one. Reports answers by other protocols.
 pub(crate) fn register(
     journal: &Journal,
     introduction: &Introduction,
     needs: Needs,
     events: &dyn Events,
-) -> Result<Fingerprints, EngineError> {
+) -> Result<Registered, EngineError> {
     let Introduction { identity, protocol } = introduction;
     let model = stored(journal, identity, events);
     let is_same = |other: &StoredModel| other.with(SCORING_FACT, None) == model;
@@ -243,18 +251,16 @@ pub(crate) fn register(
     if let Some(scored) = scored {
         journal.register(scored)?;
     }
-    if needs.loglikelihoods {
-        let answers = |protocol| journal.answers_of(model.with(SCORING_FACT, protocol).fingerprint());
-        let protocol = protocol.as_deref();
-        let others = [None].into_iter().chain(SCORING_PROTOCOLS.map(Some));
-        let mut others = others.filter(|other| *other != protocol && answers(*other) > 0);
-        if answers(protocol) == 0
-            && let Some(other) = others.next()
-        {
-            events.event(Event::OtherScoring { protocol, other });
-        }
+    let answers = |protocol| journal.answers_of(model.with(SCORING_FACT, protocol).fingerprint());
+    let protocols = || [None].into_iter().chain(SCORING_PROTOCOLS.map(Some));
+    let protocol = protocol.as_deref();
+    if needs.loglikelihoods
+        && answers(protocol) == 0
+        && let Some(other) = protocols().find(|other| *other != protocol && answers(*other) > 0)
+    {
+        events.event(Event::OtherScoring { protocol, other });
     }
-    Ok(models)
+    Ok(Registered { models, answers: protocols().map(answers).sum() })
 }
 
 /// The model as the journal stores it. A server that does not report its model is assumed to run the same one as before.

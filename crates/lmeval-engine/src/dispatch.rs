@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::attribution::{Assumed, Refutation, register};
+use crate::attribution::{Assumed, Refutation, Registered, register};
 use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::contact::{Needs, introduce};
@@ -146,7 +146,7 @@ impl Dispatcher {
                 Ok((register(journal, &introduction, self.needs, &*self.events)?, introduction))
             });
             match registered {
-                Ok((models, introduction)) => {
+                Ok((Registered { models, .. }, introduction)) => {
                     let is_same_model = models.model == self.keys.models.model;
                     let is_same_protocol = models.scoring == self.keys.models.scoring;
                     if is_same_model && (is_same_protocol || !self.needs.loglikelihoods) {
@@ -336,10 +336,7 @@ impl Queue {
 fn have_one_context(one: &ModelRequest, other: &ModelRequest) -> bool {
     match (&one.arguments, &other.arguments) {
         (Arguments::Loglikelihood { context: one, .. }, Arguments::Loglikelihood { context: other, .. }) => {
-            match (one.as_text(), other.as_text()) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
-                _ => false,
-            }
+            one == other
         }
         _ => false,
     }

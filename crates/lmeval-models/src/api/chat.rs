@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::answer::{after_thinking, choices, is_cut_off, malformed, null_text, objects};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
-use super::protocol::{Generation, Prompt, Protocol, Rules};
+use super::protocol::{Family, Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
 
 pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
@@ -110,6 +110,10 @@ fn parts_text(parts: &[Value]) -> Arc<str> {
 impl Protocol for ChatCompletions {
     fn is_chat(&self) -> bool {
         true
+    }
+
+    fn family(&self) -> Family {
+        Family::Vllm
     }
 
     fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {

@@ -14,7 +14,7 @@ pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {
     tokenizer: "auto",
     credentials: Credentials::Bearer("OPENAI_API_KEY"),
     is_hosted: false,
-    make: |_| Ok(Box::new(Completions { models_with_logprobs: None })),
+    make: |_| Ok(Box::new(LOCAL)),
 };
 
 /// The protocol of `/v1/completions`.
@@ -23,6 +23,9 @@ pub(super) struct Completions {
     /// If set, the only models that return prompt log-probabilities.
     pub(super) models_with_logprobs: Option<&'static [&'static str]>,
 }
+
+/// The protocol of `local-completions`.
+pub(super) const LOCAL: Completions = Completions { models_with_logprobs: None };
 
 /// The error for a request type that needs a tokenizer.
 pub(super) fn needs_tokenizer(kind: RequestType) -> ModelError {
@@ -229,7 +232,7 @@ mod tests {
 
     /// A prompt of three tokens, the first of which is the context.
     fn scored(text: Option<&str>) -> Scored {
-        Scored { tokens: vec![5, 6, 7], context: 1, text: text.map(Into::into) }
+        Scored { text: text.map(Into::into), ..Scored::new(vec![5, 6, 7], 1) }
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn listed(answer: &Value, model: Option<&str>) -> Listed {
 }
 
 /// Server software that refuses names it does not list.
-const STRICT: [&str; 2] = ["vllm", "sglang"];
+const STRICT: [&str; 3] = ["vllm", "sglang", "library"];
 
 impl ApiModel {
     /// Waits for the server. Fails for mistakes that every request would repeat: a wrong path, or a model that the
@@ -145,7 +145,9 @@ impl ApiModel {
         let listed = lists.iter().flatten().next().cloned().unwrap_or_default();
         let is_named = rules.model.as_ref().is_some_and(|model| listed.names.contains(model));
         let is_strict = listed.owner.as_deref().is_some_and(|owner| STRICT.contains(&owner));
-        let is_doubtful = !is_named && !listed.names.is_empty() && (is_strict || listed.names.len() > 1);
+        let needs_name = rules.model.is_none() && self.parts.protocol.needs_model_name();
+        let is_doubtful =
+            needs_name || (!is_named && !listed.names.is_empty() && (is_strict || listed.names.len() > 1));
         if !is_doubtful && has_usual_path(base_url) {
             return Ok(());
         }
@@ -161,6 +163,9 @@ impl ApiModel {
         if !is_named && !listed.names.is_empty() {
             let names: Vec<String> = listed.names.iter().take(10).map(|name| format!("`{name}`")).collect();
             found = found.hint(format!("The server lists {}: set `model` to one of them", names.join(", ")));
+        } else if needs_name {
+            found = found
+                .hint("The model argument `model` is missing: set it to the name of the model on the server");
         }
         Err(found)
     }

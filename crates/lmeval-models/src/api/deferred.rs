@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use lmeval_core::{
-    Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelSettings,
-    ModelStats, ModelTemplate, RequestType,
+    Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
+    ModelSettings, ModelStats, ModelTemplate, RequestType,
 };
 
 use super::arguments::Backend;
@@ -112,11 +112,14 @@ impl Model for Deferred {
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
-        let parts = &self.bare.parts;
-        parts.protocol.supports(kind, &parts.rules, parts.tokenized)
+        self.bare.serves(kind)
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        if self.bare.parts.protocol.is_chat() {
+            // The server applies it.
+            return self.bare.chat_template(name);
+        }
         self.full()?.chat_template(name)
     }
 

@@ -191,7 +191,7 @@ impl ApiModel {
             Err(error) => return failed("log-probabilities", &error),
         };
         let context = tokens.len() / 2;
-        let scores = self.score("a test request", vec![Scored { tokens, context, text: None }]).await;
+        let scores = self.score("a test request", vec![Scored::new(tokens, context)]).await;
         match scores.into_iter().next() {
             Some(Ok(_)) => Check::good("log-probabilities", "returned for prompts"),
             Some(Err(error)) => failed("log-probabilities", &error),

@@ -8,10 +8,11 @@ use lmeval_pycompat::Dict;
 use super::answer::parse;
 use super::anthropic::AnthropicChat;
 use super::chat::ChatCompletions;
-use super::completions::Completions;
+use super::completions;
 use super::gguf::Gguf;
 use super::openai::OpenAiChat;
 use super::protocol::{Protocol, Rules, Scored};
+use super::scoring;
 use super::sglang::Sglang;
 use super::text::TextProtocol;
 use super::textsynth::TextSynth;
@@ -28,16 +29,11 @@ pub fn read_any(bytes: &[u8]) {
         dialect: Dialect::default(),
     };
     let prompts = [
-        Scored { tokens: vec![5, 6, 7], context: 1, text: None },
-        Scored { tokens: vec![5, 6, 7], context: 2, text: Some("a b c".into()) },
+        Scored::new(vec![5, 6, 7], 1),
+        Scored { text: Some("a b c".into()), ..Scored::new(vec![5, 6, 7], 2) },
     ];
-    let protocols: [&dyn Protocol; 5] = [
-        &Completions { models_with_logprobs: None },
-        &Sglang,
-        &AnthropicChat,
-        &ChatCompletions,
-        &OpenAiChat { reasons: None },
-    ];
+    let protocols: [&dyn Protocol; 5] =
+        [&completions::LOCAL, &Sglang, &AnthropicChat, &ChatCompletions, &OpenAiChat { reasons: None }];
     // Any outcome is fine, an answer or an error.
     for protocol in protocols {
         let _ = protocol.read_generations(&answer, &rules);
@@ -45,6 +41,7 @@ pub fn read_any(bytes: &[u8]) {
             let _ = protocol.read_scores(&answer, scored, &rules);
         }
     }
+    scoring::read_any(&answer, &prompts[0]);
     let context = Context::from("a b");
     let requests = [
         Arguments::Loglikelihood { context: context.clone(), continuation: " c".into() },
@@ -63,7 +60,10 @@ mod tests {
 
     #[test]
     fn damaged_answers_do_not_panic() {
-        let samples: [&[u8]; 5] = [
+        let samples: [&[u8]; 8] = [
+            br#"{"choices": [{"index": 0, "logprobs": {"tokens": ["token_id:6"], "token_logprobs": [-0.1], "top_logprobs": [{"token_id:6": -0.1, "token_id:5": -3.5}]}}], "usage": {"prompt_tokens_details": {"cached_tokens": 16}}}"#,
+            br#"{"choices": [{"index": 0, "logprobs": {"content": [{"token": "token_id:6", "logprob": -0.1, "top_logprobs": [{"token": "token_id:5", "logprob": -3.5}]}]}}]}"#,
+            br#"{"prompt_logprobs": [null, {"6": {"logprob": -0.5}}, {"7": {"logprob": -0.25}, "5": {"logprob": -0.1}}]}"#,
             br#"{"choices": [{"index": 0, "text": "a b c", "finish_reason": "length", "logprobs": {"tokens": ["a", " b", " c"], "token_logprobs": [null, -1.5, -2.5], "top_logprobs": [null, {" b": -1.5}, {" d": -0.5}], "text_offset": [0, 1, 3]}}]}"#,
             br#"[{"text": "x", "meta_info": {"finish_reason": {"type": "stop"}, "input_token_logprobs": [[null, 5, null], [-1.5, 6, null], [-2.5, 7, null]], "input_top_logprobs": [null, [[-1.5, 6, null]], [[-0.5, 8, null]]]}}]"#,
             br#"{"content": [{"type": "text", "text": "<think>a</think>b"}], "stop_reason": "max_tokens", "usage": {"input_tokens": 3}}"#,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, RequestType, SCORING_FACT,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, RemoteTemplate, RequestType, SCORING_FACT,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -88,6 +88,14 @@ impl ApiModel {
         ServerIdentity { client, base_url, model, model_id, is_hosted: *is_hosted }
     }
 
+    /// Whether the server can answer requests of this kind, given a tokenizer.
+    pub(super) fn serves(&self, kind: RequestType) -> Result<(), ModelError> {
+        if kind == RequestType::Loglikelihood && self.scores_chat() {
+            return Ok(());
+        }
+        self.parts.protocol.supports(kind, &self.parts.rules, self.parts.tokenized)
+    }
+
     pub(super) fn encoder(&self, kind: RequestType) -> Result<&Encoder, ModelError> {
         self.parts.encoder.as_ref().ok_or_else(|| needs_tokenizer(kind))
     }
@@ -125,7 +133,8 @@ impl Model for ApiModel {
 
     fn known_identity(&self) -> Option<ModelIdentity> {
         let server = self.server();
-        server.is_asked().then(|| ModelIdentity {
+        // With a `model_id`, the server is still asked for its scoring protocol.
+        (!self.parts.is_hosted).then(|| ModelIdentity {
             backend: self.parts.backend.into(),
             facts: self.settings().into_iter().chain([server.known()]).collect(),
         })
@@ -163,7 +172,7 @@ impl Model for ApiModel {
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
-        self.parts.protocol.supports(kind, &self.parts.rules, self.parts.tokenized)?;
+        self.serves(kind)?;
         if kind != RequestType::GenerateUntil {
             self.encoder(kind)?;
         }
@@ -172,6 +181,10 @@ impl Model for ApiModel {
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         let Parts { protocol, rules, encoder, tokenized, .. } = &self.parts;
+        if self.scores_chat() {
+            // Continuations cannot follow messages that are already JSON.
+            return Ok(ModelTemplate { template: Arc::new(RemoteTemplate), source: Some(String::new()) });
+        }
         let plain = |source| Ok(JsonTemplate::new(rules.dialect).into_model_template(source));
         match encoder.as_ref().map(Encoder::tokenizer).filter(|_| !protocol.is_chat()) {
             None => plain(Some(String::new())),

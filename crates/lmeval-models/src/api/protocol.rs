@@ -76,6 +76,15 @@ pub(super) struct Scored {
     pub(super) context: usize,
     /// The prompt, if sent as a string.
     pub(super) text: Option<Arc<str>>,
+    /// The chat messages of the context, if the server applies its chat template to them.
+    pub(super) messages: Option<Value>,
+}
+
+impl Scored {
+    /// A prompt that is sent as tokens.
+    pub(super) fn new(tokens: Vec<u32>, context: usize) -> Self {
+        Self { tokens, context, text: None, messages: None }
+    }
 }
 
 /// The log-likelihood of a continuation, and whether greedy decoding would produce it.
@@ -114,6 +123,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
     /// Whether prompts are chat messages, answered one at a time.
     fn is_chat(&self) -> bool {
         false
+    }
+
+    /// Whether requests name the model.
+    fn needs_model_name(&self) -> bool {
+        true
     }
 
     /// The server that may offer cheaper protocols under this API.

@@ -9,9 +9,10 @@ use lmeval_core::{
 use lmeval_pycompat::float;
 
 use super::answer::{parse, unusable};
+use super::completions;
 use super::model::{ApiModel, body_text};
-use super::protocol::{Prompt, Score, Scored};
-use crate::http::Call;
+use super::protocol::{Prompt, Protocol, Score, Scored};
+use crate::http::{Call, Route};
 use crate::pair::cut_pair;
 
 impl ApiModel {
@@ -28,7 +29,7 @@ impl ApiModel {
                 .hint("Set `max_length` to the model's context length"));
         }
         tokens.drain(..surplus);
-        Ok(Scored { tokens, context: context - surplus, text: None })
+        Ok(Scored::new(tokens, context - surplus))
     }
 
     /// Scores prompts with `echo`, in batches.
@@ -38,6 +39,7 @@ impl ApiModel {
         mut prompts: Vec<Scored>,
     ) -> Vec<Result<Score, ModelError>> {
         if !self.parts.tokenized
+            && !self.scores_chat()
             && let Some(encoder) = &self.parts.encoder
         {
             for prompt in &mut prompts {
@@ -72,11 +74,27 @@ impl ApiModel {
             Some(texts) => self.text_prompt(texts),
             None => Prompt::Tokens(batch.iter().map(|prompt| prompt.tokens.clone()).collect()),
         };
-        let body = body_text(self.parts.protocol.scoring(&prompt, &self.parts.rules)?)?;
+        self.echo(Route::default(), about, &prompt, batch).await
+    }
+
+    /// Sends one call with `echo`. A chat API has none; its server gets it as completions.
+    pub(super) async fn echo(
+        &self,
+        route: Route<'_>,
+        about: &str,
+        prompt: &Prompt,
+        batch: &[Scored],
+    ) -> Result<Vec<Score>, ModelError> {
+        let (protocol, path): (&dyn Protocol, _) = if self.scores_chat() {
+            (&completions::LOCAL, Some("/v1/completions"))
+        } else {
+            (&*self.parts.protocol, None)
+        };
+        let body = body_text(protocol.scoring(prompt, &self.parts.rules)?)?;
         let tokens = batch.iter().map(|prompt| prompt.tokens.len() as u64 + 1).sum();
         let call = Call { path: "", body: Bytes::from(body), about, tokens, scores: true };
-        let read = |bytes: &[u8]| self.parts.protocol.read_scores(&parse(bytes)?, batch, &self.parts.rules);
-        self.parts.client.post(call, read).await
+        let read = |bytes: &[u8]| protocol.read_scores(&parse(bytes)?, batch, &self.parts.rules);
+        self.parts.client.post_to(Route { path, ..route }, call, read).await
     }
 
     /// The rolling log-likelihood of a string.
@@ -104,6 +122,9 @@ impl ApiModel {
         requests: &[ModelRequest],
         answers: &mut [Option<Result<Answer, ModelError>>],
     ) {
+        if self.scores_chat() {
+            return self.answer_chat_loglikelihoods(requests, answers).await;
+        }
         let mut pairs = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
@@ -134,6 +155,46 @@ impl ApiModel {
                 Err(error) => answers[*index] = Some(Err(error)),
             }
         }
+        self.answer_prompts(requests, answers, indices, prompts).await;
+    }
+
+    /// Answers all log-likelihood requests of a batch on a chat API.
+    async fn answer_chat_loglikelihoods(
+        &self,
+        requests: &[ModelRequest],
+        answers: &mut [Option<Result<Answer, ModelError>>],
+    ) {
+        let (mut all, mut pairs) = (Vec::new(), Vec::new());
+        for (index, request) in requests.iter().enumerate() {
+            if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
+                all.push(index);
+                pairs.push((context, continuation.as_ref()));
+            }
+        }
+        let found = match self.encoder(RequestType::Loglikelihood) {
+            Ok(encoder) => self.chat_prompts(&pairs, encoder).await,
+            Err(error) => pairs.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let (mut indices, mut prompts) = (Vec::new(), Vec::new());
+        for (index, prompt) in all.into_iter().zip(found) {
+            match prompt {
+                Ok(prompt) => {
+                    indices.push(index);
+                    prompts.push(prompt);
+                }
+                Err(error) => answers[index] = Some(Err(error)),
+            }
+        }
+        self.answer_prompts(requests, answers, indices, prompts).await;
+    }
+
+    async fn answer_prompts(
+        &self,
+        requests: &[ModelRequest],
+        answers: &mut [Option<Result<Answer, ModelError>>],
+        indices: Vec<usize>,
+        prompts: Vec<Scored>,
+    ) {
         let about = indices.first().map(|&index| requests[index].describe()).unwrap_or_default();
         let scores = self.score_cheaply(&about, prompts).await;
         for (index, score) in indices.into_iter().zip(scores) {

@@ -23,6 +23,10 @@ pub(crate) const SGLANG: Backend = Backend {
 pub(super) struct Sglang;
 
 impl Protocol for Sglang {
+    fn needs_model_name(&self) -> bool {
+        false
+    }
+
     fn family(&self) -> Family {
         Family::Sglang
     }

@@ -2,6 +2,7 @@
 //! `logprob_token_ids`, its token interface with both runners, and SGLang.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -63,6 +64,10 @@ pub struct ScoringBehavior {
     pub weights: u64,
     /// Whether logits are rounded to `bfloat16`.
     pub is_half: bool,
+    /// Subtracted from log-probabilities with `echo`, as another batch size may change them.
+    pub noise: f64,
+    /// Whether the server has chat completions only.
+    pub is_chat_only: bool,
 }
 
 impl Default for ScoringBehavior {
@@ -73,6 +78,8 @@ impl Default for ScoringBehavior {
             tail: TailRoute::Forbidden,
             weights: 1,
             is_half: false,
+            noise: 0.0,
+            is_chat_only: false,
         }
     }
 }
@@ -84,6 +91,8 @@ pub struct ScoringCounts {
     pub echo: usize,
     /// Calls with `logprob_token_ids`.
     pub next_token: usize,
+    /// Those of them with chat messages.
+    pub chat: usize,
     /// Calls of the interface for tails.
     pub tail: usize,
     /// Prompt tokens computed, that is, not taken from the prefix cache.
@@ -125,6 +134,21 @@ impl ScoringModel {
         self.lock().counts
     }
 
+    /// The prompt that the chat template makes of messages.
+    pub fn render(messages: &Value) -> String {
+        let mut prompt = String::new();
+        for message in messages.as_array().into_iter().flatten() {
+            let text = |name: &str| message[name].as_str().unwrap_or_default();
+            let _ = writeln!(prompt, "[{}] {}", text("role"), text("content"));
+        }
+        let last = messages.as_array().and_then(|messages| messages.last());
+        if last.is_some_and(|last| last["role"] == "assistant") {
+            prompt.pop();
+            return prompt;
+        }
+        prompt + "[assistant] "
+    }
+
     /// The true log-likelihood of a continuation, and whether it is the most likely one.
     pub fn score(&self, context: &str, continuation: &str) -> (f64, bool) {
         let state = self.lock();
@@ -148,6 +172,16 @@ impl ScoringModel {
                 let owner = state.behavior.owner;
                 json!({"object": "list", "data": [{"id": "m", "root": "m", "owned_by": owner}]})
             }
+            "/v1/completions" if state.behavior.is_chat_only => {
+                return Some(reply(404, &json!({"error": {"message": "Not found"}})));
+            }
+            "/tokenize" if request["messages"].is_array() => {
+                json!({"tokens": super::answers::tokenize(&Self::render(&request["messages"]))})
+            }
+            "/v1/chat/completions" if request["logprob_token_ids"].is_array() => match state.chat(request) {
+                Some(answer) => answer,
+                None => return Some(reply(400, &json!({"error": {"message": "Unknown field"}}))),
+            },
             "/v1/completions" if request["logprob_token_ids"].is_array() => {
                 match state.next_tokens(request) {
                     Some(answer) => answer,
@@ -219,7 +253,10 @@ impl State {
             used += tokens.len();
             let (mut own, mut top, mut names) = (vec![Value::Null], vec![Value::Null], Vec::new());
             for index in 1..=tokens.len() {
-                let all = self.logprobs(&tokens[..index]);
+                let mut all = self.logprobs(&tokens[..index]);
+                for logprob in &mut all {
+                    *logprob -= self.behavior.noise;
+                }
                 let best = best(&all);
                 let id = tokens.get(index).copied().unwrap_or(best);
                 own.push(json!(all[id as usize]));
@@ -286,6 +323,25 @@ impl State {
         let details = json!({"cached_tokens": cached});
         let usage = json!({"prompt_tokens": used, "completion_tokens": 1, "prompt_tokens_details": details});
         Some(json!({"choices": choices, "usage": usage}))
+    }
+
+    /// Answers a chat request with `logprob_token_ids`; `None` refuses it.
+    fn chat(&mut self, request: &Value) -> Option<Value> {
+        self.counts.chat += 1;
+        let prompt = super::answers::tokenize(&ScoringModel::render(&request["messages"]));
+        let asked = json!({"prompt": [prompt], "logprob_token_ids": request["logprob_token_ids"]});
+        let answer = self.next_tokens(&asked)?;
+        let found = &answer["choices"][0]["logprobs"];
+        let top = found["top_logprobs"][0].as_object().into_iter().flatten();
+        let top: Vec<Value> =
+            top.map(|(token, logprob)| json!({"token": token, "logprob": logprob})).collect();
+        let first =
+            json!({"token": found["tokens"][0], "logprob": found["token_logprobs"][0], "top_logprobs": top});
+        let message = json!({"role": "assistant", "content": ""});
+        let choice = json!({
+            "index": 0, "message": message, "finish_reason": "length", "logprobs": {"content": [first]}
+        });
+        Some(json!({"choices": [choice], "usage": answer["usage"]}))
     }
 
     fn tail(&mut self, request: &Value, route: TailRoute) -> Value {

@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
     }
     let notes = printer.notes();
     let options = python::options(settings.python.as_deref(), &settings.plugins, &[], &notes)?;
-    let model = model::create(&settings, &options, &notes)?;
+    let model = model::create(&settings, &options, &notes, false)?;
     if let Some(stats) = model.stats() {
         let waiting = notes.clone();
         stats.on_wait(move |reason| waiting.info(reason));

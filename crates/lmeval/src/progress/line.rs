@@ -66,13 +66,17 @@ fn details(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Vec<Part> 
         let computed = read(&stats.tokens_computed);
         let (in_flight, concurrency, retries) =
             (read(&stats.in_flight), read(&stats.concurrency), read(&stats.retries));
-        if computed > 0 && now.sent == 0 {
+        let saved = stats.saved().map(|saved| saved * 100.0);
+        if concurrency > 0 {
+            add(5, format!("{in_flight} of {concurrency} in flight"));
+            if let Some(saved) = saved {
+                add(6, format!("{saved:.0}% of prompt tokens saved"));
+            }
+        } else if computed > 0 && now.sent == 0 {
             // An in-process model may compute for minutes before its first answer.
             add(1, format!("computing, {computed} tokens so far"));
-        } else if let Some(saved) = stats.saved() {
-            add(5, format!("{:.0}% of tokens shared", saved * 100.0));
-        } else if concurrency > 0 {
-            add(5, format!("{in_flight} of {concurrency} in flight"));
+        } else if let Some(saved) = saved {
+            add(5, format!("{saved:.0}% of tokens shared"));
         } else if in_flight > 0 {
             add(5, format!("{in_flight} in flight"));
         }

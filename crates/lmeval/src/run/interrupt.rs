@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use lmeval_core::{Model, ModelStats};
+use lmeval_core::Model;
 use lmeval_engine::Cancel;
 
 use crate::printer::Notes;
@@ -12,7 +12,7 @@ use crate::printer::Notes;
 pub(crate) const EXIT_STATUS: u8 = 130;
 
 /// Listens for Ctrl-C until the process ends. If that is not possible, Ctrl-C kills the process as usual.
-pub(crate) fn listen(cancel: Cancel, model: Arc<dyn Model>, notes: Notes, has_journal: bool) {
+pub(crate) fn listen(cancel: Cancel, model: Option<Arc<dyn Model>>, notes: Notes, has_journal: bool) {
     let listen = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
@@ -24,7 +24,7 @@ pub(crate) fn listen(cancel: Cancel, model: Arc<dyn Model>, notes: Notes, has_jo
             cancel.cancel();
             notes.status("");
             // A server that has not answered yet has no requests in flight.
-            let is_waiting = model.stats().and_then(ModelStats::waiting).is_some();
+            let is_waiting = model.as_ref().and_then(|model| model.stats()?.waiting()).is_some();
             notes.note(if is_waiting {
                 "Stopping: the server has not answered yet."
             } else if kept {

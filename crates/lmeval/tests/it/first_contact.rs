@@ -138,6 +138,29 @@ fn models_that_the_server_lacks_fail_before_the_first_task() {
     assert_eq!(output.status, 0, "{output}");
 }
 
+#[test]
+fn missing_model_name_fails_before_the_first_task() {
+    let context = prepared();
+    let server = StandInServer::start(ServerOptions {
+        faults: lmeval_testkit::Faults { refused: vec!["\"model\": null".into()], ..Default::default() },
+        ..ServerOptions::default()
+    });
+    let model_args = format!("base_url={},tokenizer_backend=none", server.url("/v1/completions"));
+    let single = r#"{"data": [{"id": "right", "owned_by": "me"}]}"#;
+    for (list, hint) in [
+        ((200, single), "The server lists `right`: set `model` to one of them"),
+        ((404, "{}"), "The model argument `model` is missing"),
+    ] {
+        server.set_models(Some(list));
+        let output = context.run(&arguments(&model_args, &[]));
+        assert_eq!(output.status, 1, "{output}");
+        assert!(output.stderr.contains("refused a test request: 400"), "{output}");
+        assert!(output.stderr.contains(hint), "{output}");
+        assert_eq!(server.total(), 1);
+        server.reset();
+    }
+}
+
 fn doctor(context: &TestContext, model_args: &str) -> (i32, Vec<Value>) {
     let words = ["doctor", "--model", "local-completions", "--model_args", model_args, "--json"];
     let output = context.run(&words);

@@ -39,6 +39,8 @@ mod run_settings;
 mod samples;
 mod sandbox;
 mod score_table;
+mod scoring_chat;
+mod scoring_journal;
 mod scoring_protocols;
 mod secrets;
 mod server;

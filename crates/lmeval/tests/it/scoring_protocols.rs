@@ -10,22 +10,22 @@ use serde_json::Value;
 use crate::context;
 use crate::long_run::newest;
 
-const DOCUMENTS: usize = 24;
+pub(crate) const DOCUMENTS: usize = 24;
 /// The beginning that all contexts share.
 const HEAD: &str =
     "These questions have one right answer each. Think about it, then name the letter of the right answer.";
 
 /// A server and its model.
-struct Served {
-    model: ScoringModel,
-    server: StandInServer,
+pub(crate) struct Served {
+    pub(crate) model: ScoringModel,
+    pub(crate) server: StandInServer,
 }
 
-fn serve(behavior: ScoringBehavior) -> Served {
+pub(crate) fn serve(behavior: ScoringBehavior) -> Served {
     serve_slowly(behavior, Duration::ZERO)
 }
 
-fn serve_slowly(behavior: ScoringBehavior, delay: Duration) -> Served {
+pub(crate) fn serve_slowly(behavior: ScoringBehavior, delay: Duration) -> Served {
     let model = ScoringModel::new(behavior);
     let scoring = Some(model.clone());
     let options =
@@ -34,7 +34,7 @@ fn serve_slowly(behavior: ScoringBehavior, delay: Duration) -> Served {
 }
 
 /// A folder with a task whose documents have these choices.
-fn prepared(choices: &str) -> TestContext {
+pub(crate) fn prepared(choices: &str) -> TestContext {
     let context = context();
     let lines = (0..DOCUMENTS).map(|number| format!("{{\"q\": \"Question {number}: which one?\"}}\n"));
     context.write("tasks/pick.jsonl", lines.collect::<String>());
@@ -50,8 +50,12 @@ fn prepared(choices: &str) -> TestContext {
     context
 }
 
-fn arguments(url: &str, model_args: &str) -> Vec<String> {
-    let backend = if url.ends_with("/generate") { "sglang-generate" } else { "local-completions" };
+pub(crate) fn arguments(url: &str, model_args: &str) -> Vec<String> {
+    let backend = match url {
+        url if url.ends_with("/generate") => "sglang-generate",
+        url if url.ends_with("/chat/completions") => "local-chat-completions",
+        _ => "local-completions",
+    };
     let model =
         format!("model=m,base_url={url},tokenizer_backend=remote,max_retries=3,retry_wait=0.05{model_args}");
     ["run", "--model", backend, "--model_args", &model, "--tasks", "pick", "--include_path", "tasks"]
@@ -61,7 +65,7 @@ fn arguments(url: &str, model_args: &str) -> Vec<String> {
         .collect()
 }
 
-fn run(context: &TestContext, url: &str, model_args: &str, more: &[&str]) -> Output {
+pub(crate) fn run(context: &TestContext, url: &str, model_args: &str, more: &[&str]) -> Output {
     let arguments = arguments(url, model_args);
     let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     arguments.extend(more);
@@ -69,14 +73,22 @@ fn run(context: &TestContext, url: &str, model_args: &str, more: &[&str]) -> Out
 }
 
 /// The results of the newest run.
-fn results(context: &TestContext) -> Value {
+pub(crate) fn results(context: &TestContext) -> Value {
     let path = newest(&context.work().join("out"), "results_");
     serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap()
 }
 
+/// The prompt of a logged context: a string, or messages that the server renders.
+fn prompt(context: &Value) -> String {
+    match context {
+        Value::String(text) => text.clone(),
+        messages => ScoringModel::render(messages),
+    }
+}
+
 /// Compares every log-likelihood of the newest run with the model's.
-fn check_numbers(context: &TestContext, model: &ScoringModel) {
-    let path = newest(&context.work().join("out"), "samples_");
+pub(crate) fn check_numbers(context: &TestContext, model: &ScoringModel) {
+    let path = newest(&context.work().join("out"), "samples_pick");
     let lines = fs_err::read_to_string(path).unwrap();
     assert_eq!(lines.lines().count(), DOCUMENTS);
     for line in lines.lines() {
@@ -84,8 +96,8 @@ fn check_numbers(context: &TestContext, model: &ScoringModel) {
         let responses = sample["resps"].as_array().unwrap();
         for (index, response) in responses.iter().enumerate() {
             let request = &sample["arguments"][format!("gen_args_{index}")];
-            let text = |name: &str| request[name].as_str().unwrap();
-            let (logprob, is_greedy) = model.score(text("arg_0"), text("arg_1"));
+            let (logprob, is_greedy) =
+                model.score(&prompt(&request["arg_0"]), request["arg_1"].as_str().unwrap());
             let found: f64 = response[0][0].as_str().unwrap().parse().unwrap();
             assert!((found - logprob).abs() < 1e-5, "{found} instead of {logprob}: {request}");
             assert_eq!(response[0][1].as_str(), Some(if is_greedy { "True" } else { "False" }), "{request}");
@@ -93,9 +105,9 @@ fn check_numbers(context: &TestContext, model: &ScoringModel) {
     }
 }
 
-const LETTERS: &str = "[A, B, C, D]";
+pub(crate) const LETTERS: &str = "[A, B, C, D]";
 const WORDS: &str = "[apple, banana, cherry]";
-const MIXED: &str = "[A, banana, C, date]";
+pub(crate) const MIXED: &str = "[A, banana, C, date]";
 
 #[test]
 fn one_token_choices_take_one_request_per_context() {
@@ -207,7 +219,7 @@ fn several_unexpected_answers_turn_a_protocol_off() {
 }
 
 /// Waits until a server has received a number of next-token requests.
-fn wait_for(model: &ScoringModel, requests: usize) {
+pub(crate) fn wait_for(model: &ScoringModel, requests: usize) {
     let begun = Instant::now();
     while model.counts().next_token < requests {
         assert!(begun.elapsed() < Duration::from_mins(1), "nothing was sent");
@@ -269,6 +281,15 @@ fn pools_use_what_all_servers_have_proven() {
     assert_eq!(output.status, 0, "{output}");
     check_numbers(&context, &new.model);
     assert_eq!(results(&context)["scoring_protocol"]["protocol"], "next_token");
+    // One runner of the token interface returns uninitialized memory.
+    let tails = ScoringBehavior { tail: TailRoute::ComputedOnly, ..behavior };
+    let (newer, older) = (serve(tails), serve(ScoringBehavior { tail: TailRoute::Uninitialized, ..tails }));
+    let urls = format!("{};{}", newer.server.url(path), older.server.url(path));
+    let mixed = prepared(MIXED);
+    let output = run(&mixed, &urls, "", &[]);
+    assert_eq!(output.status, 0, "{output}");
+    check_numbers(&mixed, &newer.model);
+    assert_eq!(results(&mixed)["scoring_protocol"]["protocol"], "next_token");
     let different = serve(ScoringBehavior { weights: 2, ..behavior });
     let urls = format!("{};{}", new.server.url(path), different.server.url(path));
     let output = run(&context, &urls, "", &[]);
@@ -287,6 +308,74 @@ fn half_precision_has_a_wider_tolerance() {
         (&record["logits"], &record["tolerance"]["absolute"]),
         (&"half precision".into(), &0.125.into())
     );
+}
+
+#[test]
+fn tolerance_depends_on_the_precision() {
+    // `echo` differs from the other protocol by this much.
+    for (is_half, noise, protocol) in [
+        (true, 0.06, "next_token"),
+        (true, 1.5, "echo"),
+        (false, 0.0005, "next_token"),
+        (false, 0.06, "echo"),
+    ] {
+        let behavior = ScoringBehavior { is_half, noise, ..Default::default() };
+        let (context, served) = (prepared(LETTERS), serve(behavior));
+        let output = run(&context, &served.server.url("/v1/completions"), "", &[]);
+        assert_eq!(output.status, 0, "{output}");
+        let record = results(&context)["scoring_protocol"].clone();
+        assert_eq!(record["protocol"], protocol, "{is_half} {noise}: {record}");
+        if protocol == "next_token" {
+            check_numbers(&context, &served.model);
+        }
+    }
+}
+
+#[test]
+fn progress_shows_saved_prompt_tokens() {
+    let (context, served) = (prepared(LETTERS), serve(ScoringBehavior::default()));
+    let output = run(&context, &served.server.url("/v1/completions"), "", &["--progress", "json"]);
+    assert_eq!(output.status, 0, "{output}");
+    let mut lines = output.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let last = lines.rfind(|line| line["event"] == "progress").unwrap();
+    let count = |name: &str| last[name].as_u64().unwrap();
+    assert!(count("tokens_computed") * 3 < count("tokens_asked"), "{last}");
+    assert!(last["tokens_saved"].as_f64().unwrap() > 0.6, "{last}");
+    let tokens = results(&context)["scoring_protocol"]["prompt_tokens"].clone();
+    let count = |name: &str| tokens[name].as_u64().unwrap();
+    assert_eq!(count("saved"), count("echo_would_compute") - count("computed"), "{tokens}");
+}
+
+/// A task whose contexts end at every position of a cache block.
+fn of_all_lengths(choices: &str) -> TestContext {
+    let context = prepared(choices);
+    let line = |number: usize| format!("{{\"q\": \"Which one{}?\"}}\n", "!".repeat(number));
+    context.write("tasks/pick.jsonl", (0..DOCUMENTS).map(line).collect::<String>());
+    context
+}
+
+#[test]
+fn cache_hits_may_reach_the_end_of_the_context() {
+    let behavior = ScoringBehavior { tail: TailRoute::ComputedOnly, ..Default::default() };
+    let (context, served) = (of_all_lengths(WORDS), serve(behavior));
+    let output = run(&context, &served.server.url("/v1/completions"), ",num_concurrent=1", &[]);
+    assert_eq!(output.status, 0, "{output}");
+    check_numbers(&context, &served.model);
+    let record = results(&context)["scoring_protocol"].clone();
+    assert_eq!(record["tail"]["answers"], 3 * DOCUMENTS, "{record}");
+    assert_eq!(record["tail"]["unexpected_answers"], 0, "{record}");
+    // The first tokens that the tails lack.
+    assert!(record["next_token"]["calls"].as_u64().unwrap() > 0, "{record}");
+}
+
+#[test]
+fn cache_hits_may_reach_into_the_continuation() {
+    let behavior = ScoringBehavior { tail: TailRoute::ComputedOnly, ..Default::default() };
+    let choices = "['the very same beginning: apple', 'the very same beginning: banana']";
+    let (context, served) = (of_all_lengths(choices), serve(behavior));
+    let output = run(&context, &served.server.url("/v1/completions"), "", &[]);
+    assert_eq!(output.status, 0, "{output}");
+    check_numbers(&context, &served.model);
 }
 
 #[test]
@@ -350,60 +439,4 @@ fn sglang_scores_tails() {
     let record = results(&context)["scoring_protocol"].clone();
     assert_eq!(record["protocol"], "tail", "{record}");
     assert_eq!(record["tail"]["answers"], 4 * DOCUMENTS, "{record}");
-}
-
-#[test]
-fn protocols_do_not_share_answers() {
-    let (context, served) = (prepared(LETTERS), serve(ScoringBehavior::default()));
-    let url = served.server.url("/v1/completions");
-    let first = run(&context, &url, ",scoring=echo", &[]);
-    assert_eq!(first.status, 0, "{first}");
-    let output = run(&context, &url, "", &[]);
-    assert_eq!(output.status, 0, "{output}");
-    assert_eq!(served.model.counts().next_token, DOCUMENTS + 1);
-    let note =
-        "Log-likelihoods are scored with `next_token`; any that the journal has from `echo` are not reused";
-    assert!(output.stderr.contains(note), "{output}");
-    check_numbers(&context, &served.model);
-    let before = served.model.counts();
-    for model_args in [",scoring=echo", "", ",scoring=next_token"] {
-        let output = run(&context, &url, model_args, &[]);
-        assert!(output.stderr.contains("nothing was sent to the model"), "{output}");
-        check_numbers(&context, &served.model);
-    }
-    // Only probes.
-    assert_eq!(served.model.counts().next_token, before.next_token + 2);
-}
-
-#[test]
-fn resumes_after_kill_across_protocols() {
-    let behavior = ScoringBehavior { tail: TailRoute::ComputedOnly, ..Default::default() };
-    let (context, served) = (prepared(MIXED), serve_slowly(behavior, Duration::from_millis(4)));
-    let url = served.server.url("/v1/completions");
-    let states = [
-        behavior,
-        ScoringBehavior { token_ids: TokenIds::Ignored, tail: TailRoute::Forbidden, ..behavior },
-        ScoringBehavior { tail: TailRoute::Uninitialized, ..behavior },
-        behavior,
-    ];
-    for (round, state) in states.into_iter().enumerate() {
-        served.model.restart(state);
-        let arguments = arguments(&url, ",num_concurrent=2");
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut child = context.command(&arguments).spawn();
-        let enough = served.server.total() + 30 + 10 * round;
-        let begun = Instant::now();
-        while served.server.total() < enough && child.try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < Duration::from_mins(1), "nothing was sent");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    let output = run(&context, &url, "", &[]);
-    assert_eq!(output.status, 0, "{output}");
-    check_numbers(&context, &served.model);
-    let output = run(&context, &url, "", &[]);
-    assert!(output.stderr.contains("nothing was sent to the model"), "{output}");
-    check_numbers(&context, &served.model);
 }

@@ -152,23 +152,22 @@ impl ApiModel {
         let first = prompts.first()?;
         let context = &first.tokens[..first.context];
         let Some(head) = self.planner.head(Shortcut::NextToken, context) else {
-            return self.next_token_scores(about, context, prompts, known).await;
+            return self.next_token_scores(about, prompts, known).await;
         };
         let mut found = None;
         head.get_or_init(|| async {
-            found = Some(self.next_token_scores(about, context, prompts, known).await);
+            found = Some(self.next_token_scores(about, prompts, known).await);
         })
         .await;
         match found {
             Some(found) => found,
-            None => self.next_token_scores(about, context, prompts, known).await,
+            None => self.next_token_scores(about, prompts, known).await,
         }
     }
 
     async fn next_token_scores(
         &self,
         about: &str,
-        context: &[u32],
         prompts: &[&Scored],
         (proven, canary): (&Proven, &Canary),
     ) -> Option<Vec<Score>> {
@@ -177,7 +176,7 @@ impl ApiModel {
             let ids: Vec<u32> =
                 prompts.iter().filter_map(|prompt| prompt.tokens.get(prompt.context).copied()).collect();
             let known = (canary, proven.tolerance);
-            match self.next_token_call(about, context, &ids, known).await {
+            match self.next_token_call(about, prompts.first()?, &ids, known).await {
                 Ok(found) => {
                     let found = ids.iter().map(|&id| found.score(id)).collect::<Option<Vec<_>>>()?;
                     scores.extend(found);
@@ -263,7 +262,7 @@ mod tests {
 
     #[test]
     fn groups_equal_contexts() {
-        let prompt = |tokens: &[u32], context| Scored { tokens: tokens.to_vec(), context, text: None };
+        let prompt = |tokens: &[u32], context| Scored::new(tokens.to_vec(), context);
         let prompts =
             [prompt(&[1, 2, 3], 2), prompt(&[1, 2, 4], 2), prompt(&[1, 2, 3], 1), prompt(&[1, 2, 5, 6], 2)];
         assert_eq!(by_context(&prompts), [vec![0, 1, 3], vec![2]]);

@@ -10,6 +10,7 @@
 //! [`probe`] proves a protocol: its numbers must agree with those of `echo`. [`group`] splits requests by protocol. An
 //! unexpected answer is replaced by one of `echo`; a few of them turn the protocol off for the run.
 
+mod chat;
 mod group;
 mod metrics;
 mod next_token;
@@ -26,6 +27,7 @@ use lmeval_pycompat::Value;
 use rustc_hash::{FxHashMap, FxHasher};
 use tokio::sync::OnceCell;
 
+use super::protocol::Scored;
 pub(super) use group::together;
 use next_token::Canary;
 use tail::Tail;
@@ -306,6 +308,19 @@ impl Planner {
         }
         add(&stats.tokens_asked, asked as u64);
         add(&stats.tokens_computed, (sent as u64).saturating_sub(cached_tokens));
+    }
+}
+
+/// Runs every parser of this module on an answer, for tests and fuzz targets.
+pub(super) fn read_any(answer: &Value, prompt: &Scored) {
+    let ids = [5, 6];
+    let _ = next_token::read(answer, 1, &ids);
+    let _ = next_token::read_chat(answer, &ids);
+    let _ = next_token::cached_tokens(answer);
+    for tail in [Tail::Vllm { salt: String::new() }, Tail::Sglang] {
+        for fresh in [true, false] {
+            let _ = tail.read(answer, &prompt.tokens, prompt.context, fresh);
+        }
     }
 }
 

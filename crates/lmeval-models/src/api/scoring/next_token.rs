@@ -1,5 +1,7 @@
 //! The log-probabilities of chosen next tokens: vLLM's `logprob_token_ids`.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value};
@@ -7,12 +9,15 @@ use rustc_hash::FxHashMap;
 
 use super::super::answer::{choices, objects, parse};
 use super::super::model::{ApiModel, body_text};
-use super::super::protocol::{Rules, Score};
+use super::super::protocol::{Rules, Score, Scored};
 use super::{Shortcut, Tolerance, affinity};
 use crate::http::{Call, Route};
 
 /// Token ids in one request, at most; servers refuse more than 128.
 pub(super) const MAX_IDS: usize = 120;
+
+/// Calls on a chat API between two that check the canary.
+const CANARY_INTERVAL: u64 = 16;
 
 /// Lower log-probabilities mark masked tokens, for which servers send -9999 or less.
 const MASKED: f64 = -5000.0;
@@ -22,6 +27,8 @@ const MASKED: f64 = -5000.0;
 #[derive(Clone, Debug)]
 pub(super) struct Canary {
     pub(super) prompt: Vec<u32>,
+    /// The conversation that takes the place of the prompt on a chat API, in calls of its own.
+    pub(super) messages: Option<Value>,
     /// Token ids with their log-probabilities by `echo`.
     pub(super) known: Vec<(u32, f64)>,
 }
@@ -29,6 +36,8 @@ pub(super) struct Canary {
 /// The next-token log-probabilities after one prompt.
 #[derive(Debug)]
 pub(super) struct NextToken {
+    /// The most likely token.
+    pub(super) sampled: u32,
     /// The log-probability of the most likely token.
     pub(super) best: f64,
     pub(super) logprobs: FxHashMap<u32, f64>,
@@ -82,7 +91,35 @@ pub(super) fn body(prompts: &[&[u32]], ids: &[u32], rules: &Rules) -> Dict {
     body.insert("temperature", 0);
     body.insert("max_tokens", 1);
     body.insert("logprobs", 1);
-    body.insert("logprob_token_ids", list(ids));
+    ask_for(&mut body, ids, rules);
+    body
+}
+
+/// The body of a request for the log-probabilities of `ids` at the start of a chat answer.
+pub(super) fn chat_body(messages: Value, ids: &[u32], rules: &Rules) -> Dict {
+    let mut body = Dict::new();
+    body.insert("model", rules.model_value());
+    start_answer(&mut body, &messages);
+    body.insert("messages", messages);
+    body.insert("temperature", 0);
+    body.insert("max_tokens", 1);
+    body.insert("logprobs", true);
+    body.insert("top_logprobs", 1);
+    ask_for(&mut body, ids, rules);
+    body
+}
+
+/// Asks for the start of an answer, or for the rest of the last message if it is the assistant's.
+pub(super) fn start_answer(body: &mut Dict, messages: &Value) {
+    let last = messages.as_list().and_then(|messages| messages.last()?.as_dict()?.get_str("role")?.as_str());
+    let continues = last == Some("assistant");
+    body.insert("add_generation_prompt", !continues);
+    body.insert("continue_final_message", continues);
+}
+
+/// The fields that completions and chat have in common.
+fn ask_for(body: &mut Dict, ids: &[u32], rules: &Rules) {
+    body.insert("logprob_token_ids", Value::list(ids.iter().map(|&id| Value::Int(id.into()))));
     body.insert("return_tokens_as_token_ids", true);
     // The defaults of a server may come from the model's generation settings; then the sampled token is not the
     // most likely one.
@@ -90,7 +127,6 @@ pub(super) fn body(prompts: &[&[u32]], ids: &[u32], rules: &Rules) -> Dict {
     body.insert("frequency_penalty", 0);
     body.insert("repetition_penalty", 1.0);
     body.insert("seed", rules.seed);
-    body
 }
 
 /// Reads the answer for a number of prompts. The error says what is unexpected.
@@ -112,11 +148,46 @@ fn read_choice(choice: &Dict, ids: &[u32]) -> Result<NextToken, String> {
         Some(several) => Err(format!("`{name}` has {} entries instead of one", several.len())),
         None => Err(format!("`{name}` is missing")),
     };
-    let sampled = one("tokens")?.as_str().and_then(id_of).ok_or("the sampled token has no id")?;
-    let best = one("token_logprobs")?.to_f64().ok_or("the sampled token has no log-probability")?;
+    let sampled = (one("tokens")?, one("token_logprobs")?);
     let top = one("top_logprobs")?.as_dict().ok_or("`top_logprobs` has no entries")?;
+    next_token(sampled, top.iter(), ids)
+}
+
+/// The next token of a chat answer.
+pub(super) fn read_chat(answer: &Value, ids: &[u32]) -> Result<NextToken, String> {
+    let mut found = Vec::new();
+    for object in objects(answer).map_err(|_| "the answer is not an object")? {
+        found.extend(choices(object).map_err(|_| "the answer has no usable choices")?);
+    }
+    let [choice] = found.as_slice() else {
+        return Err(format!("{} choices for one conversation", found.len()));
+    };
+    let logprobs = choice.get_str("logprobs").and_then(Value::as_dict).ok_or("`logprobs` is missing")?;
+    let content = logprobs.get_str("content").and_then(Value::as_list).ok_or("`content` is missing")?;
+    let [first] = content else {
+        return Err(format!("`content` has {} entries instead of one", content.len()));
+    };
+    let entry = |value: &'_ Value| {
+        let entry = value.as_dict()?;
+        Some((entry.get_str("token")?.clone(), entry.get_str("logprob").cloned().unwrap_or(Value::None)))
+    };
+    let sampled = entry(first).ok_or("the sampled token is missing")?;
+    let top = first.as_dict().and_then(|first| first.get_str("top_logprobs")).and_then(Value::as_list);
+    let top = top.ok_or("`top_logprobs` is missing")?.iter().map(entry);
+    let top: Vec<(Value, Value)> = top.collect::<Option<_>>().ok_or("`top_logprobs` has other entries")?;
+    next_token((&sampled.0, &sampled.1), top.iter().map(|(token, logprob)| (token, logprob)), ids)
+}
+
+/// Checks the log-probabilities of a next token.
+fn next_token<'a>(
+    (sampled, best): (&Value, &Value),
+    top: impl Iterator<Item = (&'a Value, &'a Value)>,
+    ids: &[u32],
+) -> Result<NextToken, String> {
+    let sampled = sampled.as_str().and_then(id_of).ok_or("the sampled token has no id")?;
+    let best = best.to_f64().ok_or("the sampled token has no log-probability")?;
     let mut found = FxHashMap::default();
-    for (token, logprob) in top.iter() {
+    for (token, logprob) in top {
         let id = token.as_str().and_then(id_of).ok_or("a token is not named by its id")?;
         let logprob = logprob.to_f64().unwrap_or(f64::NAN);
         if !is_plausible(logprob) {
@@ -133,6 +204,7 @@ fn read_choice(choice: &Dict, ids: &[u32]) -> Result<NextToken, String> {
     if found.get(&sampled).is_some_and(|logprob| *logprob != best) {
         return Err("the sampled token has two log-probabilities".to_owned());
     }
+    found.insert(sampled, best);
     if found.values().any(|logprob| *logprob > best + 1e-6) {
         return Err("the sampled token is not the most likely one".to_owned());
     }
@@ -140,7 +212,7 @@ fn read_choice(choice: &Dict, ids: &[u32]) -> Result<NextToken, String> {
     if total > 1.01 {
         return Err(format!("the probabilities of {} tokens add up to {total:.3}", found.len()));
     }
-    Ok(NextToken { best, logprobs: found })
+    Ok(NextToken { sampled, best, logprobs: found })
 }
 
 fn is_plausible(logprob: f64) -> bool {
@@ -177,14 +249,18 @@ impl Canary {
 }
 
 impl ApiModel {
-    /// The log-probabilities of tokens after a context.
+    /// The log-probabilities of tokens after the context of a prompt.
     pub(super) async fn next_token_call(
         &self,
         about: &str,
-        context: &[u32],
+        prompt: &Scored,
         ids: &[u32],
         (canary, tolerance): (&Canary, Tolerance),
     ) -> Result<NextToken, Trouble> {
+        let context = &prompt.tokens[..prompt.context];
+        if let Some(messages) = &prompt.messages {
+            return self.next_token_chat(about, (messages, context), ids, (canary, tolerance)).await;
+        }
         let mut all: Vec<u32> = ids.iter().copied().chain(canary.known.iter().map(|(id, _)| *id)).collect();
         all.sort_unstable();
         all.dedup();
@@ -199,7 +275,7 @@ impl ApiModel {
         };
         let (found, cached) = self.parts.client.post_to(route, call, read).await.map_err(Trouble::of)?;
         let usage = self.planner.of(Shortcut::NextToken);
-        usage.calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        usage.calls.fetch_add(1, Ordering::Relaxed);
         self.planner.count(0, sent, cached, self.parts.client.stats());
         let mut found = found.map_err(Trouble::Surprise)?;
         let of_context = found.pop();
@@ -210,6 +286,31 @@ impl ApiModel {
             }
             _ => Err(Trouble::Surprise("the answer is incomplete".to_owned())),
         }
+    }
+}
+
+impl ApiModel {
+    /// The same on a chat API, which takes one conversation per call: the canary goes with every few calls only.
+    async fn next_token_chat(
+        &self,
+        about: &str,
+        (messages, context): (&Value, &[u32]),
+        ids: &[u32],
+        (canary, tolerance): (&Canary, Tolerance),
+    ) -> Result<NextToken, Trouble> {
+        let route = Route { affinity: Some(affinity(context)), ..Route::default() };
+        let calls = self.planner.of(Shortcut::NextToken).calls.fetch_add(1, Ordering::Relaxed);
+        if calls.is_multiple_of(CANARY_INTERVAL)
+            && let Some(messages) = &canary.messages
+        {
+            let known: Vec<u32> = canary.known.iter().map(|(id, _)| *id).collect();
+            let (found, _) = self.next_tokens_of_chat(route, about, messages, &known).await?;
+            canary.check(&found, tolerance)?;
+        }
+        let found = self.next_tokens_of_chat(route, about, messages, ids).await;
+        let cached = found.as_ref().ok().and_then(|(_, cached)| *cached);
+        self.planner.count(0, context.len(), cached, self.parts.client.stats());
+        found.map(|(found, _)| found)
     }
 }
 
@@ -241,6 +342,38 @@ mod tests {
         assert_eq!(found[0].score(9), Some((-0.1, true)));
         assert_eq!(found[0].score(5), Some((-3.5, false)));
         assert_eq!(found[0].score(6), None);
+    }
+
+    #[test]
+    fn reads_chat_answers() {
+        let read = |content: &str| {
+            let text = format!(r#"{{"choices": [{{"index": 0, "logprobs": {{"content": {content}}}}}]}}"#);
+            read_chat(&json::loads(&text).unwrap(), &[5, 9])
+        };
+        let entry =
+            |top: &str| format!(r#"{{"token": "token_id:9", "logprob": -0.1, "top_logprobs": {top}}}"#);
+        let both = entry(
+            r#"[{"token": "token_id:9", "logprob": -0.1}, {"token": "token_id:5", "logprob": -3.5, "bytes": null}]"#,
+        );
+        let found = read(&format!("[{both}]")).unwrap();
+        assert_eq!(
+            (found.sampled, found.score(9), found.score(5)),
+            (9, Some((-0.1, true)), Some((-3.5, false)))
+        );
+        let words = r#"{"token": "yes", "logprob": -0.1, "top_logprobs": []}"#;
+        let nan = r#"[{"token": "token_id:5", "logprob": NaN}]"#;
+        for (content, reason) in [
+            ("null".to_owned(), "`content` is missing"),
+            ("[]".to_owned(), "0 entries"),
+            (format!("[{both}, {both}]"), "2 entries"),
+            (format!("[{}]", entry("null")), "`top_logprobs` is missing"),
+            (format!("[{}]", entry("[]")), "token 5 is missing"),
+            (format!("[{}]", entry(nan)), "is NaN"),
+            (format!("[{words}]"), "no id"),
+        ] {
+            let error = read(&content).unwrap_err();
+            assert!(error.contains(reason), "{error}, not {reason}");
+        }
     }
 
     #[test]

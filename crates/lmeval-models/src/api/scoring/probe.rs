@@ -1,6 +1,6 @@
 //! Proves protocols: their numbers must agree with those of `echo` on the same server.
 //!
-//! What a server says about itself only decides whether it is worth asking. Unknown fields are ignored with status 200,
+//! A server's description of itself only decides whether it is worth asking. Unknown fields are ignored with status 200,
 //! so a status proves nothing either.
 
 use bytes::Bytes;
@@ -12,31 +12,32 @@ use super::super::answer::{malformed, parse};
 use super::super::contact::{Listed, list_models};
 use super::super::model::{ApiModel, body_text};
 use super::super::protocol::{Family, Prompt, Score, Scored};
+use super::chat::compare;
 use super::next_token::{self, Canary, NextToken, Trouble};
 use super::tail::{Read, Tail};
 use super::{Choice, Precision, Proven, Tolerance, not_proven, salt};
 use crate::http::{Call, Route};
 use crate::tokenizer::Encoder;
 
-/// A text whose tokens are mostly likely ones.
+/// A prompt whose tokens are mostly likely ones.
 const TEXT: &str = "The capital of France is Paris, the capital of Italy is Rome, and the capital of Japan is Tokyo. \
     One, two, three, four, five, six, seven, eight, nine, ten. Monday, Tuesday, Wednesday, Thursday, Friday.";
 /// The length of the canary in tokens: every request carries it.
 const CANARY: usize = 5;
 /// Token ids whose log-probabilities show the precision.
-const MAX_PROBED_IDS: usize = 64;
+pub(super) const MAX_PROBED_IDS: usize = 64;
 /// The length of the prompt that must come from the cache; more than two blocks of every server's default.
 const LONG: usize = 600;
 /// Tokens at the end of that prompt whose log-likelihood is compared with `echo`.
 const COMPARED: usize = 8;
 /// Messages name this in place of a document.
-const ABOUT: &str = "the scoring check";
+pub(super) const ABOUT: &str = "the scoring check";
 
 /// The outcome for one address.
-struct Checked {
-    precision: Precision,
-    canary: Canary,
-    evidence: Dict,
+pub(super) struct Checked {
+    pub(super) precision: Precision,
+    pub(super) canary: Canary,
+    pub(super) evidence: Dict,
 }
 
 impl ApiModel {
@@ -56,7 +57,9 @@ impl ApiModel {
             Choice::Echo => Some("requested by `scoring=echo`"),
             Choice::Auto if self.parts.rules.is_v04() => Some("the rules of the 0.4 line"),
             _ if !has_others => Some("the API has no other protocol"),
-            _ if !self.parts.tokenized => Some("other protocols need prompts that are sent as tokens"),
+            _ if !self.parts.tokenized && !self.scores_chat() => {
+                Some("other protocols need prompts that are sent as tokens")
+            }
             _ => None,
         }
     }
@@ -98,6 +101,7 @@ impl ApiModel {
             };
             found.insert("owned_by", listed.owner.as_deref().map_or(Value::None, Value::str));
             let outcome = match family {
+                _ if self.scores_chat() => self.prove_chat(index, &tokens, found).await,
                 Family::Sglang => self.prove_sglang(index, &tokens, found).await,
                 Family::Vllm | Family::Other => self.prove_vllm(index, &tokens, found).await,
             };
@@ -180,7 +184,7 @@ impl ApiModel {
             let unlikely = tokens.iter().rev().copied().find(|id| *id != likely).unwrap_or(likely);
             for id in [likely, unlikely] {
                 let prompt = [&tokens[..position], &[id]].concat();
-                scored.push(Scored { tokens: prompt, context: position, text: None });
+                scored.push(Scored::new(prompt, position));
             }
         }
         let echoed = self.echo_on(index, &scored).await.map_err(Trouble::of)?;
@@ -192,26 +196,14 @@ impl ApiModel {
         let contexts = positions.map(|position| &tokens[..position]);
         let found = self.next_tokens_on(index, &contexts, &ids).await?;
         let precision = precision(&found);
-        let tolerance = Tolerance::of(precision);
-        let mut largest = 0.0_f64;
-        for (number, (prompt, echoed)) in scored.iter().zip(&echoed).enumerate() {
-            let id = prompt.tokens.last().copied().unwrap_or_default();
-            let (logprob, is_greedy) = found[number / 2].score(id).unwrap_or((f64::NAN, false));
-            largest = largest.max((logprob - echoed.0).abs());
-            let agrees = is_greedy == echoed.1 || precision == Precision::Half;
-            if !tolerance.holds(logprob, echoed.0) || !agrees {
-                return Err(Trouble::Surprise(format!(
-                    "the next-token log-probability of token {id} is {logprob:.4}, but {:.4} with `echo`",
-                    echoed.0
-                )));
-            }
-        }
+        let largest = compare(&scored, &echoed, &found, precision)?;
         evidence.insert("compared", scored.len() as i64);
         evidence.insert("largest_difference", largest);
         evidence.insert("logits", precision.name());
         let known = scored[..2].iter().zip(&echoed);
         let known = known.filter_map(|(prompt, echoed)| Some((*prompt.tokens.last()?, echoed.0))).collect();
-        Ok(Checked { precision, canary: Canary { prompt: tokens[..CANARY].to_vec(), known }, evidence })
+        let canary = Canary { prompt: tokens[..CANARY].to_vec(), messages: None, known };
+        Ok(Checked { precision, canary, evidence })
     }
 
     /// Sends the beginning of a long prompt, then the prompt twice, with the cache and without. The answer with the
@@ -241,7 +233,7 @@ impl ApiModel {
         let (found, cached) = call(false).await?;
         let found = complete(found)?;
         let fresh = complete(call(true).await?.0)?;
-        let scored = Scored { tokens: prompt.clone(), context, text: None };
+        let scored = Scored::new(prompt.clone(), context);
         let echoed = self.echo_on(index, std::slice::from_ref(&scored)).await.map_err(Trouble::of)?;
         let sum = |scores: &[Score]| scores.iter().map(|(logprob, _)| logprob).sum::<f64>();
         let per_token = |sum: f64| sum / COMPARED as f64;
@@ -259,14 +251,9 @@ impl ApiModel {
     }
 
     /// Scores prompts with `echo` on one address.
-    async fn echo_on(&self, index: usize, scored: &[Scored]) -> Result<Vec<Score>, ModelError> {
+    pub(super) async fn echo_on(&self, index: usize, scored: &[Scored]) -> Result<Vec<Score>, ModelError> {
         let prompt = Prompt::Tokens(scored.iter().map(|prompt| prompt.tokens.clone()).collect());
-        let body = body_text(self.parts.protocol.scoring(&prompt, &self.parts.rules)?)?;
-        let tokens = scored.iter().map(|prompt| prompt.tokens.len() as u64 + 1).sum();
-        let call = Call { path: "", body: Bytes::from(body), about: ABOUT, tokens, scores: true };
-        let route = Route { only: Some(index), ..Route::default() };
-        let read = |bytes: &[u8]| self.parts.protocol.read_scores(&parse(bytes)?, scored, &self.parts.rules);
-        self.parts.client.post_to(route, call, read).await
+        self.echo(Route { only: Some(index), ..Route::default() }, ABOUT, &prompt, scored).await
     }
 
     async fn next_tokens_on(
@@ -330,7 +317,7 @@ impl Precision {
 }
 
 /// Estimates the precision of logits. The differences of half-precision logits are multiples of a power of two.
-fn precision(found: &[NextToken]) -> Precision {
+pub(super) fn precision(found: &[NextToken]) -> Precision {
     /// Logits of magnitude 1 or more are multiples of this, in both half-precision formats.
     const STEP: f64 = 1.0 / 1024.0;
     let differences = found.iter().flat_map(|found| {
@@ -359,7 +346,7 @@ mod tests {
         let logprobs: rustc_hash::FxHashMap<u32, f64> =
             (0..40).zip(logits).map(|(id, logit)| (id, f64::from((logit - total) as f32))).collect();
         let best = logprobs.values().copied().fold(f64::NEG_INFINITY, f64::max);
-        [NextToken { best, logprobs }]
+        [NextToken { sampled: 0, best, logprobs }]
     }
 
     #[test]

@@ -67,6 +67,9 @@ impl Planner {
         let computed = tokens.sent.load(Ordering::Relaxed) - tokens.cached.load(Ordering::Relaxed);
         let is_known = tokens.is_cached_known.load(Ordering::Relaxed);
         record.insert("computed", if is_known { Value::Int(computed as i64) } else { Value::None });
+        // Without the server's count, at least what was not sent at all.
+        let spent = if is_known { computed } else { tokens.sent.load(Ordering::Relaxed) };
+        record.insert("saved", tokens.asked.load(Ordering::Relaxed) as i64 - spent as i64);
         let of_servers = self.metrics.try_lock().ok().and_then(|metrics| (*metrics)?.1);
         let of_servers = of_servers.map_or(Value::None, |computed| Value::Int(computed as i64));
         record.insert("computed_for_all_clients", of_servers);

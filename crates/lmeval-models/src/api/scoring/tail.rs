@@ -1,7 +1,7 @@
 //! The log-probabilities of the end of a prompt, whose beginning comes from the server's prefix cache.
 //!
 //! vLLM's token interface returns an entry for each prompt token that it computed: with `off` tokens from the cache,
-//! entry `i` belongs to token `off + i`, and the first entry has no number. An older runner returns an entry for every
+//! entry `i` belongs to token `off + i`, and the first entry is null. An older runner returns an entry for every
 //! token instead, with uninitialized memory for those from the cache. So an answer counts only if it has fewer entries
 //! than the prompt has tokens, or if the request did not allow the cache.
 //!
@@ -258,8 +258,8 @@ impl ApiModel {
         prompt: &Scored,
         (proven, canary): (&Proven, &Canary),
     ) -> Option<Score> {
-        let (context, id) = (&prompt.tokens[..prompt.context], *prompt.tokens.get(prompt.context)?);
-        match self.next_token_call(about, context, &[id], (canary, proven.tolerance)).await {
+        let id = *prompt.tokens.get(prompt.context)?;
+        match self.next_token_call(about, prompt, &[id], (canary, proven.tolerance)).await {
             Ok(found) => found.score(id),
             Err(trouble) => {
                 self.trouble(Shortcut::NextToken, trouble);

@@ -148,7 +148,7 @@ impl Merge<'_> {
         let counts = Arc::new(RequestCounts::new());
         let events = Arc::new(RunEvents::new(counts, notes.clone(), false, None, records, None));
         let cancel = Cancel::new();
-        interrupt::listen(cancel.clone(), notes.clone(), false);
+        interrupt::listen(cancel.clone(), None, notes.clone(), false);
         let mut options = settings.evaluate_options();
         (options.keep_samples, options.preview, options.cancel) = (false, false, cancel);
         options.data.settings = Some(Settings::from_environment());

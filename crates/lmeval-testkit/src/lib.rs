@@ -27,6 +27,6 @@ pub use oracle::Oracle;
 pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{
-    Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, ServerOptions, StandInServer,
-    TailRoute, TokenIds,
+    ChatScript, Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, Scripted, ServerOptions,
+    StandInServer, TailRoute, TokenIds,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ServerOptions, hash, mix};
+use super::{ChatScript, Scripted, ServerOptions, hash, mix};
 
 /// An HTTP response.
 pub(super) struct Reply {
@@ -53,6 +53,24 @@ pub(super) fn answer(options: &ServerOptions, path: &str, body: &[u8]) -> Reply 
 
 pub(super) fn reply(status: u16, body: &Value) -> Reply {
     Reply { status, headers: String::new(), body: body.to_string().into_bytes() }
+}
+
+/// The reply of a scripted chat server.
+pub(super) fn chat_reply(chat: ChatScript, body: &[u8], before: usize) -> Reply {
+    let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    match chat(&request, before) {
+        Scripted::Status(status) => reply(status, &json!({"error": {"message": "scripted"}})),
+        Scripted::Text(text) => reply(
+            200,
+            &json!({
+                "id": "chat", "object": "chat.completion", "model": request["model"],
+                "choices": [{
+                    "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"
+                }],
+                "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+            }),
+        ),
+    }
 }
 
 pub(super) fn tokenize(text: &str) -> Vec<u64> {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::answers::{Reply, answer};
+use super::answers::{Reply, answer, chat_reply};
 use super::faults::Fault;
 use super::{Shared, hash};
 
@@ -95,7 +95,18 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
         tokio::time::sleep(options.delay).await;
     }
     let fault = if counted { options.faults.pick(id, before) } else { None };
+    let scripted =
+        options.chat.filter(|_| path == "/v1/chat/completions").map(|chat| chat_reply(chat, body, before));
+    if let (None, Some(reply)) = (fault, &scripted)
+        && reply.status != 200
+    {
+        return write(stream, reply).await;
+    }
     let written = match fault {
+        None if scripted.is_some() => match &scripted {
+            Some(reply) => write(stream, reply).await,
+            None => false,
+        },
         Some(fault) => return misbehave(stream, fault, &answer(options, path, body)).await,
         None => write(stream, &answer(options, path, body)).await,
     };

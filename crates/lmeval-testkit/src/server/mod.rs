@@ -21,6 +21,18 @@ use tokio::task::JoinHandle;
 pub use faults::{Fault, Faults};
 pub use scoring::{ScoringBehavior, ScoringCounts, ScoringModel, TailRoute, TokenIds};
 
+/// The reaction of a scripted chat server to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scripted {
+    /// Answers with this content; each answer uses 10 tokens of the prompt and 5 of the completion.
+    Text(String),
+    /// Fails with this status.
+    Status(u16),
+}
+
+/// Decides what a chat server does, given the body of a request and how often the same body arrived before.
+pub type ChatScript = fn(&serde_json::Value, usize) -> Scripted;
+
 /// The behavior of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
@@ -39,6 +51,8 @@ pub struct ServerOptions {
     pub canned: bool,
     /// Serves log-probabilities of this model instead of those derived from a hash of the prompt.
     pub scoring: Option<ScoringModel>,
+    /// Answers chat requests instead of the hash of their prompts.
+    pub chat: Option<ChatScript>,
     /// The number of threads; 0 means two.
     pub threads: usize,
     /// The port; 0 means any free one.

@@ -24,6 +24,7 @@ mod guard;
 mod host;
 mod in_process;
 mod instance;
+pub mod judge;
 mod message;
 mod model;
 mod model_settings;

@@ -8,7 +8,8 @@ use tokio::sync::OnceCell;
 
 use crate::contact::{Contact, Introduction, Needs, introduce};
 use crate::error::EngineError;
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, NoEvents};
+use crate::judging::{JudgeModel, as_judge};
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::settings;
 
@@ -161,8 +162,7 @@ pub(crate) fn report_identity(
     events: &dyn Events,
 ) -> Result<(), EngineError> {
     let asked = Arc::clone(model);
-    let Introduction { identity, protocol } =
-        contact.wait(async move { introduce(&*asked, needs).await })?;
+    let Introduction { identity, protocol } = contact.wait(async move { introduce(&*asked, needs).await })?;
     report_model(&StoredModel::from(&identity).with(SCORING_FACT, protocol.as_deref()), events);
     Ok(())
 }
@@ -170,6 +170,51 @@ pub(crate) fn report_identity(
 /// Reports the model of a run, with the protocol of its log-likelihoods.
 fn report_model(model: &StoredModel, events: &dyn Events) {
     events.event(Event::Attributed { model: model.fingerprint(), description: &model.to_string() });
+}
+
+/// Decides whose saved answers a judge of a run uses. Like the evaluated model, it is contacted only if the journal has no
+/// answers of a judge with its settings.
+pub(crate) fn open_judge(
+    journal: &Arc<Journal>,
+    JudgeModel { role, model: judge, .. }: &JudgeModel,
+    known: Option<Introduction>,
+    contact: &Contact<'_>,
+) -> Result<Attribution, EngineError> {
+    let journal = Arc::clone(journal);
+    let assumable = judge.known_identity().filter(|_| known.is_none()).map(as_judge);
+    let last = assumable.and_then(|identity| journal.last_model(&identity));
+    if let Some(last) = last.filter(|last| journal.answers_of(last.fingerprint()) > 0) {
+        judge.assume(&|name| last.fact(name).map(str::to_owned));
+        return Ok(Attribution { journal, models: Fingerprints::of(&last), assumed: Some(Arc::default()) });
+    }
+    let introduction = match known {
+        Some(introduction) => introduction,
+        None => {
+            let asked = Arc::clone(judge);
+            let introduced = contact.wait(async move { introduce(&*asked, Needs::JUDGE).await });
+            introduced.map_err(|error| match error {
+                EngineError::Model(source) => EngineError::Judge { role: role.to_string(), source },
+                other => other,
+            })?
+        }
+    };
+    let introduction = introduction.as_judge();
+    // The events of a run are about the evaluated model.
+    let models = register(&journal, &introduction, Needs::JUDGE, &NoEvents)?.models;
+    Ok(Attribution { journal, models, assumed: None })
+}
+
+/// Opens the journal for judges alone: the answers of the evaluated model are not worth saving.
+pub(crate) fn open_for_judges(
+    wanted: &JournalOptions,
+    events: &dyn Events,
+) -> Result<Arc<Journal>, EngineError> {
+    let (journal, opened) =
+        if wanted.fresh { Journal::open_fresh(&wanted.path)? } else { Journal::open(&wanted.path)? };
+    let Opened { answers, repaired_bytes, damage, .. } = &opened;
+    let (answers, repaired_bytes) = (*answers, *repaired_bytes);
+    events.event(Event::JournalOpened { answers, repaired_bytes, damage });
+    Ok(Arc::new(journal))
 }
 
 /// Reports how many answers of the model, and of others, the journal has.

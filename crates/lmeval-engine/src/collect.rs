@@ -12,6 +12,7 @@ use lmeval_tasks::prompt::DocumentRequests;
 use crate::backlog::Backlog;
 use crate::error::EngineError;
 use crate::event::DocumentCounts;
+use crate::judge_documents::{Judging, TaskJudges};
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 use crate::preview::PreviewSender;
@@ -83,6 +84,7 @@ impl Pending {
             document: self.requests.document,
             choices: self.requests.choices,
             answers: answered.collect(),
+            judgements: Vec::new(),
         })
     }
 }
@@ -90,6 +92,8 @@ impl Pending {
 /// A document of a task. A run holds many of these, so each is small.
 enum Document {
     Pending(Box<Pending>),
+    /// Answered, and waiting for judges.
+    Judging(Box<Judging>),
     Answered(Box<AnsweredDocument>),
     Failed,
 }
@@ -141,7 +145,7 @@ impl Progress {
         self.ready = self.ready.saturating_sub(count);
         let front = self.documents.drain(..count).filter_map(|document| match document {
             Document::Answered(answered) => Some(*answered),
-            Document::Pending(_) | Document::Failed => None,
+            Document::Pending(_) | Document::Judging(_) | Document::Failed => None,
         });
         front.collect()
     }
@@ -165,6 +169,7 @@ pub(crate) struct Collector<'a> {
     /// Replaces prompts that were dropped.
     empty: Arc<str>,
     preview: Option<PreviewSender<'a>>,
+    judges: TaskJudges,
 }
 
 impl<'a> Collector<'a> {
@@ -175,16 +180,32 @@ impl<'a> Collector<'a> {
         backlog: &'a Backlog,
         work: mpsc::Sender<Work>,
         preview: Option<PreviewSender<'a>>,
+        judges: TaskJudges,
     ) -> Self {
         let tasks = planned.iter().map(Progress::new).collect();
         let empty = Arc::from("");
-        Self { options, first_error, backlog, work, tasks, failures: Vec::new(), answered: 0, empty, preview }
+        Self {
+            options,
+            first_error,
+            backlog,
+            work,
+            tasks,
+            failures: Vec::new(),
+            answered: 0,
+            empty,
+            preview,
+            judges,
+        }
     }
 
     /// Processes messages until all senders are gone.
     pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Collected {
         while let Some(message) = next(messages) {
             self.take(message);
+            // Judges wait for questions as long as there may be some, so their dispatchers never end by themselves.
+            if !self.judges.is_empty() && self.tasks.iter().all(|task| task.is_complete) {
+                break;
+            }
         }
         Collected { failures: self.failures, answered: self.answered }
     }
@@ -223,7 +244,11 @@ impl<'a> Collector<'a> {
     fn settle(&mut self, slot: Slot, answer: Option<Answer>) {
         let task = &mut self.tasks[slot.task];
         let document = &mut task.documents[slot.document - task.sent];
-        let Document::Pending(pending) = document else { return };
+        let pending = match document {
+            Document::Pending(pending) => pending,
+            Document::Judging(_) => return self.judged(slot, answer.as_ref()),
+            Document::Answered(_) | Document::Failed => return,
+        };
         match answer {
             Some(answer) => pending.set(slot, answer),
             None => pending.failed = true,
@@ -235,8 +260,40 @@ impl<'a> Collector<'a> {
         if let Document::Pending(pending) = std::mem::replace(document, Document::Failed)
             && let Some(answered) = pending.finish()
         {
-            *document = Document::Answered(Box::new(answered));
+            *document = match self.judges.start(slot, answered) {
+                Ok(Judging { open: 0, answered, .. }) => Document::Answered(answered),
+                Ok(judging) => {
+                    self.backlog.enter(1);
+                    *document = Document::Judging(Box::new(judging));
+                    return;
+                }
+                Err(error) => return self.first_error.fail(error),
+            };
         }
+        self.finished(slot);
+    }
+
+    /// Records the outcome of a request to a judge.
+    fn judged(&mut self, slot: Slot, answer: Option<&Answer>) {
+        let task = &mut self.tasks[slot.task];
+        let document = &mut task.documents[slot.document - task.sent];
+        let Document::Judging(judging) = document else { return };
+        if let Err(error) = self.judges.settle(judging, slot, answer) {
+            return self.first_error.fail(error);
+        }
+        if judging.open > 0 {
+            return;
+        }
+        if let Document::Judging(judging) = std::mem::replace(document, Document::Failed) {
+            *document = Document::Answered(Box::new(judging.finish()));
+        }
+        self.backlog.leave(1);
+        self.finished(slot);
+    }
+
+    /// Sends a document that needs nothing more on its way.
+    fn finished(&mut self, slot: Slot) {
+        let task = &mut self.tasks[slot.task];
         task.open -= 1;
         if let Some(preview) = &self.preview {
             let document = &task.documents[slot.document - task.sent];
@@ -282,7 +339,7 @@ impl<'a> Collector<'a> {
         if !task.scores_in_blocks {
             return;
         }
-        let waits = |document: &Document| matches!(document, Document::Pending(_));
+        let waits = |document: &Document| matches!(document, Document::Pending(_) | Document::Judging(_));
         while task.documents.get(task.ready).is_some_and(|document| !waits(document)) {
             task.ready += 1;
         }
@@ -353,7 +410,8 @@ mod tests {
         let (stop, options) = (Cancel::new(), EvaluateOptions::default());
         let (first_error, backlog) = (FirstError::new(&stop), Backlog::new(1));
         let (work, todo) = mpsc::channel();
-        let collector = Collector::new(&[], &options, &first_error, &backlog, work, None);
+        let collector =
+            Collector::new(&[], &options, &first_error, &backlog, work, None, TaskJudges::default());
         let (messages, inbox) = mpsc::channel();
         messages.send(Message::Built { task: 3 }).expect("the inbox is open");
         assert!(first_error.guard("Collecting answers", || collector.run(&inbox)).is_none());

@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::cancel::Cancel;
 use crate::error::EngineError;
+use crate::judging::as_judge;
 use crate::plan::PlannedTask;
 
 /// How often cancellation is checked while waiting for the model.
@@ -60,6 +61,9 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    /// Judges only generate.
+    pub(crate) const JUDGE: Self = Self { loglikelihoods: false, others: true };
+
     pub(crate) fn of(planned: &[PlannedTask]) -> Self {
         let mut needs = Self { loglikelihoods: false, others: false };
         for PlannedTask { task, .. } in planned {
@@ -74,11 +78,18 @@ impl Needs {
 }
 
 /// The model's description of itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Introduction {
     pub(crate) identity: ModelIdentity,
     /// The protocol of log-likelihoods; `None` is the default one.
     pub(crate) protocol: Option<String>,
+}
+
+impl Introduction {
+    /// The introduction of a judge, whose answers are saved apart from those of an evaluated model.
+    pub(crate) fn as_judge(self) -> Self {
+        Self { identity: as_judge(self.identity), ..self }
+    }
 }
 
 /// Contacts the model for the first time, and settles how it obtains log-likelihoods if tasks need any.

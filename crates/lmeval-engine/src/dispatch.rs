@@ -17,9 +17,9 @@ use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::contact::{Needs, introduce};
 use crate::error::EngineError;
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, NoEvents};
 use crate::key::Keys;
-use crate::produce::Job;
+use crate::produce::{Job, Reply};
 
 /// Requests in a batch that is kept together because of their context, at most.
 const MAX_OF_CONTEXT: usize = 1024;
@@ -32,6 +32,8 @@ pub(crate) struct Dispatcher {
     pub(crate) assumed: Option<Arc<Assumed>>,
     pub(crate) needs: Needs,
     pub(crate) keys: Keys,
+    /// The role of a judge, whose answers are saved as those of one.
+    pub(crate) judge: Option<Arc<str>>,
     pub(crate) events: Arc<dyn Events>,
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) stop: Cancel,
@@ -97,7 +99,15 @@ impl Dispatcher {
     fn check(&self, ended: Result<(), tokio::task::JoinError>) {
         if let Err(error) = ended {
             let message = format!("The model panicked: {error}");
-            self.end(ModelError::new(ModelErrorKind::Capability, message).into());
+            self.end(self.fatal(ModelError::new(ModelErrorKind::Capability, message)));
+        }
+    }
+
+    /// The error of a run whose model or judge cannot be used.
+    fn fatal(&self, source: ModelError) -> EngineError {
+        match &self.judge {
+            Some(role) => EngineError::Judge { role: role.to_string(), source },
+            None => source.into(),
         }
     }
 
@@ -141,7 +151,11 @@ impl Dispatcher {
                 () = self.stop.cancelled() => return false,
                 introduction = introduce(&*self.model, self.needs) => introduction,
             };
-            let registered = introduction.map_err(EngineError::from).and_then(|introduction| {
+            let registered = introduction.map_err(|error| self.fatal(error)).and_then(|introduction| {
+                if self.judge.is_some() {
+                    let introduction = introduction.as_judge();
+                    return Ok((register(journal, &introduction, self.needs, &NoEvents)?, introduction));
+                }
                 self.events.event(Event::Model(&introduction.identity));
                 Ok((register(journal, &introduction, self.needs, &*self.events)?, introduction))
             });
@@ -263,16 +277,20 @@ impl Dispatcher {
     }
 
     fn report(&self, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
-        let message = match answer {
+        match &answer {
             Ok(answer) => {
                 let kind = job.request.request_type();
                 self.events.event(Event::Answered { kind, reused, usage: answer.usage });
-                Message::Answered { slot: job.slot, answer }
             }
-            Err(error) if error.is_fatal() => return self.end(error.into()),
-            Err(error) => {
-                self.events.event(Event::Failed { request: &job.request, error: &error });
-                Message::Failed { slot: job.slot, request: Box::new(job.request), error }
+            Err(error) if error.is_fatal() => return self.end(self.fatal(error.clone())),
+            Err(error) => self.events.event(Event::Failed { request: &job.request, error }),
+        }
+        let message = match (job.reply, answer) {
+            // The scorer may have given up.
+            (Reply::Direct(index, reply), answer) => return drop(reply.send((index, answer))),
+            (Reply::Slot(slot), Ok(answer)) => Message::Answered { slot, answer },
+            (Reply::Slot(slot), Err(error)) => {
+                Message::Failed { slot, request: Box::new(job.request), error }
             }
         };
         let _ = self.messages.send(message);

@@ -67,6 +67,22 @@ pub enum EngineError {
         /// The reason given by the model.
         source: ModelError,
     },
+    /// The task needs a judge that is not bound, or that cannot judge.
+    #[error("The task `{task}` cannot be judged")]
+    Unjudged {
+        /// The key of the task in the results.
+        task: String,
+        /// The missing binding, or the request type that the judge lacks.
+        source: ModelError,
+    },
+    /// A judge is unusable, or every request to it would fail.
+    #[error("The judge `{role}` cannot be asked")]
+    Judge {
+        /// The role of the judge.
+        role: String,
+        /// The error of its model.
+        source: ModelError,
+    },
     /// The journal could not be opened or written.
     #[error(transparent)]
     Journal(#[from] lmeval_journal::Error),

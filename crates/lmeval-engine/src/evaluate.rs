@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use lmeval_core::groups::GroupSpec;
+use lmeval_core::judge::Judges;
 use lmeval_core::results::{RunResults, TaskResult};
 use lmeval_core::{Model, ModelTemplate};
+use lmeval_journal::Journal;
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
@@ -20,6 +22,8 @@ use crate::contact::{Contact, Introduction, Needs, prepare as prepare_model};
 use crate::dispatch::Dispatcher;
 use crate::error::EngineError;
 use crate::event::{Event, Events};
+use crate::judge_documents::TaskJudges;
+use crate::judging::JudgePool;
 use crate::key::Keys;
 use crate::options::EvaluateOptions;
 use crate::plan::{Plan, PlannedTask, plan};
@@ -45,6 +49,8 @@ pub struct Evaluated {
     pub answered: usize,
     /// Per task that runs code: the number of sandboxed programs and the limits in force.
     pub code_limits: Dict,
+    /// Per judge: its settings, and the tokens of its answers.
+    pub judges: Dict,
 }
 
 impl Evaluated {
@@ -97,7 +103,7 @@ pub(crate) fn evaluate_with(
     let run = run(model, tasks, options, events, backlog, &runtime);
     runtime.shutdown_background();
     let Run { tasks, groups, template, streamed } = run?;
-    let Streamed { results, collected: Collected { failures, answered }, code_limits } = streamed;
+    let Streamed { results, collected: Collected { failures, answered }, code_limits, judges } = streamed;
     // The documents of other parts may have been answered.
     if results.is_empty()
         && options.part.is_none()
@@ -110,7 +116,7 @@ pub(crate) fn evaluate_with(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits })
+    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {
@@ -137,19 +143,22 @@ fn run(
     backlog: &Backlog,
     runtime: &Runtime,
 ) -> Result<Run, EngineError> {
-    let may_restart = options.journal.is_some() && model.known_identity().is_some();
-    let mut copy = may_restart.then(|| tasks.without_warnings());
-    let (mut tasks, mut known) = (tasks, None);
+    let models: Vec<&Arc<dyn Model>> =
+        [model].into_iter().chain(options.judges.iter().map(|judge| &judge.model)).collect();
+    // Each may turn out to be another model once.
+    let mut restarts = models.iter().filter(|model| model.known_identity().is_some()).count();
+    let mut copy = (options.journal.is_some() && restarts > 0).then(|| tasks.without_warnings());
+    let (mut tasks, mut known) = (tasks, vec![None; models.len()]);
     loop {
         let Plan { tasks: planned, groups, template } = plan(Some(&**model), tasks, options)?;
         let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
-        match (stream(model, planned, options, events, backlog, runtime, known)?, copy.take()) {
+        match (stream(model, planned, options, events, backlog, runtime, &known)?, copy.take()) {
             (Ended::Finished(streamed), _) => return Ok(Run { tasks: keyed, groups, template, streamed }),
-            (Ended::OtherModel(_), None) => {
+            (Ended::OtherModel(..), None) => {
                 let (stage, message) = ("The run", "the model changed its identity twice");
                 return Err(EngineError::Panic { stage: stage.to_owned(), message: message.to_owned() });
             }
-            (Ended::OtherModel(Refutation { introduction, is_same_model }), Some(again)) => {
+            (Ended::OtherModel(index, Refutation { introduction, is_same_model }), Some(again)) => {
                 backlog.reset();
                 let Introduction { identity, protocol } = &introduction;
                 events.event(if is_same_model {
@@ -157,7 +166,10 @@ fn run(
                 } else {
                     Event::OtherModel(identity)
                 });
-                (tasks, known) = (again, Some(introduction));
+                known[index] = Some(introduction);
+                restarts -= 1;
+                copy = (restarts > 0).then(|| again.without_warnings());
+                tasks = again;
             }
         }
     }
@@ -166,8 +178,9 @@ fn run(
 /// How a stream ended.
 enum Ended {
     Finished(Streamed),
-    /// The saved answers used so far are those of another model than this one, or of another scoring protocol.
-    OtherModel(Refutation),
+    /// The saved answers used so far are those of another model than this one, or of another scoring protocol. 0 is the
+    /// evaluated model; judges follow.
+    OtherModel(usize, Refutation),
 }
 
 /// The outcome of the stream.
@@ -175,6 +188,7 @@ struct Streamed {
     results: Vec<TaskResult>,
     collected: Collected,
     code_limits: Dict,
+    judges: Dict,
 }
 
 /// Streams documents through the model to scoring.
@@ -185,7 +199,7 @@ fn stream(
     events: &Arc<dyn Events>,
     backlog: &Backlog,
     runtime: &Runtime,
-    known: Option<Introduction>,
+    known: &[Option<Introduction>],
 ) -> Result<Ended, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
     let contact = Contact { runtime, cancel: &options.cancel, journal: wanted.map(|journal| &*journal.path) };
@@ -193,7 +207,7 @@ fn stream(
     let (journal, models, assumed) = match wanted {
         Some(wanted) => {
             let Attribution { journal, models, assumed } =
-                attribution::open(wanted, model, (known, needs), options, &contact, &**events)?;
+                attribution::open(wanted, model, (known[0].clone(), needs), options, &contact, &**events)?;
             (Some(journal), models, assumed)
         }
         None => {
@@ -205,24 +219,57 @@ fn stream(
             (None, Fingerprints::of_nobody(), None)
         }
     };
+    let journal = match journal {
+        Some(journal) => Some(journal),
+        None => open_for_judges(options, &**events)?,
+    };
+    let is_saved = journal.is_some();
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();
     let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / JOBS_PER_SEND);
     let dispatcher = Arc::new(Dispatcher {
         model: Arc::clone(model),
-        journal: journal.clone(),
+        journal: journal.clone().filter(|_| wanted.is_some()),
         assumed: assumed.clone(),
         needs,
-        keys: Keys {
-            models,
-            per_document: model.depends_on_document(),
-            dialect: options.dialect,
-        },
+        keys: Keys { models, per_document: model.depends_on_document(), dialect: options.dialect },
+        judge: None,
         events: Arc::clone(events),
         messages: messages.clone(),
         stop: stop.clone(),
         seen: Mutex::new(FxHashMap::default()),
     });
+    let (pool, queues) = JudgePool::new(&options.judges, events);
+    let pool = Arc::new(pool);
+    let mut all_assumed = vec![assumed];
+    for (index, (judge, queue)) in options.judges.iter().zip(queues).enumerate() {
+        let known = known[index + 1].clone();
+        let attribution = match journal.as_ref().filter(|_| judge.model.is_worth_saving()) {
+            Some(journal) => Some(attribution::open_judge(journal, judge, known, &contact)?),
+            None => None,
+        };
+        let assumed = attribution.as_ref().and_then(|attribution| attribution.assumed.clone());
+        let dispatcher = Arc::new(Dispatcher {
+            model: Arc::clone(&judge.model),
+            assumed: assumed.clone(),
+            keys: Keys {
+                models: attribution
+                    .as_ref()
+                    .map_or_else(Fingerprints::of_nobody, |attribution| attribution.models),
+                per_document: judge.model.depends_on_document(),
+                dialect: options.dialect,
+            },
+            judge: Some(Arc::clone(&judge.role)),
+            needs: Needs::JUDGE,
+            journal: attribution.map(|attribution| attribution.journal),
+            events: Arc::clone(events),
+            messages: messages.clone(),
+            stop: stop.clone(),
+            seen: Mutex::new(FxHashMap::default()),
+        });
+        all_assumed.push(assumed);
+        runtime.spawn(dispatcher.run(queue));
+    }
     runtime.spawn(dispatcher.run(queue));
     runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
     let sources: Vec<(Arc<Task>, RequestOptions)> =
@@ -235,7 +282,14 @@ fn stream(
     } else {
         (None, None)
     };
-    let collector = Collector::new(&planned, options, &first_error, backlog, work, preview_sender);
+    let judges = TaskJudges::new(&mut planned, &options.judges, options.baseline.as_ref(), &pool);
+    for planned in &mut planned {
+        planned.scorer.set_judges(&(Arc::clone(&pool) as Arc<dyn Judges>));
+    }
+    if let Some(python) = &options.data.python {
+        python.set_judges(Some(Arc::clone(&pool) as Arc<dyn Judges>));
+    }
+    let collector = Collector::new(&planned, options, &first_error, backlog, work, preview_sender, judges);
     let grader = Grader::new(planned, options, &**events, &first_error, backlog);
     let (collected, scored) = thread::scope(|scope| {
         let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
@@ -261,17 +315,27 @@ fn stream(
         }
         let grading = scope.spawn(move || first_error.guard("Scoring", || grader.run(&todo)));
         let collected = first_error.guard("Collecting answers", || collector.run(&inbox));
+        // Scorers may ask judges until the last task is scored.
+        let scored = grading.join().ok().flatten();
+        pool.close();
+        if let Some(python) = &options.data.python {
+            python.set_judges(None);
+        }
         // After a panic, the answers of requests in flight are still saved.
         inbox.iter().for_each(drop);
-        (collected, grading.join().ok().flatten())
+        (collected, scored)
     });
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
     }
-    if let Some(other) = assumed.and_then(|assumed| assumed.take_other())
+    let mut others = all_assumed
+        .iter()
+        .enumerate()
+        .filter_map(|(index, assumed)| Some((index, assumed.as_ref()?.take_other()?)));
+    if let Some((index, other)) = others.next()
         && !options.cancel.is_cancelled()
     {
-        return Ok(Ended::OtherModel(other));
+        return Ok(Ended::OtherModel(index, other));
     }
     if !stop.is_cancelled() {
         let asked = Arc::clone(model);
@@ -287,10 +351,20 @@ fn stream(
         });
     };
     if options.cancel.is_cancelled() && results.len() < sources.len() {
-        let journal = wanted.map(|journal| journal.path.clone());
+        let journal = options.journal.as_ref().filter(|_| is_saved).map(|journal| journal.path.clone());
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
-    Ok(Ended::Finished(Streamed { results, collected, code_limits }))
+    Ok(Ended::Finished(Streamed { results, collected, code_limits, judges: pool.to_dict() }))
+}
+
+/// The journal for the answers of judges, if those of the evaluated model are not worth saving.
+fn open_for_judges(
+    options: &EvaluateOptions,
+    events: &dyn Events,
+) -> Result<Option<Arc<Journal>>, EngineError> {
+    let saves = options.judges.iter().any(|judge| judge.model.is_worth_saving());
+    let wanted = options.journal.as_ref().filter(|_| saves);
+    wanted.map(|wanted| attribution::open_for_judges(wanted, events)).transpose()
 }
 
 /// Forwards the caller's cancellation to the run.

@@ -10,6 +10,7 @@ use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::{DEFAULT_FEWSHOT_SEED, Part};
 
 use crate::cancel::Cancel;
+use crate::judging::{Baseline, JudgeModel};
 
 /// Whether to apply a chat template to prompts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +98,10 @@ pub struct EvaluateOptions {
     pub journal: Option<JournalOptions>,
     /// The sources of documents.
     pub data: DataOptions,
+    /// The models that grade answers, by role.
+    pub judges: Vec<JudgeModel>,
+    /// The stored answers that pairwise judges compare with.
+    pub baseline: Option<Arc<Baseline>>,
     /// Cancels the run.
     pub cancel: Cancel,
     /// Whether to report finished documents and running scores, see [`Event::Previewed`](crate::Event::Previewed).
@@ -125,6 +130,8 @@ impl Default for EvaluateOptions {
             max_failures: None,
             journal: None,
             data: DataOptions::default(),
+            judges: Vec::new(),
+            baseline: None,
             cancel: Cancel::new(),
             preview: false,
         }

@@ -12,6 +12,7 @@ use lmeval_tasks::{Task, TaskDict};
 
 use crate::class_tasks::{ClassSettings, load_class};
 use crate::error::EngineError;
+use crate::judging::unbound;
 use crate::options::{ChatTemplateChoice, EvaluateOptions};
 
 /// A task and everything needed to evaluate it.
@@ -26,6 +27,8 @@ pub(crate) struct PlannedTask {
     pub(crate) options: RequestOptions,
     /// Whether to create a record of each document.
     pub(crate) log_samples: bool,
+    /// Makes the questions to judges, if the task has any.
+    pub(crate) judging: Option<TaskScorer>,
 }
 
 impl PlannedTask {
@@ -87,9 +90,15 @@ pub(crate) fn plan(
         let preview =
             if is_previewed { Some(prepare_scoring(&task, &sources, options.predict_only)?) } else { None };
         let key = keys.get(&name).to_owned();
+        let judging = if model.is_some() && scorer.judges().next().is_some() {
+            check_judges(&key, &scorer, options)?;
+            Some(prepare_scoring(&task, &sources, options.predict_only)?)
+        } else {
+            None
+        };
         let log_samples = options.log_samples;
         let options = request_options(&key, options, template.as_ref());
-        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options, log_samples })
+        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options, log_samples, judging })
     });
     let tasks = tasks.collect::<Result<_, EngineError>>()?;
     Ok(Plan { tasks, groups, template })
@@ -137,6 +146,49 @@ fn check(model: Option<&dyn Model>, task: &Task, options: &EvaluateOptions) -> R
     };
     let supported = model.map_or(Ok(()), |model| model.supports(kind));
     supported.map_err(|source| EngineError::Unsupported { task: task.name().to_owned(), source })
+}
+
+/// Every role must be bound, and everything else that judges need must be given.
+fn check_judges(task: &str, scorer: &TaskScorer, options: &EvaluateOptions) -> Result<(), EngineError> {
+    if let Some(pipeline) = scorer.filters_together() {
+        return Err(settings(
+            format!(
+                "The task `{task}` is judged document by document, but a filter of `{pipeline}` needs all of them"
+            ),
+            "Use filters that look at one answer at a time",
+        ));
+    }
+    for judge in scorer.judges() {
+        for role in judge.roles() {
+            let Some(bound) = options.judges.iter().find(|judge| judge.role == *role) else {
+                let roles: Vec<Arc<str>> =
+                    options.judges.iter().map(|judge| Arc::clone(&judge.role)).collect();
+                let source = unbound(role, &roles);
+                return Err(EngineError::Unjudged { task: task.to_owned(), source });
+            };
+            let supported = bound.model.supports(RequestType::GenerateUntil);
+            supported.map_err(|source| EngineError::Unjudged { task: task.to_owned(), source })?;
+        }
+        let has_baseline = options.baseline.as_ref().map(|baseline| baseline.has(task));
+        match has_baseline.filter(|_| judge.needs_baseline()) {
+            None if judge.needs_baseline() => {
+                return Err(settings(
+                    format!(
+                        "The judge of `{task}` compares answers with those of a stored run, but none is given"
+                    ),
+                    "Name a run that has samples files with `--baseline RUN`",
+                ));
+            }
+            Some(false) => {
+                return Err(settings(
+                    format!("The run given with `--baseline` has no samples of `{task}`"),
+                    "Evaluate the task with `--log_samples` for the baseline first",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn request_options(key: &str, options: &EvaluateOptions, template: Option<&ModelTemplate>) -> RequestOptions {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use lmeval_core::{Instance, ModelRequest};
+use lmeval_core::{Answer, Instance, ModelError, ModelRequest};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
@@ -31,10 +31,19 @@ pub(crate) struct Slot {
     pub(crate) repeat: usize,
 }
 
+/// Where the answer to a request goes.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// To the collector, for a document.
+    Slot(Slot),
+    /// To a scorer that waits for it, with the index of its question.
+    Direct(usize, mpsc::Sender<(usize, Result<Answer, ModelError>)>),
+}
+
 /// A request for the dispatcher.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) slot: Slot,
+    pub(crate) reply: Reply,
     pub(crate) request: ModelRequest,
 }
 
@@ -157,7 +166,7 @@ fn send_document(
         events.event(Event::Built { kind: request.request_type, count: request.repeats });
         new_jobs.extend((0..request.repeats).map(|repeat| {
             let slot = Slot { task, document, instance, repeat };
-            Job { slot, request: model_request(request, repeat) }
+            Job { reply: Reply::Slot(slot), request: model_request(request, repeat) }
         }));
     }
     if !backlog.enter_when_free(stop) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::filters::{Filter, FilterDocs};
+use lmeval_core::judge::Judges;
 use lmeval_core::registry::{NameLookup, NameScope};
 use lmeval_core::sampler::Sampler;
 use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, TaskCode};
@@ -37,6 +38,11 @@ impl PythonHost {
     /// Gives Python code access to data sets and rendered templates.
     pub fn set_services(&self, services: Arc<dyn HostServices>) {
         self.pool.services.set_engine(services);
+    }
+
+    /// Gives scorers in Python the judges of a run; `None` takes them away.
+    pub fn set_judges(&self, judges: Option<Arc<dyn Judges>>) {
+        self.pool.services.set_judges(judges);
     }
 
     /// Imports a function and checks that it is callable.

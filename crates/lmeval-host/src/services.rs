@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use lmeval_core::{DatasetRequest, Documents, HostServices, NamedSplits};
+use lmeval_core::judge::{JudgeQuestion, Judges, NoJudges};
+use lmeval_core::{DatasetRequest, Diagnose as _, Documents, HostServices, NamedSplits};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::protocol::{self, ProtocolError};
@@ -18,6 +19,7 @@ pub(crate) type Serve<'a> = dyn Fn(&str, &Dict) -> Option<Served> + 'a;
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     engine: RwLock<Option<Arc<dyn HostServices>>>,
+    judges: RwLock<Option<Arc<dyn Judges>>>,
     /// Definitions of task classes, as JSON.
     classes: Mutex<Vec<String>>,
     /// The data sets loaded so far.
@@ -29,6 +31,11 @@ impl Services {
     /// Sets the loader of data sets and templates.
     pub(crate) fn set_engine(&self, engine: Arc<dyn HostServices>) {
         *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+    }
+
+    /// Sets the judges that scorers may ask.
+    pub(crate) fn set_judges(&self, judges: Option<Arc<dyn Judges>>) {
+        *self.judges.write().unwrap_or_else(PoisonError::into_inner) = judges;
     }
 
     /// Adds the definition of a task class and returns its index.
@@ -54,6 +61,7 @@ impl Services {
             "dataset" => self.dataset(query),
             "split" => self.split(query),
             "render" => self.render(query),
+            "judge" => self.judge(query),
             other => Err(format!("the engine does not serve requests of kind `{other}`")),
         }
     }
@@ -119,6 +127,49 @@ impl Services {
         };
         let text = self.engine()?.render(template, document).map_err(|error| full_message(&*error))?;
         encoded(|out| protocol::encode(out, &Value::from(text)))
+    }
+
+    /// Asks a judge: one answer per prompt and sample.
+    fn judge(&self, query: &Dict) -> Served {
+        let text = |name: &str| match query.get_str(name) {
+            Some(Value::Str(text)) => Some(Arc::clone(text)),
+            _ => None,
+        };
+        let role = text("role").ok_or("the role of a judge must be a string")?;
+        let prompts = query.get_str("prompts").and_then(Value::as_list).ok_or("prompts must be a list")?;
+        let samples = query.get_str("samples").and_then(Value::as_i64).unwrap_or(1);
+        let generation = query.get_str("generation").and_then(Value::as_dict).cloned().unwrap_or_default();
+        let generation = Arc::new(generation);
+        let mut questions = Vec::new();
+        for prompt in prompts {
+            let Value::Str(prompt) = prompt else {
+                return Err(format!(
+                    "a prompt must be a string, found a value of type `{}`",
+                    prompt.type_name()
+                ));
+            };
+            questions.extend((0..samples.max(1)).map(|repeat| JudgeQuestion {
+                role: Arc::clone(&role),
+                system: text("system"),
+                prompt: Arc::clone(prompt),
+                generation: Arc::clone(&generation),
+                repeat: usize::try_from(repeat).unwrap_or(0),
+                from_caller: query.get_str("from_caller").is_some_and(Value::is_truthy),
+            }));
+        }
+        let judges = self.judges.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let answers = judges.unwrap_or_else(|| Arc::new(NoJudges)).ask(questions);
+        let answers = answers
+            .into_iter()
+            .map(|answer| match answer {
+                Ok(text) => Ok(Value::Str(text)),
+                Err(error) => Err(error
+                    .hints()
+                    .into_iter()
+                    .fold(error.to_string(), |all, hint| format!("{all}. {hint}"))),
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        encoded(|out| protocol::encode(out, &Value::list(answers)))
     }
 }
 

@@ -48,6 +48,11 @@ pub fn models() -> Vec<ModelEntry> {
         ),
         entry(&["ngram"], "A byte-level n-gram model of any corpus, as a baseline", local::ngram::create),
         entry(&["uniform"], "Random guessing (chance level)", local::uniform::create),
+        entry(
+            &["stand-in-judge"],
+            "A rule-based stand-in for a judge, for trying `--judge` without a model",
+            local::stand_in_judge::create,
+        ),
         entry(&["dummy"], "Constant or random answers, for a trial run", local::dummy::create),
     ]
 }

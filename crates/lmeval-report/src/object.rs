@@ -60,6 +60,8 @@ pub struct RunFacts {
     pub hash_media: bool,
     /// For each task that executed model-written code, the limits in effect.
     pub code_limits: Dict,
+    /// For each judge, its settings and the tokens of its answers.
+    pub judges: Dict,
 }
 
 /// The seeds of a run; null if unset.
@@ -196,5 +198,11 @@ fn add_extensions(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
     }
     if !facts.code_limits.is_empty() {
         object.insert("code_limits", facts.code_limits.clone());
+    }
+    if !facts.judges.is_empty() {
+        object.insert("judges", facts.judges.clone());
+    }
+    if !results.judging.is_empty() {
+        object.insert("judging", results.judging.clone());
     }
 }

@@ -36,6 +36,7 @@ static FILES: &[(&str, &str)] = table![
     "demo/data/translate_train.jsonl",
     "demo/demo.yaml",
     "demo/facts.yaml",
+    "demo/judge.yaml",
     "demo/last_word.yaml",
     "demo/prose.yaml",
     "demo/sentiment.yaml",

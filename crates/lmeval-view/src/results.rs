@@ -21,7 +21,7 @@ const NOT_SCORES: [&str; 6] = ["alias", "name", "sample_len", "sample_count", "s
 const AUDIT: [&str; 5] = ["unresolved_targets", "empty", "whitespace_only", "truncated", "extraction_failed"];
 
 /// Top-level keys that the page of a run lists as settings.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: [&str; 19] = [
     "model_source",
     "model_name",
     "lm_eval_version",
@@ -38,6 +38,8 @@ const SETTINGS: [&str; 17] = [
     "eot_token_id",
     "task_hashes",
     "code_limits",
+    "judges",
+    "judging",
     "pretty_env_info",
 ];
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, InProcess, LocalModel, Model, ModelSettings};
-use lmeval_engine::{EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, NoEvents, evaluate};
+use lmeval_engine::{
+    EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel, NoEvents, evaluate,
+};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
-use crate::settings::{Count, Number, Options, RunSettings, python_options};
+use crate::settings::{Count, JudgeBinding, Number, Options, RunSettings, python_options};
 
 /// All built-in extensions, models included.
 pub fn registry() -> Registry {
@@ -83,6 +85,7 @@ pub struct Evaluation {
     registry: Registry,
     given: Options,
     journal: Option<JournalOptions>,
+    judges: Vec<(String, ModelChoice, Dict)>,
     change_model: Vec<Change<ModelSettings>>,
     change_options: Vec<Change<EvaluateOptions>>,
     events: Arc<dyn Events>,
@@ -99,6 +102,7 @@ impl Evaluation {
             // Sample records are part of the returned results.
             given: Options { log_samples: Some(true), ..Options::default() },
             journal: None,
+            judges: Vec::new(),
             change_model: Vec::new(),
             change_options: Vec::new(),
             events: Arc::new(NoEvents),
@@ -181,6 +185,28 @@ impl Evaluation {
         self
     }
 
+    /// Binds a model to the role of a judge, which tasks with the scorer `judge` name. `args` are those of a model created
+    /// by name.
+    ///
+    /// ```
+    /// use lmeval::Evaluation;
+    ///
+    /// let evaluation = Evaluation::new("ngram").tasks(["demo_judge"]).limit(3);
+    /// let results = evaluation.judge("grader", "stand-in-judge", [("", ""); 0]).run()?;
+    /// assert!(results.score("demo_judge", "judge_score").is_some());
+    /// # Ok::<(), lmeval::EngineError>(())
+    /// ```
+    pub fn judge<K: Into<Value>, V: Into<Value>>(
+        mut self,
+        role: impl Into<String>,
+        model: impl Into<ModelChoice>,
+        args: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self.judges.push((role.into(), model.into(), args));
+        self
+    }
+
     /// Saves answers to a file as they arrive; a later run with the same file sends only the remaining requests.
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
         self.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
@@ -232,6 +258,9 @@ impl Evaluation {
             ModelChoice::Ready(model) => Arc::clone(model),
         };
         let mut options = settings.evaluate_options();
+        for (role, choice, args) in std::mem::take(&mut self.judges) {
+            options.judges.push(judge(&role, choice, args, &settings, manager.registry())?);
+        }
         options.journal = self.journal;
         for change in self.change_options {
             change(&mut options);
@@ -276,6 +305,25 @@ impl Evaluation {
         }
         Ok(manager.load(&self.tasks, self.overrides.clone())?)
     }
+}
+
+/// Creates the model of a judge.
+fn judge(
+    role: &str,
+    choice: ModelChoice,
+    args: Dict,
+    settings: &RunSettings,
+    registry: &Registry,
+) -> Result<JudgeModel, EngineError> {
+    let (model, shown) = match choice {
+        ModelChoice::Named(backend) => {
+            let binding = JudgeBinding { role: role.to_owned(), backend, args };
+            let model = registry.model(&binding.backend, &settings.for_judge(&binding).model_settings())?;
+            (model, binding.shown())
+        }
+        ModelChoice::Ready(model) => (model, Dict::new()),
+    };
+    Ok(JudgeModel { role: role.into(), model, settings: shown, in_caller: false })
 }
 
 /// The resolved tasks and groups as YAML documents.

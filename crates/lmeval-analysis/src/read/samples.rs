@@ -22,7 +22,7 @@ const BLOCK: usize = 4 << 20;
 const BLOCKS: usize = 4;
 
 /// Fields of a sample that are not scores, for files that do not name their metrics.
-pub(crate) const NOT_SCORES: [&str; 13] = [
+pub(crate) const NOT_SCORES: [&str; 14] = [
     "doc_id",
     "doc",
     "target",
@@ -35,6 +35,7 @@ pub(crate) const NOT_SCORES: [&str; 13] = [
     "prompt_hash",
     "target_hash",
     "scores_per_repeat",
+    "judgements",
     "repeats",
 ];
 

@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 document: if keeps_documents { built.document } else { Arc::clone(&nothing) },
                 choices: built.choices,
                 answers,
+                judgements: Vec::new(),
             });
         }
     }

@@ -279,7 +279,12 @@ mod tests {
             }
         }
         for entry in registry.scorers.iter() {
-            let scorer = (entry.code.rust().unwrap())(&Dict::new()).unwrap();
+            let mut options = Dict::new();
+            if entry.name == "judge" {
+                options.insert("role", "grader");
+                options.insert("template", "reference_qa");
+            }
+            let scorer = (entry.code.rust().unwrap())(&options).unwrap();
             for FilterSpec { function, .. } in scorer.default_filters().into_iter().flatten() {
                 let FilterFunction::Name(name) = function else { panic!("{function:?}") };
                 assert!(registry.filters.get(&name).is_some(), "{name}");

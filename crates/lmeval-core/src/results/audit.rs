@@ -27,6 +27,10 @@ pub struct Audit {
     pub truncated: usize,
     /// Answers in which a filter found no match.
     pub extraction_failed: usize,
+    /// Judgements of a model, if it judges.
+    pub judgements: usize,
+    /// Judgements without a verdict.
+    pub unparsed: usize,
     /// Documents skipped because one of their requests failed permanently.
     pub errored: usize,
 }
@@ -62,6 +66,8 @@ impl Audit {
 
     /// The counts by name.
     pub fn to_dict(&self) -> Dict {
+        let judged =
+            (self.judgements > 0).then_some([("judgements", self.judgements), ("unparsed", self.unparsed)]);
         [
             ("documents", self.documents),
             ("unresolved_targets", self.unresolved_targets),
@@ -73,6 +79,7 @@ impl Audit {
             ("errored", self.errored),
         ]
         .into_iter()
+        .chain(judged.into_iter().flatten())
         .map(|(name, count)| (Value::str(name), Value::Int(count as i64)))
         .collect()
     }
@@ -91,6 +98,8 @@ impl Add for Audit {
             truncated: self.truncated + other.truncated,
             extraction_failed: self.extraction_failed + other.extraction_failed,
             errored: self.errored + other.errored,
+            judgements: self.judgements + other.judgements,
+            unparsed: self.unparsed + other.unparsed,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct RunResults {
     pub n_samples: Dict,
     /// Counts of suspicious answers, by task and pipeline.
     pub audit: Dict,
+    /// Statistics about judgements, by task and pipeline; omitted from the output if empty.
+    pub judging: Dict,
     /// The sample records of each task that logs them.
     pub samples: Vec<(String, Vec<SampleRecord>)>,
     /// Warnings about scores.
@@ -62,6 +64,15 @@ impl RunResults {
                 Value::dict(audits.map(|(pipeline, audit)| (pipeline.clone(), Value::from(audit.to_dict())))),
             );
         }
+        run.judging = tasks
+            .iter()
+            .filter(|task| !task.judging.is_empty())
+            .map(|task| {
+                let pipelines =
+                    task.judging.iter().map(|(name, dict)| (name.clone(), Value::from(dict.clone())));
+                (Value::str(task.entry.name.as_str()), Value::dict(pipelines))
+            })
+            .collect();
         run.add_groups(&tasks, groups, dialect)?;
         inherit_num_fewshot(groups, &mut run.num_fewshot);
         run.warnings.extend(inherit_higher_is_better(groups, &mut directions));
@@ -122,6 +133,9 @@ impl RunResults {
             object.insert("samples", self.samples_to_dict());
         }
         object.insert("audit", self.audit.clone());
+        if !self.judging.is_empty() {
+            object.insert("judging", self.judging.clone());
+        }
         object
     }
 

@@ -10,6 +10,7 @@ use super::hash::{hash_document, hash_prompt, hash_target};
 use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::instance::RequestType;
+use crate::judge::Judgement;
 use crate::scorers::{AnsweredDocument, AnsweredInstance, Scores, ScoringPipeline};
 
 /// The hashes in a sample record.
@@ -46,6 +47,8 @@ pub struct SampleRecord {
     pub values: Scores<Value>,
     /// The values of each metric per repeat, if there are several repeats.
     pub scores_per_repeat: Option<Arc<Dict>>,
+    /// Judgements of the answers, as dictionaries.
+    pub judgements: Vec<Value>,
 }
 
 impl SampleRecord {
@@ -90,6 +93,9 @@ impl SampleRecord {
         }
         if let Some(scores) = &self.scores_per_repeat {
             record.insert("scores_per_repeat", Value::Dict(Arc::clone(scores)));
+        }
+        if !self.judgements.is_empty() {
+            record.insert("judgements", Value::list(self.judgements.iter().cloned()));
         }
         record
     }
@@ -155,6 +161,7 @@ pub fn sample_records(
                 hashes: common.hashes.clone(),
                 values: pipeline.logged_values(place, document),
                 scores_per_repeat: pipeline.scores_per_repeat(place).map(Arc::new),
+                judgements: document.judgements_of(pipeline.name()).map(Judgement::to_value).collect(),
             });
         }
     }

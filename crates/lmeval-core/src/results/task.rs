@@ -58,6 +58,8 @@ pub struct TaskResult {
     pub samples: Option<Vec<SampleRecord>>,
     /// Counts of suspicious answers, by pipeline.
     pub audit: Vec<(Arc<str>, Audit)>,
+    /// Statistics about judgements, by pipeline.
+    pub judging: Vec<(Arc<str>, Dict)>,
     /// Warnings about scores.
     pub warnings: Vec<String>,
 }

@@ -56,12 +56,16 @@ impl ScoringPipeline {
         }
         let mut aggregated = Aggregated::default();
         let mut counts = Vec::new();
+        let delivered = self.scorer().delivered();
         for (name, values) in transpose(self.reduced_docs()) {
             let key = MetricKey::new(Arc::clone(&name), Arc::clone(self.name()));
             let metric = self.metric_of(&name);
             let by_task = || code.and_then(|code| code.aggregation(&name)).map(MetricAggregation::Host);
             let used = match metric.map(|metric| metric.aggregation.clone()).or_else(by_task) {
                 Some(used) => used,
+                None if delivered.iter().any(|(own, _)| *own == name) => {
+                    MetricAggregation::Registered(mean()?)
+                }
                 None => {
                     let warning = format!("`{key}` has no aggregation; using the mean");
                     aggregated.warnings.push(warning);
@@ -75,6 +79,14 @@ impl ScoringPipeline {
             aggregated.metrics.push((key.stderr(), stderr));
             aggregated.sample_len = aggregated.sample_len.max(values.len());
             counts.push((key, values.len()));
+        }
+        for (name, _) in &delivered {
+            let key = MetricKey::new(Arc::clone(name), Arc::clone(self.name()));
+            if !aggregated.metrics.iter().any(|(known, _)| *known == key) {
+                // No document has a value; a missing key would look like another metric.
+                aggregated.metrics.push((key.clone(), Value::Float(f64::NAN)));
+                aggregated.metrics.push((key.stderr(), Value::str("N/A")));
+            }
         }
         for (key, count) in counts.into_iter().filter(|(_, count)| *count != aggregated.sample_len) {
             let all = aggregated.sample_len;

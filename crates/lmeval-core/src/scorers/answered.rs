@@ -6,6 +6,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::document::DocId;
 use crate::instance::Instance;
+use crate::judge::Judgement;
 
 /// A request with its answers.
 #[derive(Clone, Debug)]
@@ -38,6 +39,15 @@ pub struct AnsweredDocument {
     pub choices: Option<Arc<Vec<Value>>>,
     /// The requests with their answers, at least one, ordered by `idx`.
     pub answers: Vec<AnsweredInstance>,
+    /// Judgements of the answers, in the order of the calls.
+    pub judgements: Vec<Judgement>,
+}
+
+impl AnsweredDocument {
+    /// The judgements of the answers that a pipeline filtered.
+    pub fn judgements_of<'a>(&'a self, pipeline: &'a str) -> impl Iterator<Item = &'a Judgement> {
+        self.judgements.iter().filter(move |judgement| *judgement.pipeline == *pipeline)
+    }
 }
 
 /// Encodes a log-likelihood answer.

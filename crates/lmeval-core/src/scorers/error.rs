@@ -9,6 +9,7 @@ use crate::document::DocId;
 use crate::filters::EnsembleError;
 use crate::groups::GroupError;
 use crate::host::HostError;
+use crate::judge::SpecProblem;
 use crate::registry::{AlreadyRegistered, UnknownName};
 
 /// The error of a scorer that could not be built, or of answers that could not be scored.
@@ -28,6 +29,14 @@ pub enum ScoreError {
         scorer: String,
         /// The unexpected argument.
         argument: String,
+    },
+    /// An option of the scorer that it cannot work with.
+    #[error("The scorer `{scorer}`: {problem}")]
+    ScorerSetting {
+        /// The name of the scorer.
+        scorer: String,
+        /// The problem, with the path of the option.
+        problem: Box<SpecProblem>,
     },
     /// The default filters or metrics of a Python scorer are malformed.
     #[error("The scorer `{scorer}` has invalid default filters or metrics: {message}")]
@@ -245,6 +254,7 @@ impl Diagnose for ScoreError {
             Self::AggregationValue { metric, .. } => vec![format!(
                 "Set an aggregation for `{metric}` that accepts such values: `aggregation: !function utils.my_aggregation`"
             )],
+            Self::ScorerSetting { problem, .. } => problem.hints.clone(),
             Self::Host(error) => error.hints(),
             _ => Vec::new(),
         }

@@ -11,6 +11,7 @@ use super::error::ScoreError;
 use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::document::DocId;
+use crate::judge::Judges;
 
 /// One document with its filtered answers.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,10 @@ pub struct ScoringInput<'a> {
     pub output_type: OutputType,
     /// The rules of the run.
     pub dialect: &'a Dialect,
+    /// The name of the pipeline.
+    pub pipeline: &'a str,
+    /// The judges of the run, for scorers that ask them.
+    pub judges: &'a dyn Judges,
 }
 
 impl<'a> ScoringInput<'a> {

@@ -22,6 +22,7 @@ use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::filters::FilterEnsemble;
 use crate::groups::Directions;
+use crate::judge::{JudgeCall, JudgeSpec, Judges, NoJudges};
 
 /// One pipeline of a task: filters, metrics, the scorer that applies them, and the results so far.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct ScoringPipeline {
     directions: Option<Directions>,
     /// The results of task functions for the document that was checked early.
     known: Vec<KnownValue>,
+    judges: Arc<dyn Judges>,
 }
 
 impl ScoringPipeline {
@@ -74,6 +76,7 @@ impl ScoringPipeline {
             owners: Vec::new(),
             directions: None,
             known: Vec::new(),
+            judges: Arc::new(NoJudges),
         }
     }
 
@@ -95,6 +98,41 @@ impl ScoringPipeline {
     /// Sets keyword arguments passed to every metric, overriding its configuration.
     pub fn set_context(&mut self, context: Dict) {
         self.context = context;
+    }
+
+    /// Gives the scorer the judges of the run.
+    pub(super) fn set_judges(&mut self, judges: &Arc<dyn Judges>) {
+        self.judges = Arc::clone(judges);
+    }
+
+    /// How documents are judged, if the scorer needs judgements.
+    pub fn judge(&self) -> Option<&Arc<JudgeSpec>> {
+        self.scorer.judge()
+    }
+
+    /// Whether filters look at one request at a time.
+    pub(super) fn filters_per_request(&self) -> bool {
+        self.filters.is_per_request()
+    }
+
+    /// The questions to judges about the document whose answers were filtered last.
+    pub(super) fn judge_calls(
+        &self,
+        document: &AnsweredDocument,
+        baseline: Option<&str>,
+    ) -> Result<Vec<JudgeCall>, ScoreError> {
+        let (no_context, metrics) = (Dict::new(), []);
+        let metrics = BoundMetrics::new(&metrics, &no_context, None, Vec::new())?;
+        let input = ScoringInput {
+            document,
+            filtered: self.filtered.of_document(0),
+            metrics: &metrics,
+            output_type: self.output_type,
+            dialect: &self.dialect,
+            pipeline: &self.name,
+            judges: &*self.judges,
+        };
+        self.scorer.judge_calls(&input, baseline)
     }
 
     /// The combined needs of filters, scorer and metrics.
@@ -217,6 +255,8 @@ impl ScoringPipeline {
                 metrics: &metrics,
                 output_type: self.output_type,
                 dialect: &self.dialect,
+                pipeline: &self.name,
+                judges: &*self.judges,
             })
             .collect();
         if self.scorer.scores_by_metrics() {
@@ -295,6 +335,9 @@ impl ScoringPipeline {
             .into_iter()
             .map(|metric| (Arc::clone(&metric.name), metric.higher_is_better))
             .collect();
+        for (name, direction) in self.scorer.delivered() {
+            directions.insert(name, Some(direction));
+        }
         for (name, owner) in &self.owners {
             directions.insert(Arc::clone(name), self.metrics[*owner].higher_is_better);
         }

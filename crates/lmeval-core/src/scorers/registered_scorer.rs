@@ -284,7 +284,7 @@ impl RegisteredScorer {
 
 /// A document as Python receives it, with the filtered answers to each request if they exist.
 fn sent_document(document: &AnsweredDocument, filtered: &[Vec<Value>], output_type: OutputType) -> Value {
-    let AnsweredDocument { doc_id, document, choices, answers } = document;
+    let AnsweredDocument { doc_id, document, choices, answers, .. } = document;
     let count = answers.iter().filter(|answer| !answer.instance.metadata.unconditional).count();
     let options = choices.as_deref().filter(|options| options.len() == count);
     let mut options = options.into_iter().flatten();

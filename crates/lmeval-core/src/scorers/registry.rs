@@ -7,6 +7,7 @@ use super::scorer::Scorer;
 use super::spec::ScorerSpec;
 use super::{choice_match, first_token, regex_extraction};
 use crate::OutputType;
+use crate::judge::SpecProblem;
 use crate::registry::{OptionProblem, OptionTable, Registry, ScorerEntry};
 
 /// The built-in scorers, one line each.
@@ -16,7 +17,8 @@ pub(crate) fn built_in() -> Vec<ScorerEntry> {
     let entry = |entry: ScorerEntry| {
         entry.options(OptionTable::REJECT_ALL).output_types(vec![OutputType::GenerateUntil]).built_in()
     };
-    entries.into_iter().map(entry).collect()
+    let judge = crate::judge::entry().built_in();
+    entries.into_iter().map(entry).chain([judge]).collect()
 }
 
 impl Registry {
@@ -42,6 +44,11 @@ impl Registry {
         };
         match entry.options.check(&spec.kwargs).into_iter().find(OptionProblem::is_fatal) {
             None => make(&spec.kwargs),
+            Some(problem) if !entry.options.known.is_empty() => {
+                let known = entry.options.known.iter().map(|option| &*option.name);
+                let (scorer, problem) = (spec.kind.clone(), SpecProblem::unknown(problem.option(), known));
+                Err(ScoreError::ScorerSetting { scorer, problem: Box::new(problem) })
+            }
             Some(problem) => Err(ScoreError::ScorerArgument {
                 scorer: spec.kind.clone(),
                 argument: problem.option().to_owned(),

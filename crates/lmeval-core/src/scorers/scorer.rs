@@ -1,8 +1,9 @@
 //! The scorer trait.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::aggregate::Aggregated;
@@ -16,6 +17,7 @@ use crate::OutputType;
 use crate::filters::FilterSpec;
 use crate::groups::Directions;
 use crate::guard::guarded;
+use crate::judge::{JudgeCall, JudgeSpec};
 
 /// Turns filtered answers into the values of metrics.
 ///
@@ -127,6 +129,34 @@ pub trait Scorer: Debug + Send + Sync {
     /// [`Scorer::higher_is_better`] are not called.
     fn needs(&self) -> Needs {
         if self.scores_by_metrics() { Needs { together: true, ..Needs::NOTHING } } else { Needs::EVERYTHING }
+    }
+
+    /// The values that the scorer computes besides those of metrics, and whether higher is better. The mean aggregates
+    /// them.
+    fn delivered(&self) -> Vec<(Arc<str>, bool)> {
+        Vec::new()
+    }
+
+    /// How documents are judged, if the scorer needs judgements.
+    fn judge(&self) -> Option<&Arc<JudgeSpec>> {
+        None
+    }
+
+    /// The questions to judges about one document. A run asks them as soon as the document is answered; scoring finds the
+    /// outcome in [`AnsweredDocument::judgements`]. `baseline` is the answer to compare with.
+    fn judge_calls(
+        &self,
+        input: &ScoringInput<'_>,
+        baseline: Option<&str>,
+    ) -> Result<Vec<JudgeCall>, ScoreError> {
+        let _ = (input, baseline);
+        Ok(Vec::new())
+    }
+
+    /// Statistics about the judgements of all documents, for the results.
+    fn diagnostics(&self, pipeline: &str, documents: &[AnsweredDocument]) -> Option<Dict> {
+        let _ = (pipeline, documents);
+        None
     }
 
     /// Replaces the pipeline's filters: returns one item per request of each document, either a list of answers or a

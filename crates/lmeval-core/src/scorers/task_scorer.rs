@@ -16,6 +16,7 @@ use super::task_code::TaskCode;
 use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::groups::Directions;
+use crate::judge::{JudgeCall, JudgeSpec, Judges};
 use crate::results::{Audit, SampleRecord, sample_records};
 
 /// The reduced values of each document, by pipeline.
@@ -53,6 +54,49 @@ impl TaskScorer {
             pipeline.set_context(context.clone());
         }
         self
+    }
+
+    /// Gives scorers the judges of the run.
+    pub fn set_judges(&mut self, judges: &Arc<dyn Judges>) {
+        self.pipelines.iter_mut().for_each(|pipeline| pipeline.set_judges(judges));
+    }
+
+    /// How documents are judged, by pipeline; empty if no scorer needs judgements.
+    pub fn judges(&self) -> impl Iterator<Item = &Arc<JudgeSpec>> {
+        self.pipelines.iter().filter_map(ScoringPipeline::judge)
+    }
+
+    /// The first pipeline that needs judgements but has a filter for all documents together.
+    pub fn filters_together(&self) -> Option<&Arc<str>> {
+        let judged = self.pipelines.iter().filter(|pipeline| pipeline.judge().is_some());
+        judged.filter(|pipeline| !pipeline.filters_per_request()).map(ScoringPipeline::name).next()
+    }
+
+    /// The questions to judges about one document. `baseline` looks up the answer to compare with, by pipeline.
+    pub fn judge_calls<'b>(
+        &mut self,
+        document: &AnsweredDocument,
+        baseline: impl Fn(&str) -> Option<&'b str>,
+    ) -> Result<Vec<JudgeCall>, ScoreError> {
+        self.filter(std::slice::from_ref(document))?;
+        let mut calls = Vec::new();
+        for (index, pipeline) in self.pipelines.iter().enumerate() {
+            // If two pipelines have the same name, both score the answers filtered by the later one.
+            let is_last = !self.pipelines[index + 1..].iter().any(|later| later.name() == pipeline.name());
+            if is_last && pipeline.judge().is_some() {
+                calls.extend(pipeline.judge_calls(document, baseline(pipeline.name()))?);
+            }
+        }
+        Ok(calls)
+    }
+
+    /// Statistics about the judgements of all documents, by pipeline.
+    pub fn diagnostics(&self, documents: &[AnsweredDocument]) -> Vec<(Arc<str>, Dict)> {
+        let of_pipeline = |pipeline: &ScoringPipeline| {
+            let dict = pipeline.scorer().diagnostics(pipeline.name(), documents)?;
+            Some((Arc::clone(pipeline.name()), dict))
+        };
+        self.pipelines.iter().filter_map(of_pipeline).collect()
     }
 
     /// The pipelines in the order of `filter_list`.
@@ -198,7 +242,11 @@ impl TaskScorer {
         let of_answers = self.earlier + Audit::of_answers(documents, self.output_type);
         let audits = self.pipelines.iter().map(|pipeline| {
             let extraction_failed = pipeline.extraction_failures();
-            (Arc::clone(pipeline.name()), Audit { extraction_failed, ..of_answers })
+            let judgements = || documents.iter().flat_map(|document| document.judgements_of(pipeline.name()));
+            let unparsed = judgements().filter(|judgement| judgement.value.is_none()).count();
+            let judgements = judgements().count();
+            let audit = Audit { extraction_failed, judgements, unparsed, ..of_answers };
+            (Arc::clone(pipeline.name()), audit)
         });
         audits.collect()
     }

@@ -48,6 +48,7 @@ pub(crate) fn generated(doc_id: usize, gold: impl Into<Value>, answers: &[&str])
         document: document(doc_id),
         choices: None,
         answers: vec![AnsweredInstance::new(instance(doc_id, 0, arguments, gold.into()), responses)],
+        judgements: Vec::new(),
     }
 }
 
@@ -65,6 +66,7 @@ pub(crate) fn chosen(doc_id: usize, gold: &Value, options: &[(&str, f64, bool)])
         document: document(doc_id),
         choices: Some(Arc::new(texts)),
         answers: answers.collect(),
+        judgements: Vec::new(),
     }
 }
 

@@ -27,6 +27,7 @@ fn task(name: &str, size: usize, metrics: &[(&str, Value, Value)], direction: Op
         original: size,
         samples: None,
         audit: Vec::new(),
+        judging: Vec::new(),
         warnings: Vec::new(),
     }
 }

@@ -1,10 +1,11 @@
 //! An answered document as one line of JSON.
 //!
-//! A line is a list: the id, the document, the options, and one list per request. A context that equals that of the request
+//! A line is a list: the id, the document, the options, one list per request, and the judgements if there are any. A context that equals that of the request
 //! before it, as with several options after one prompt, is written as `true`.
 
 use std::sync::Arc;
 
+use lmeval_core::judge::Judgement;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
 use lmeval_core::secrets;
 use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, RequestType};
@@ -22,12 +23,12 @@ pub fn encode_answered(out: &mut String, document: &AnsweredDocument) -> Result<
     });
     let answers = Value::list(answers.collect::<Vec<_>>());
     let choices = document.choices.as_ref().map_or(Value::None, |choices| Value::List(Arc::clone(choices)));
-    let line = Value::list([
-        Value::Int(document.doc_id.0 as i64),
-        Value::Dict(Arc::clone(&document.document)),
-        choices,
-        answers,
-    ]);
+    let id = Value::Int(document.doc_id.0 as i64);
+    let mut line = vec![id, Value::Dict(Arc::clone(&document.document)), choices, answers];
+    if !document.judgements.is_empty() {
+        line.push(Value::list(document.judgements.iter().map(Judgement::to_exact_value)));
+    }
+    let line = Value::list(line);
     encode_value(out, &secrets::mask_strings(line, secrets::mask_data))
 }
 
@@ -76,7 +77,13 @@ pub fn decode_answered(decoder: &mut Decoder, line: &str) -> Result<AnsweredDocu
 }
 
 fn read_document(line: &Value) -> Option<AnsweredDocument> {
-    let [id, Value::Dict(document), choices, Value::List(given)] = line.as_list()? else { return None };
+    let (line, judgements) = match line.as_list()? {
+        [line @ .., Value::List(judgements)] if line.len() == 4 => {
+            (line, judgements.iter().map(Judgement::from_exact_value).collect::<Option<Vec<_>>>()?)
+        }
+        line => (line, Vec::new()),
+    };
+    let [id, Value::Dict(document), choices, Value::List(given)] = line else { return None };
     let doc_id = DocId(size(id)?);
     let choices = match choices {
         Value::None => None,
@@ -95,6 +102,7 @@ fn read_document(line: &Value) -> Option<AnsweredDocument> {
         document: Arc::clone(document),
         choices,
         answers,
+        judgements,
     })
 }
 
@@ -231,11 +239,36 @@ mod tests {
                     truncated: 1,
                 })
                 .collect(),
+            judgements: Vec::new(),
+        }
+    }
+
+    fn judgement(swapped: Option<bool>) -> Judgement {
+        Judgement {
+            pipeline: "none".into(),
+            role: "grader".into(),
+            prediction: 1,
+            sample: 2,
+            swapped,
+            system: Some("s".into()),
+            prompt: "p\n".into(),
+            answer: swapped.map(|_| "GRADE: C".into()),
+            verdict: swapped.map(|_| "C".to_owned()),
+            value: swapped.map(|_| 0.1 + 0.2),
+            reason: None,
+            attempts: 3,
+            lengths: swapped.map(|_| (4, 5)),
         }
     }
 
     #[test]
     fn documents_round_trip() {
+        let judged =
+            AnsweredDocument { judgements: vec![judgement(None), judgement(Some(true))], ..document() };
+        let mut line = String::new();
+        encode_answered(&mut line, &judged).unwrap();
+        let read = decode_answered(&mut Decoder::new(), &line).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let document = document();
         let mut line = String::new();
         encode_answered(&mut line, &document).unwrap();

@@ -7,6 +7,7 @@ use std::thread;
 
 use lmeval_core::results::RunResults;
 use lmeval_core::scorers::AnsweredDocument;
+use lmeval_pycompat::Dict;
 use lmeval_tasks::{Task, TaskDict};
 
 pub use self::codec::{decode_answered, encode_answered};
@@ -90,7 +91,8 @@ pub fn score_stored<'a>(
         });
     };
     let results = RunResults::collect(results, &groups, &options.dialect)?;
-    Ok(Evaluated { results, tasks: keyed, chat_template: None, failures: Vec::new(), answered, code_limits })
+    let (failures, judges) = (Vec::new(), Dict::new());
+    Ok(Evaluated { results, tasks: keyed, chat_template: None, failures, answered, code_limits, judges })
 }
 
 /// Sends documents to scoring.

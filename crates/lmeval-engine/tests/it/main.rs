@@ -3,6 +3,7 @@
 
 mod early_answers;
 mod failures;
+mod judges;
 mod old_caches;
 mod panics;
 mod stream;

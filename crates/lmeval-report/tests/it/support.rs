@@ -41,6 +41,7 @@ pub(crate) fn record(entry: &Dict) -> SampleRecord {
         },
         values,
         scores_per_repeat: None,
+        judgements: Vec::new(),
     }
 }
 
@@ -96,6 +97,7 @@ pub(crate) fn facts(model_args: Value) -> RunFacts {
         failed_requests: 0,
         hash_media: false,
         code_limits: Dict::new(),
+        judges: Dict::new(),
     }
 }
 

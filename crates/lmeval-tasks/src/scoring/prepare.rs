@@ -9,8 +9,8 @@ use super::registered;
 use super::specs::task_scorer;
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::Task;
-use crate::config::{listed, shortened};
-use crate::error::{Error, ErrorKind};
+use crate::config::{ConfigPath, listed, shortened};
+use crate::error::{Error, ErrorKind, Location};
 
 /// Builds the scorer of a task, as [`task_scorer`] does; errors carry a location and hints.
 ///
@@ -32,7 +32,10 @@ pub fn prepare_scoring(
         }
     }
     task_scorer(&task.config, sources, predict_only).map_err(|error| {
-        let location = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
+        let location = match &error {
+            ScoreError::ScorerSetting { problem, .. } => setting_location(task, &problem.path),
+            _ => culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping())),
+        };
         let located = Error::new(ErrorKind::Value, error.to_string()).at(location);
         let registered = match &error {
             ScoreError::Unknown(unknown) => registered::hint(known, unknown.kind),
@@ -116,4 +119,12 @@ fn culprit<'a>(error: &ScoreError, uses: &'a [ScoringUse]) -> Option<&'a Scoring
         },
         _ => None,
     }
+}
+
+/// The location of an option of the scorer, or of the scorer if the option is not in the file.
+fn setting_location(task: &Task, path: &[String]) -> Option<Location> {
+    let scorer = task.config.scorer.as_ref()?;
+    let of = |from: ConfigPath| path.iter().fold(from, |path, step| path.then(step.as_str()));
+    let places = [of(scorer.path.clone()), of(scorer.path.then("kwargs")), scorer.path.clone()];
+    places.iter().find_map(|path| path.locate(task.mapping()))
 }

@@ -2,6 +2,7 @@
 
 use lmeval_core::results::{TaskEntry, TaskResult};
 use lmeval_core::scorers::{AnsweredDocument, ScoreError, TaskScorer};
+use lmeval_pycompat::{Dict, Value};
 
 use crate::Task;
 
@@ -20,7 +21,10 @@ pub fn task_result(
 ) -> Result<TaskResult, ScoreError> {
     let aggregated = scorer.aggregate(bootstrap_iters)?;
     let own_name = name.rsplit_once("::").map_or(name, |(_, own)| own);
-    let warnings = aggregated.warnings.iter().map(|warning| format!("Task `{name}`: {warning}")).collect();
+    let judging = scorer.diagnostics(documents);
+    let of_judges = judging.iter().filter_map(|(_, statistics)| judge_warning(statistics));
+    let warnings = aggregated.warnings.iter().cloned().chain(of_judges);
+    let warnings = warnings.map(|warning| format!("Task `{name}`: {warning}")).collect();
     Ok(TaskResult {
         entry: TaskEntry {
             name: name.to_owned(),
@@ -34,6 +38,24 @@ pub fn task_result(
         original,
         samples: log_samples.then(|| scorer.samples(documents)).transpose()?,
         audit: scorer.audit(documents),
+        judging,
         warnings,
+    })
+}
+
+/// Says how far judgements without a verdict could have changed the score.
+fn judge_warning(statistics: &Dict) -> Option<String> {
+    let count = |name: &str| statistics.get_str(name).and_then(Value::as_i64).unwrap_or(0);
+    let number = |name: &str| statistics.get_str(name).and_then(Value::to_f64);
+    let (all, without) = (count("judgements"), count("unparsed") + count("failed"));
+    if all == 0 && count("documents") > 0 {
+        return Some("no document was judged".to_owned());
+    }
+    let (low, high) = (number("score_if_unparsed_worst")?, number("score_if_unparsed_best")?);
+    (without > 0).then(|| {
+        format!(
+            "{without} of {all} judgements have no verdict; if all of them were the worst or the best one, the score \
+             would be {low:.4} or {high:.4}"
+        )
     })
 }

@@ -130,6 +130,7 @@ fn answered(doc_id: usize, target: &str, answer: &str) -> AnsweredDocument {
         document: Arc::default(),
         choices: None,
         answers: vec![AnsweredInstance::new(instance, vec![Value::str(answer)])],
+        judgements: Vec::new(),
     }
 }
 

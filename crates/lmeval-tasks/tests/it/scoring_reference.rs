@@ -205,6 +205,7 @@ fn evaluate(folder: &Path, run: &Dict, log: &mut Log) -> Result<Dict, String> {
                 document: document.document,
                 choices: document.choices,
                 answers: document.instances.into_iter().map(|instance| answer(instance, log)).collect(),
+                judgements: Vec::new(),
             })
             .collect();
         let mut scorer =

@@ -124,6 +124,7 @@ impl<'a> Answers<'a> {
                     document: document.document,
                     choices: document.choices,
                     answers: answers.collect(),
+                    judgements: Vec::new(),
                 }
             });
         answered.collect()

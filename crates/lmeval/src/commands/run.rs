@@ -9,7 +9,9 @@ use lmeval::environment;
 use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
 use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
-use lmeval_engine::{Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
+use lmeval_engine::{
+    Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel, evaluate,
+};
 use lmeval_host::{Caller, PythonHost, PythonOptions, Trackers};
 use lmeval_journal::Fingerprint;
 use lmeval_pycompat::{Value, repr};
@@ -20,6 +22,7 @@ use crate::commands::{Status, view};
 use crate::printer::{Notes, Printer};
 use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Spinner, Ticker};
 use crate::run::events::{Records, RunEvents};
+use crate::run::judges::{self, Prices};
 use crate::run::live::LiveView;
 use crate::run::output::{self, Objects, Start};
 use crate::run::shard::ShardWriter;
@@ -69,14 +72,19 @@ pub(super) fn run(
         let _spinner = Spinner::start(show, loading(&settings), notes.clone());
         model::create(&settings, &options, &notes, has_answers(&settings, &model_name))?
     };
+    let judges = judges::create(&settings, &options, &notes, has_answers(&settings, &model_name))?;
+    let baseline = judges::baseline(&settings)?;
+    let prices = settings.prices.as_deref().map(Prices::read).transpose()?;
     let files = files(&settings, &model_name, moment)?;
-    let journal = journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
+    let layout = files.as_ref().map(|(layout, _)| layout);
+    let journal = journal(&settings, &model_name, layout, &*model, &judges);
     match &journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
         None => warn_unused_cache_flags(&settings, printer),
     }
     let start = Start { moment, began, model_name, files, hash_media, observer: None };
     let adjust = |run: &mut EvaluateOptions| {
+        (run.judges, run.baseline) = (judges, baseline);
         if let Some(program) = program {
             let run_unsafe_code = settings.confirm_run_unsafe_code;
             run.data.python = Some(PythonHost::new(PythonOptions { run_unsafe_code, ..options }));
@@ -86,7 +94,8 @@ pub(super) fn run(
     };
     let (evaluation, events, counts) =
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
-    let evaluation = evaluation?;
+    let mut evaluation = evaluation?;
+    judges::add_costs(&mut evaluation, prices.as_ref());
     let facts = output::facts(&settings, &start, model.facts(), &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
@@ -115,6 +124,7 @@ pub(super) fn run(
         ));
     }
     output::report_unusual_answers(&evaluation, printer);
+    judges::report(&evaluation, printer);
     if let Some(live) = events.live() {
         live.finish(path.as_deref());
     }
@@ -207,14 +217,17 @@ pub(super) fn files(
 /// The file name of the journal in a model's folder.
 const ANSWERS: &str = "answers.journal";
 
-/// The journal of the run; none for a model that answers as fast as a file can be read.
+/// The journal of the run; none if the model and its judges answer as fast as a file can be read.
 pub(super) fn journal(
     settings: &RunSettings,
     name: &ModelName,
     layout: Option<&Layout>,
     model: &dyn Model,
+    judges: &[JudgeModel],
 ) -> Option<JournalOptions> {
-    journal_options(settings, name, layout).filter(|_| model.is_worth_saving())
+    let is_worth_saving =
+        || model.is_worth_saving() || judges.iter().any(|judge| judge.model.is_worth_saving());
+    journal_options(settings, name, layout).filter(|_| is_worth_saving())
 }
 
 /// Whether the journal of a run exists and is going to be used.

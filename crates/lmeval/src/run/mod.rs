@@ -2,6 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod interrupt;
+pub(crate) mod judges;
 pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;

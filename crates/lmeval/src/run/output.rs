@@ -81,6 +81,7 @@ pub(crate) fn facts(
         failed_requests: evaluation.failures.len(),
         hash_media: start.hash_media,
         code_limits: evaluation.code_limits.clone(),
+        judges: evaluation.judges.clone(),
     }
 }
 
@@ -239,6 +240,7 @@ pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) 
                     "document whose target is not among its options",
                     "documents whose target is not among their options",
                 ),
+                ("unparsed", "judgement without a verdict", "judgements without a verdict"),
                 (
                     "errored",
                     "document skipped for lack of an answer",

@@ -6,7 +6,9 @@ use anyhow::Result;
 use lmeval_core::ModelSettings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions};
 use lmeval_host::PythonOptions;
+use lmeval_pycompat::{Value, repr};
 
+use super::judges::JudgeBinding;
 use super::resolve::RunSettings;
 use super::shard::ShardNumber;
 use crate::environment;
@@ -39,8 +41,23 @@ impl RunSettings {
                 limit_rows: environment::limit_rows(),
                 ..DataOptions::default()
             },
+            judges: Vec::new(),
+            baseline: None,
             cancel: Cancel::new(),
         }
+    }
+
+    /// The settings from which a judge is created: its own back end and arguments, and the rest of the run.
+    pub fn for_judge(&self, judge: &JudgeBinding) -> Self {
+        let mut own = self.clone();
+        let mut args = judge.args.clone();
+        let number = |value: Value| value.as_i64();
+        own.batch_size = args.remove_str("batch_size").unwrap_or(Value::Int(1));
+        own.max_batch_size = args.remove_str("max_batch_size").and_then(number);
+        own.device =
+            args.remove_str("device").map(|device| repr::str(&device)).or_else(|| self.device.clone());
+        (own.model, own.model_args) = (judge.backend.clone(), args);
+        own
     }
 
     /// Settings for a built-in back end.

@@ -284,6 +284,11 @@ pub(super) trait Item: Sized {
 
     fn read_item(text: &str) -> Result<Self, InvalidValue>;
 
+    /// Reads a mapping; `None` if the setting cannot be one.
+    fn read_mapping(_: &Dict) -> Option<Result<Vec<Self>, InvalidValue>> {
+        None
+    }
+
     fn shown(&self) -> Value;
 }
 
@@ -293,6 +298,10 @@ impl<T: Item> Setting for Vec<T> {
             Value::None if !T::NEEDED => return Ok(None),
             Value::Str(text) => Some(vec![text]),
             Value::List(items) => items.iter().map(Value::as_str).collect(),
+            Value::Dict(given) => match T::read_mapping(given) {
+                Some(read) => return read.map(Some),
+                None => None,
+            },
             _ => None,
         };
         let texts = texts.ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))?;

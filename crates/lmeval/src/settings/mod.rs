@@ -7,6 +7,7 @@
 mod config_file;
 mod dict_option;
 mod engine;
+mod judges;
 mod kinds;
 mod layer;
 mod no_effect;
@@ -24,6 +25,7 @@ mod trackers;
 pub use config_file::ConfigFile;
 pub use dict_option::from_text as parse_pairs;
 pub use engine::python_options;
+pub use judges::{JudgeBinding, JudgeSetting};
 pub use kinds::{Compat, Count, Number, TaskNames, truth};
 pub use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
 pub use record::record_line;

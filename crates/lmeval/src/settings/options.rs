@@ -10,6 +10,7 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use lmeval_pycompat::{Dict, Value};
 
+use super::judges::JudgeSetting;
 use super::kinds::{
     BatchSize, Compat, Count, FailUnder, Iterations, Number, Pairs, Stringified, TaskNames, Truthy, choice,
     integer, name_of, truth,
@@ -132,6 +133,20 @@ layer! {
         /// Write `TASK:METRIC<=VALUE` where less is better. Results are written first; the exit status is then 3.
         #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse)]
         pub fail_under: Option<Vec<FailUnder>>,
+
+        /// A model that grades answers: `ROLE=BACKEND,key=value,…`; repeatable. Tasks with the scorer `judge` name the role.
+        ///
+        /// Any back end can be a judge. Keys are read from the environment.
+        #[arg(long, value_name = "JUDGE")]
+        pub judge: Option<Vec<JudgeSetting>>,
+
+        /// The stored run whose answers pairwise judges compare with; it needs samples files.
+        #[arg(long, value_name = "RUN")]
+        pub baseline: Option<PathBuf>,
+
+        /// A YAML or JSON file with the prices of a million tokens by model, for the cost of judges.
+        #[arg(long, value_name = "FILE")]
+        pub prices: Option<PathBuf>,
 
         /// Where to write results: a folder, or a file name that ends in `.json`.
         #[arg(

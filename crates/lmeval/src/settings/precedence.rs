@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 46] = [
+const ROWS: [Row; 49] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),
@@ -82,6 +82,9 @@ const ROWS: [Row; 46] = [
     beside(row("predict_only", "false", &["--predict_only"]), &["--output_path", "out"]),
     row("check_integrity", "false", &["--check_integrity"]),
     row("fail_under", "'a:acc=0.5'", &["--fail_under", "b:acc=0.25", "--fail_under", "c:acc=0.5"]),
+    row("judge", "{a: 'dummy,x=1'}", &["--judge", "b=dummy", "--judge", "c=hf,pretrained=d"]),
+    row("baseline", "a", &["--baseline", "b"]),
+    row("prices", "a", &["--prices", "b"]),
     row("output_path", "out.json", &["--output_path", "out"]),
     beside(row("log_samples", "false", &["--log_samples"]), &["--output_path", "out"]),
     row("write_out", "false", &["--write_out"]),

@@ -9,6 +9,7 @@ use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::config_file::ConfigFile;
+use super::judges::{self, JudgeBinding};
 use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
 use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
@@ -29,7 +30,7 @@ const DEFAULT_TASKS: &str = "demo_all";
 const DEFAULT_MODEL: &str = "ngram";
 
 /// The resolved settings of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RunSettings {
     /// All settings by name, as in the record of the run.
     pub record: Dict,
@@ -83,6 +84,12 @@ pub struct RunSettings {
     /// Thresholds that scores have to pass.
     pub fail_under: Vec<Threshold>,
     pub trackers: TrackerSettings,
+    /// The models that grade answers.
+    pub judges: Vec<JudgeBinding>,
+    /// The stored run that pairwise judges compare with.
+    pub baseline: Option<PathBuf>,
+    /// The file with the prices of tokens.
+    pub prices: Option<PathBuf>,
 }
 
 impl RunSettings {
@@ -274,6 +281,7 @@ impl Resolver {
                     .hint("Its scores are those of a part of the documents; log the merged results instead")
             );
         }
+        let judges = judges::resolve(self.options.judge.as_deref().unwrap_or_default())?;
         no_effect::note(&self.options, &mut self.notes);
         let dialect = dialect_of(&self.options)?;
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
@@ -326,6 +334,9 @@ impl Resolver {
             format: options.format.unwrap_or_default(),
             fail_under: options.fail_under.into_iter().flatten().map(|given| given.0).collect(),
             trackers,
+            judges,
+            baseline: options.baseline,
+            prices: options.prices,
             samples,
             model_args,
             metadata,

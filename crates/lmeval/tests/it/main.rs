@@ -22,6 +22,7 @@ mod hub;
 mod interrupted;
 mod journal;
 mod journal_faults;
+mod judge;
 mod kill_and_resume;
 mod long_run;
 mod ls;

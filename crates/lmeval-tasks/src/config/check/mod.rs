@@ -11,7 +11,9 @@ pub use definition::functions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_core::judge::SpecProblem;
 use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registry, UnknownName};
+use lmeval_core::scorers::ScoreError;
 use lmeval_pycompat::re::{self, Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
 
@@ -118,9 +120,36 @@ impl Checker<'_> {
                     );
                     self.error(&scorer.path, Error::new(ErrorKind::Value, message));
                 }
+                let before = self.report.errors.len();
+                let make = entry.code.rust().filter(|_| entry.is_built_in()).cloned();
                 self.options(&subject, &scorer.path, &entry.options, &scorer.kwargs);
+                if let Some(make) = make.filter(|_| self.report.errors.len() == before)
+                    && let Err(ScoreError::ScorerSetting { problem, .. }) = make(&scorer.kwargs)
+                {
+                    self.setting(&subject, &scorer.path, &problem);
+                }
             }
         }
+    }
+
+    /// Reports an option that a scorer cannot work with, at the innermost key that is in the file.
+    fn setting(&mut self, subject: &str, scorer: &ConfigPath, problem: &SpecProblem) {
+        let mut path = match problem.path.first() {
+            Some(option) => self.option_path(scorer, option),
+            None => scorer.clone(),
+        };
+        for step in problem.path.iter().skip(1) {
+            let inner = path.then(step.as_str());
+            if self.locate(&inner).is_none() {
+                break;
+            }
+            path = inner;
+        }
+        let message = format!("{subject}: {}", problem.message);
+        let error = Error::new(ErrorKind::Value, message);
+        let error = problem.hints.iter().fold(error, |error, hint| error.hint(hint.as_str()));
+        let path = if self.locate(&path).is_some() { path } else { scorer.clone() };
+        self.error(&path, error);
     }
 
     fn pipelines(&mut self) {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lmeval::settings::{Compat, Format, LibraryArgs, Options, PythonArgs, TaskNames};
+use lmeval::settings::{Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 
 /// Arguments of `rescore`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if everything was scored, 1 if documents have no stored answer or on an error, 2 for a usage error.\n\nExamples:\n  lm-eval rescore out/gpt-4o\n  lm-eval rescore out/gpt-4o --tasks my_gsm8k.yaml --output_path rescored\n  lm-eval rescore out/gpt-4o/answers.journal --tasks gsm8k --include_path my_tasks\n  lm-eval rescore samples_gsm8k_2026-03-01T09-30-00.123456.jsonl --flips 20"
+    after_help = "Exit status: 0 if everything was scored, 1 if documents have no stored answer or on an error, 2 for a usage error.\n\nExamples:\n  lm-eval rescore out/gpt-4o\n  lm-eval rescore out/gpt-4o --tasks my_gsm8k.yaml --output_path rescored\n  lm-eval rescore out/gpt-4o/answers.journal --tasks gsm8k --include_path my_tasks\n  lm-eval rescore out/gpt-4o --judge grader=openai-chat-completions,model=gpt-4o-mini\n  lm-eval rescore samples_gsm8k_2026-03-01T09-30-00.123456.jsonl --flips 20"
 )]
 pub(crate) struct RescoreArgs {
     /// A results file, a samples file, a journal, or a folder with the results of one model.
@@ -30,6 +30,18 @@ pub(crate) struct RescoreArgs {
     /// Take the answers of the model whose identity contains this string, if a journal has several.
     #[arg(long, value_name = "TEXT")]
     pub model: Option<String>,
+
+    /// A model that grades answers: `ROLE=BACKEND,key=value,…`; repeatable. Only judgements that the run lacks are asked for.
+    #[arg(long, value_name = "JUDGE")]
+    pub judge: Option<Vec<JudgeSetting>>,
+
+    /// The stored run whose answers pairwise judges compare with.
+    #[arg(long, value_name = "RUN")]
+    pub baseline: Option<PathBuf>,
+
+    /// A YAML or JSON file with the prices of a million tokens by model, for the cost of judges.
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
 
     /// Follow the rules of this lm-eval release line: `0.5` or `0.4`. [default: that of the run]
     #[arg(long, value_name = "VERSION")]
@@ -74,6 +86,9 @@ impl RescoreArgs {
             output_path: self.output_path.clone(),
             log_samples: self.log_samples.then_some(true),
             format: self.format,
+            judge: self.judge.clone(),
+            baseline: self.baseline.clone(),
+            prices: self.prices.clone(),
             confirm_run_unsafe_code: self.confirm_run_unsafe_code.then_some(true),
             library: self.library.clone(),
             python: self.python.clone(),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod changes;
+mod judging;
 mod source;
 mod stored;
 
@@ -25,9 +26,11 @@ use lmeval_tasks::{Overrides, TaskDict};
 
 pub(crate) use self::arguments::RescoreArgs;
 use self::changes::{Comparison, Found};
+use self::judging::Judging;
 use self::source::{Missing, Shared, Source, StoredModel};
 use crate::commands::{Status, run as command};
 use crate::printer::Printer;
+use crate::run::judges;
 use crate::run::output::{self, Start};
 use crate::words::counted;
 use crate::{python, report, roots};
@@ -62,7 +65,9 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
     let start = Start { moment, began, model_name, files, hash_media, observer };
     let stored = Arc::new(StoredModel::new(source));
     let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
+    let judging = Judging::new(&run, &settings, &roots, printer)?;
     let rescoring = Rescoring {
+        judging: &judging,
         arguments,
         run: &run,
         settings: &settings,
@@ -147,6 +152,7 @@ fn model_name(run: &Run, settings: &RunSettings) -> ModelName {
 
 /// Everything that a rescoring run consists of.
 struct Rescoring<'a> {
+    judging: &'a Judging,
     arguments: &'a RescoreArgs,
     run: &'a Run,
     settings: &'a RunSettings,
@@ -171,8 +177,15 @@ impl Rescoring<'_> {
         }
         loop {
             let parts = (tasks.without_warnings(), self.roots);
-            let (evaluation, events, counts) =
-                command::evaluate_tasks(self.settings, self.start, self.model, parts, None, printer, |_| {})?;
+            let (evaluation, events, counts) = command::evaluate_tasks(
+                self.settings,
+                self.start,
+                self.model,
+                parts,
+                self.judging.journal(),
+                printer,
+                |options| self.judging.apply(options),
+            )?;
             let missing = self.stored.take_missing();
             let counts = counts.snapshot();
             if missing.documents() > 0
@@ -194,7 +207,8 @@ impl Rescoring<'_> {
                 evaluation => Some(evaluation?),
             };
             return match evaluation {
-                Some(evaluation) if missing.documents() == 0 || self.arguments.partial => {
+                Some(mut evaluation) if missing.documents() == 0 || self.arguments.partial => {
+                    self.judging.add_costs(&mut evaluation);
                     let hashes = events.task_hashes(&evaluation);
                     Ok((evaluation, hashes, missing))
                 }
@@ -232,6 +246,7 @@ impl Rescoring<'_> {
         for warning in &evaluation.results.warnings {
             printer.note(&format!("warning: {warning}"));
         }
+        judges::report(evaluation, printer);
         let mut facts = output::facts(self.settings, self.start, self.model.facts(), evaluation);
         facts.model_facts.tokenizer = stored::tokenizer(self.run);
         let configs = output::configs(self.settings, evaluation);
@@ -313,6 +328,8 @@ impl Rescoring<'_> {
         let mut options = self.settings.evaluate_options();
         (options.limit, options.samples, options.max_failures) = (None, Some(chosen), None);
         (options.log_samples, options.keep_samples, options.bootstrap_iters) = (true, true, 0);
+        self.judging.apply(&mut options);
+        options.journal = self.judging.journal().cloned();
         options.data.settings = Some(Settings::from_environment());
         options.data.python = Some(PythonHost::new(PythonOptions {
             run_unsafe_code: self.settings.confirm_run_unsafe_code,

@@ -12,7 +12,7 @@ use lmeval_core::{
     Answer, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity, ModelRequest,
     ModelTemplate, Response, SCORING_FACT,
 };
-use lmeval_engine::JournalAnswers;
+use lmeval_engine::{JournalAnswers, is_judge};
 use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tokenizers::TokenizerTemplate;
@@ -51,14 +51,16 @@ impl Source {
             ));
         };
         let saved = SavedAnswers::open(&journal)?;
-        let models: Vec<_> = saved.models().into_iter().filter(|(_, answers)| *answers > 0).collect();
+        let is_evaluated =
+            |(model, answers): &(JournalModel, usize)| *answers > 0 && !is_judge(|name| model.fact(name));
+        let models: Vec<_> = saved.models().into_iter().filter(is_evaluated).collect();
         let fits = |identity: &str| model.is_none_or(|wanted| identity.contains(wanted));
         let fitting: Vec<_> = models.iter().filter(|(model, _)| fits(&model.to_string())).collect();
         let unscored = |model: &JournalModel| model.with(SCORING_FACT, None);
         // The most recent scoring protocol of one model.
-        let last = fitting.last().filter(|(last, _)| {
-            fitting.iter().all(|(model, _)| unscored(model) == unscored(last))
-        });
+        let last = fitting
+            .last()
+            .filter(|(last, _)| fitting.iter().all(|(model, _)| unscored(model) == unscored(last)));
         let Some((last, _)) = last else {
             let what = if fitting.is_empty() {
                 "has no answers of such a model"

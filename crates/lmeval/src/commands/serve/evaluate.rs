@@ -8,15 +8,16 @@ use anyhow::{Result, bail};
 use lmeval::environment;
 use lmeval::settings::RunSettings;
 use lmeval_core::{Diagnostic, Model, secrets};
-use lmeval_engine::{EvaluateOptions, Evaluated};
+use lmeval_engine::{EvaluateOptions, Evaluated, JudgeModel};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::{ModelName, Moment, RunFacts, result_object};
 
 use super::{Request, tasks};
 use crate::commands::run as command;
 use crate::printer::Printer;
 use crate::python;
+use crate::run::judges::{self, Prices};
 use crate::run::model;
 use crate::run::output::{self, Start};
 
@@ -49,11 +50,16 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let has_answers = command::has_answers(&settings, &model_name);
     let model = model(request, &settings, &python, has_answers, printer)?;
     let files = command::files(&settings, &model_name, moment)?;
-    let journal = command::journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
+    let judges = judges(request, &settings, &python, has_answers, printer)?;
+    let baseline = judges::baseline(&settings)?;
+    let prices = settings.prices.as_deref().map(Prices::read).transpose()?;
+    let layout = files.as_ref().map(|(layout, _)| layout);
+    let journal = command::journal(&settings, &model_name, layout, &*model, &judges);
     // The caller writes files itself.
     let start = Start { moment, began, model_name, files: None, hash_media, observer: None };
     let adjust = |options: &mut EvaluateOptions| {
         options.keep_samples = true;
+        (options.judges, options.baseline) = (judges, baseline);
         options.data.python = Some(PythonHost::new(python));
         // Set only here.
         let _ = request.cancel.set(options.cancel.clone());
@@ -67,11 +73,13 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         printer,
         adjust,
     )?;
-    let evaluation = evaluation?;
+    let mut evaluation = evaluation?;
+    judges::add_costs(&mut evaluation, prices.as_ref());
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
     output::report_unusual_answers(&evaluation, printer);
+    judges::report(&evaluation, printer);
     if !evaluation.failures.is_empty() {
         output::report_failures(&evaluation.failures, journal.is_some(), printer);
     }
@@ -117,6 +125,28 @@ fn model(
         Some(model) => Ok(model),
         None => model::create(settings, python, &printer.notes(), has_answers),
     }
+}
+
+/// The judges that the settings bind, then those that the caller passed as objects.
+fn judges(
+    request: &Request,
+    settings: &RunSettings,
+    python: &PythonOptions,
+    has_answers: bool,
+    printer: &Printer,
+) -> Result<Vec<JudgeModel>> {
+    let mut judges = judges::create(settings, python, &printer.notes(), has_answers)?;
+    for (role, live) in request.dict("live_judges").iter() {
+        let Value::Function(live) = live else { continue };
+        let made = PythonModelSettings {
+            rolling_context: settings.dialect.rolling_context,
+            ..PythonModelSettings::default()
+        };
+        let model = PythonModel::of_caller(Arc::clone(&request.caller), live, &made)?;
+        let shown = Dict::from_iter([(Value::str("model"), Value::str(live.reference.as_str()))]);
+        judges.push(JudgeModel { role: repr::str(role).into(), model, settings: shown, in_caller: true });
+    }
+    Ok(judges)
 }
 
 /// The caller's model, if it passed one.

@@ -36,7 +36,12 @@ fn kind(error: &anyhow::Error) -> &'static str {
     }
     match error.downcast_ref::<EngineError>() {
         Some(EngineError::Task(error)) => of_task(error),
-        Some(EngineError::Model(error) | EngineError::Unsupported { source: error, .. }) => of_model(error),
+        Some(
+            EngineError::Model(error)
+            | EngineError::Unsupported { source: error, .. }
+            | EngineError::Unjudged { source: error, .. }
+            | EngineError::Judge { source: error, .. },
+        ) => of_model(error),
         Some(EngineError::Settings { .. }) => "ValueError",
         Some(EngineError::Interrupted { .. }) => "KeyboardInterrupt",
         Some(_) => "RuntimeError",

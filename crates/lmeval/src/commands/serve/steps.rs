@@ -249,7 +249,7 @@ fn answered_document(given: &Value, output_type: OutputType) -> Result<AnsweredD
         Some(Value::Dict(document)) => Arc::clone(document),
         _ => bail!("A document must be a dictionary"),
     };
-    Ok(AnsweredDocument { doc_id, document, choices: choices.map(Arc::new), answers })
+    Ok(AnsweredDocument { doc_id, document, choices: choices.map(Arc::new), answers, judgements: Vec::new() })
 }
 
 fn answered_instance(

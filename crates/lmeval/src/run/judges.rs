@@ -1,0 +1,183 @@
+//! The judges of a run: models bound to roles, the stored run that they compare with, and what they cost.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use fs_err as fs;
+use lmeval::settings::{JudgeBinding, RunSettings};
+use lmeval_analysis::read::{Fields, Run};
+use lmeval_core::{Diagnostic, DocId, Model};
+use lmeval_engine::{Baseline, Evaluated, JudgeModel};
+use lmeval_host::PythonOptions;
+use lmeval_pycompat::{Dict, Value, repr, yaml};
+
+use crate::printer::{Notes, Printer};
+use crate::run::model;
+use crate::words::counted;
+
+/// Creates the judges that the settings bind. Roles with the same model share it.
+pub(crate) fn create(
+    settings: &RunSettings,
+    options: &PythonOptions,
+    notes: &Notes,
+    has_answers: bool,
+) -> Result<Vec<JudgeModel>> {
+    let mut made: Vec<(&JudgeBinding, Arc<dyn Model>)> = Vec::new();
+    for binding in &settings.judges {
+        let same =
+            made.iter().find(|(other, _)| other.backend == binding.backend && other.args == binding.args);
+        let model = match same {
+            Some((_, model)) => Arc::clone(model),
+            None => {
+                let own = settings.for_judge(binding);
+                let made = model::create(&own, options, notes, has_answers);
+                made.map_err(|error| {
+                    error.context(format!("The judge `{}` cannot be created", binding.role))
+                })?
+            }
+        };
+        made.push((binding, model));
+    }
+    let judge = |(binding, model): (&JudgeBinding, Arc<dyn Model>)| JudgeModel {
+        role: binding.role.as_str().into(),
+        model,
+        settings: binding.shown(),
+        in_caller: false,
+    };
+    Ok(made.into_iter().map(judge).collect())
+}
+
+/// Reads the answers of the run that pairwise judges compare with.
+pub(crate) fn baseline(settings: &RunSettings) -> Result<Option<Arc<Baseline>>> {
+    let Some(path) = &settings.baseline else { return Ok(None) };
+    let run = Run::open(path)?;
+    if run.samples.is_empty() {
+        let message = format!("`--baseline {}`: the run has no samples files", path.display());
+        bail!(Diagnostic::new(message).hint("Make them with `--log_samples`"));
+    }
+    let mut baseline = Baseline::default();
+    for file in &run.samples {
+        add_answers(&mut baseline, &file.task, &file.path)?;
+    }
+    Ok(Some(Arc::new(baseline)))
+}
+
+fn add_answers(baseline: &mut Baseline, task: &str, path: &Path) -> Result<()> {
+    for (index, line) in BufReader::new(fs::File::open(path)?).lines().enumerate() {
+        let line = line?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let wrong = |what: &str| Diagnostic::new(format!("{}:{}: {what}", path.display(), index + 1));
+        let fields = Fields::parse(&line).map_err(|_| wrong("the line is not a sample"))?;
+        let document = fields.value("doc_id").and_then(|id| usize::try_from(id.as_i64()?).ok());
+        let Some(document) = document else { bail!(wrong("the sample has no `doc_id`")) };
+        let answers = fields.value("filtered_resps").or_else(|| fields.value("resps"));
+        let Some(answer) = answers.as_ref().and_then(first_text) else {
+            bail!(wrong("the sample has no answer"))
+        };
+        let filter = fields.text("filter");
+        baseline.add(task, DocId(document), filter.as_deref().unwrap_or("none"), &answer);
+    }
+    Ok(())
+}
+
+/// The first string in nested lists.
+fn first_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Str(text) => Some(text.to_string()),
+        Value::List(items) | Value::Tuple(items) => items.first().and_then(first_text),
+        _ => None,
+    }
+}
+
+/// The prices of a million tokens.
+struct Price {
+    input: f64,
+    output: f64,
+}
+
+/// Prices by the name of the model or the back end.
+pub(crate) struct Prices(Vec<(String, Price)>);
+
+impl Prices {
+    /// Reads the file: a mapping from names to `input` and `output`.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let wrong = |what: String| {
+            Diagnostic::new(format!("`{}`: {what}", path.display()))
+                .hint("Write the price of a million tokens: `{MODEL: {input: 0.15, output: 0.6}}`")
+        };
+        let loaded = yaml::load_bytes(&fs::read(path)?).map_err(|error| wrong(error.to_string()))?.value;
+        let Some(models) = loaded.as_dict() else { bail!(wrong("not a mapping of models".to_owned())) };
+        let mut prices = Vec::new();
+        for (name, entry) in models.iter() {
+            let name = repr::str(name);
+            let price = |key: &str| {
+                let given = entry.as_dict().and_then(|entry| entry.get_str(key)).and_then(Value::to_f64);
+                given.filter(|price| price.is_finite() && *price >= 0.0)
+            };
+            let (Some(input), Some(output)) = (price("input"), price("output")) else {
+                bail!(wrong(format!("the prices `input` and `output` of `{name}` must be numbers")));
+            };
+            prices.push((name, Price { input, output }));
+        }
+        Ok(Self(prices))
+    }
+
+    /// The cost of a judge: by the name of its model, else of its back end.
+    fn cost(&self, entry: &Dict) -> Option<f64> {
+        let args = entry.get_str("model_args").and_then(Value::as_dict);
+        let names = ["model", "pretrained"].into_iter().filter_map(|key| args?.get_str(key)).map(repr::str);
+        let names = names.chain(entry.get_str("model").map(repr::str)).collect::<Vec<_>>();
+        let find = |name: &String| self.0.iter().find(|(known, _)| known == name).map(|(_, price)| price);
+        let price = names.iter().find_map(find)?;
+        let tokens = |key: &str| entry.get_str(key).and_then(Value::to_f64).unwrap_or(0.0);
+        let total = tokens("prompt_tokens") * price.input + tokens("completion_tokens") * price.output;
+        Some(total / 1e6)
+    }
+}
+
+/// Adds the cost of each judge to its entry of the results.
+pub(crate) fn add_costs(evaluation: &mut Evaluated, prices: Option<&Prices>) {
+    let Some(prices) = prices else { return };
+    let roles: Vec<String> = evaluation.judges.keys().map(repr::str).collect();
+    for role in roles {
+        let Some(entry) = evaluation.judges.get_str(&role).and_then(Value::as_dict) else { continue };
+        let mut entry = entry.clone();
+        let cost = prices.cost(&entry).map_or(Value::None, Value::Float);
+        entry.insert("cost", cost);
+        evaluation.judges.insert(role, entry);
+    }
+}
+
+/// Reports what judges were asked.
+pub(crate) fn report(evaluation: &Evaluated, printer: &Printer) {
+    let mut lines = String::new();
+    for (role, entry) in evaluation.judges.iter() {
+        let Some(entry) = entry.as_dict() else { continue };
+        let count =
+            |key: &str| usize::try_from(entry.get_str(key).and_then(Value::as_i64).unwrap_or(0)).unwrap_or(0);
+        let tokens = count("prompt_tokens") + count("completion_tokens");
+        let _ = write!(
+            lines,
+            "\n  {}: {} of `{}`",
+            repr::str(role),
+            counted(count("answers"), "answer"),
+            entry.get_str("model").map(repr::str).unwrap_or_default()
+        );
+        if tokens > 0 {
+            let _ = write!(lines, ", {}", counted(tokens, "token"));
+        }
+        match entry.get_str("cost") {
+            Some(Value::Float(cost)) => drop(write!(lines, ", costing {cost:.4}")),
+            Some(_) => lines.push_str(", price unknown"),
+            None => {}
+        }
+    }
+    if !lines.is_empty() {
+        printer.notes().info(&format!("Judges:{lines}"));
+    }
+}

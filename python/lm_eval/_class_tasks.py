@@ -73,6 +73,7 @@ class Objects:
         worker.loader.schemes[SCHEME] = self.find
         _host.set_dataset_loader(self._load_dataset)
         _host.set_template_renderer(self._render)
+        _host.set_judge(self._judge)
 
     def query(self, kind: str, **question: Any) -> Any:
         """Send a query to the engine while it waits for the answer to a message."""
@@ -126,6 +127,10 @@ class Objects:
     def _render(self, template: str, doc: dict[str, Any]) -> str:
         text: str = self.query("render", template=template, document=doc)
         return text
+
+    def _judge(self, role: str, prompts: list[str], **question: Any) -> list[str]:
+        answers: list[str] = self.query("judge", role=role, prompts=prompts, **question)
+        return answers
 
 
 def objects(worker: Worker) -> Objects:

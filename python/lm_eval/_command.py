@@ -23,6 +23,8 @@ _SINGLE = {
     "compat": "",
     "bootstrap_iters": "",
     "metadata": "",
+    "baseline": "",
+    "prices": "",
     "output_path": "-o",
     "use_cache": "-c",
     "max_failures": "",
@@ -48,7 +50,7 @@ _SEVERAL = {
 }
 """Options that take one or more values."""
 
-_REPEATED = ("fail_under",)
+_REPEATED = ("fail_under", "judge")
 """Options that take one value and may be given several times."""
 
 _OPTIONAL = ("apply_chat_template", "fewshot_as_multiturn", "cache_requests")

@@ -20,7 +20,11 @@ class EngineError(RuntimeError):
     """The engine could not do what was requested."""
 
 
+Judge = Callable[..., "list[str]"]
+"""A function `(role, prompts, system, samples, generation)` that returns the answers of a judge."""
+
 _dataset_loader: DatasetLoader | None = None
+_judge: Judge | None = None
 _template_renderer: TemplateRenderer | None = None
 
 
@@ -34,6 +38,19 @@ def set_template_renderer(renderer: TemplateRenderer | None) -> None:
     """Render templates with this function from now on."""
     global _template_renderer
     _template_renderer = renderer
+
+
+def set_judge(judge: Judge | None) -> None:
+    """Ask judges with this function from now on."""
+    global _judge
+    _judge = judge
+
+
+def ask_judge(role: str, prompts: list[str], **question: Any) -> list[str]:
+    """Return the answers of the judge that the run bound to a role."""
+    if _judge is None:
+        raise EngineError("A judge can only be asked by a scorer, filter or metric while a run scores its answers")
+    return _judge(role, prompts, **question)
 
 
 def is_served() -> bool:

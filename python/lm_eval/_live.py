@@ -158,6 +158,15 @@ def _render(template: str, document: dict[str, Any]) -> str:
     return str(objects._render(template, document))
 
 
+def _judge(role: str, prompts: list[str], **question: Any) -> list[str]:
+    """Ask a judge of the run that waits for this thread."""
+    objects = getattr(_serving, "objects", None)
+    if objects is None:
+        raise _host.EngineError("A judge can only be asked while a run scores its answers")
+    answers: list[str] = objects._judge(role, prompts, from_caller=True, **question)
+    return answers
+
+
 _render.starts_engines = True  # type: ignore[attr-defined]
 
 
@@ -170,6 +179,7 @@ class Server(_worker.Worker):
         self.objects = _class_tasks.Objects(self)
         _host.set_dataset_loader(_load_dataset)
         _host.set_template_renderer(_render)
+        _host.set_judge(_judge)
         self.raised: list[tuple[str, BaseException]] = []
         self.is_calling = False
         self._models: list[int] = []

@@ -41,6 +41,8 @@ _OF_EVALUATION = (
     "audit",
     "compat",
     "failed_requests",
+    "judges",
+    "judging",
 )
 """The keys of the results that are about scores rather than about the run."""
 
@@ -83,6 +85,9 @@ def simple_evaluate(
     *,
     compat: str | None = None,
     max_failures: int | None = 0,
+    judges: Mapping[str, str | Mapping[str, Any] | LM] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
+    prices: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model on tasks and return the results.
 
@@ -90,7 +95,9 @@ def simple_evaluate(
     names, inline definitions (whose fields may be functions) and task objects. `compat="0.4"` follows the rules of
     the 0.4 line. If more than `max_failures` requests fail, the evaluation fails; `None` allows any number of
     failures, and the affected documents are excluded from the scores. The requests cache has no effect: building
-    prompts is faster than reading them. If several processes share the model, the first one evaluates and the others
+    prompts is faster than reading them. `judges` binds roles to models that grade answers: an `LM` object, a string
+    such as `"local-chat-completions,model=NAME,base_url=URL"`, or a mapping with `backend` and its arguments;
+    `baseline` is a stored run that pairwise judges compare with, `prices` a file with the prices of tokens. If several processes share the model, the first one evaluates and the others
     return `None`.
     """
     if limit is not None and samples is not None:
@@ -136,7 +143,11 @@ def simple_evaluate(
         "compat": compat,
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
+        "judge": {role: judge for role, judge in (judges or {}).items() if not isinstance(judge, LM)} or None,
+        "baseline": None if baseline is None else os.fspath(baseline),
+        "prices": None if prices is None else os.fspath(prices),
     }
+    live_judges = {role: judge for role, judge in (judges or {}).items() if isinstance(judge, LM)}
     # Reference: missing arguments are an empty string for a name, and nothing for an object.
     given = "" if model_args is None and isinstance(model, str) else model_args
     shown = {
@@ -162,7 +173,7 @@ def simple_evaluate(
     for spec in specs:
         message.add(spec)
     try:
-        answer = _run(live, settings, shown, lm, manager, message)
+        answer = _run(live, settings, shown, lm, manager, message, live_judges)
     except _distributed.Finished:
         return None  # type: ignore[return-value]
     if evaluation_tracker is not None:
@@ -264,6 +275,7 @@ def _run(
     lm: LM | CachingLM | None,
     manager: TaskManager,
     message: _loaded.Message,
+    judges: Mapping[str, LM] | None = None,
 ) -> Any:
     """Run the evaluation in the engine."""
     from lm_eval.api import registry
@@ -281,6 +293,7 @@ def _run(
             settings={**settings, "python": sys.executable},
             shown=shown,
             live_model=None if lm is None else live.refer(lm),
+            live_judges={role: live.refer(judge) for role, judge in (judges or {}).items()},
             registered=registered,
             manager=manager._settings(),
             **message.parts(),

@@ -75,6 +75,9 @@ class EvaluatorConfig:
     view: bool = field(default=False, repr=False)
     format: str | None = field(default=None, repr=False)
     fail_under: Any = field(default=None, repr=False)
+    judge: Any = field(default=None, repr=False)
+    baseline: str | None = field(default=None, repr=False)
+    prices: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_config(cls, config_path: str | os.PathLike[str]) -> EvaluatorConfig:

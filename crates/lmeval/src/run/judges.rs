@@ -153,6 +153,32 @@ pub(crate) fn add_costs(evaluation: &mut Evaluated, prices: Option<&Prices>) {
     }
 }
 
+/// The judges of several results with the sums of their counts and costs.
+pub(crate) fn total<'a>(results: impl Iterator<Item = &'a Dict>) -> Dict {
+    let mut total = Dict::new();
+    for judges in results.filter_map(|results| results.get_str("judges")).filter_map(Value::as_dict) {
+        for (role, entry) in judges.iter() {
+            let Some(entry) = entry.as_dict() else { continue };
+            let mut sum = entry.clone();
+            if let Some(before) = total.get(role).and_then(Value::as_dict) {
+                for (key, value) in before.iter() {
+                    match (value, entry.get(key)) {
+                        (Value::Int(one), Some(Value::Int(other))) => {
+                            drop(sum.insert(key.clone(), one + other))
+                        }
+                        (Value::Float(one), Some(Value::Float(other))) => {
+                            sum.insert(key.clone(), one + other);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            total.insert(role.clone(), sum);
+        }
+    }
+    total
+}
+
 /// Reports what judges were asked.
 pub(crate) fn report(evaluation: &Evaluated, printer: &Printer) {
     let mut lines = String::new();

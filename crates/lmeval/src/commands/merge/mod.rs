@@ -29,13 +29,14 @@ use crate::commands::{Status, run as command};
 use crate::printer::Printer;
 use crate::progress::RequestCounts;
 use crate::run::events::{Records, RunEvents};
+use crate::run::judges;
 use crate::run::output::{self, Objects, Start};
 use crate::run::{interrupt, thresholds};
 use crate::words::counted;
 use crate::{python, report, roots};
 
 /// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
-const OF_ALL_SHARDS: [&str; 15] = [
+const OF_ALL_SHARDS: [&str; 17] = [
     "results",
     "groups",
     "group_subtasks",
@@ -51,6 +52,8 @@ const OF_ALL_SHARDS: [&str; 15] = [
     "audit",
     "failed_requests",
     "code_limits",
+    "judges",
+    "judging",
 ];
 
 /// Merges shards.
@@ -222,6 +225,7 @@ impl Merge<'_> {
             .collect();
         let mut facts = output::facts(self.settings, self.start, model_facts, evaluation);
         facts.failed_requests = self.shards.iter().map(|shard| shard.failed_requests).sum();
+        facts.judges = judges::total(self.shards.iter().map(|shard| &shard.results));
         let mut objects = Objects::new(self.settings, &facts, evaluation, task_hashes);
         for (key, value) in first.iter() {
             let key = key.as_str().unwrap_or_default();

@@ -192,10 +192,7 @@ pub(crate) fn open_judge(
         None => {
             let asked = Arc::clone(judge);
             let introduced = contact.wait(async move { introduce(&*asked, Needs::JUDGE).await });
-            introduced.map_err(|error| match error {
-                EngineError::Model(source) => EngineError::Judge { role: role.to_string(), source },
-                other => other,
-            })?
+            introduced.map_err(|error| error.of_judge(role))?
         }
     };
     let introduction = introduction.as_judge();

@@ -151,6 +151,14 @@ impl EngineError {
         guarded(work).unwrap_or_else(|message| Err(Self::Panic { stage: stage(), message }))
     }
 
+    /// The same error, naming the judge whose model it is about.
+    pub(crate) fn of_judge(self, role: &str) -> Self {
+        match self {
+            Self::Model(source) => Self::Judge { role: role.to_owned(), source },
+            other => other,
+        }
+    }
+
     /// The wrapped error that provides message, location and hints.
     fn inner(&self) -> Option<&dyn Diagnose> {
         match self {

@@ -246,7 +246,11 @@ fn stream(
         let known = known[index + 1].clone();
         let attribution = match journal.as_ref().filter(|_| judge.model.is_worth_saving()) {
             Some(journal) => Some(attribution::open_judge(journal, judge, known, &contact)?),
-            None => None,
+            None => {
+                let met = contact.wait(prepare_model(Arc::clone(&judge.model), Needs::JUDGE));
+                met.map_err(|error| error.of_judge(&judge.role))?;
+                None
+            }
         };
         let assumed = attribution.as_ref().and_then(|attribution| attribution.assumed.clone());
         let dispatcher = Arc::new(Dispatcher {

@@ -48,10 +48,12 @@ impl Credentials {
         base_url: Option<&str>,
     ) -> Result<ClientSettings, ModelError> {
         let is_replaced = settings.get("header").is_some() && !matches!(self, Self::Anthropic(_));
-        let headers = if is_replaced { Vec::new() } else { self.headers()? };
+        let named = settings.text("api_key_env");
+        let named = named.as_deref();
+        let headers = if is_replaced { Vec::new() } else { self.headers(named)? };
         let mut read = ClientSettings::from_model(settings, base_url, headers)?;
         if let Self::Anthropic(_) = self {
-            read.headers = self.headers()?;
+            read.headers = self.headers(named)?;
         }
         let (Self::Bearer(variable)
         | Self::RequiredBearer(variable)
@@ -60,23 +62,28 @@ impl Credentials {
         else {
             return Ok(read);
         };
+        let variable = named.unwrap_or(variable);
         Ok(read.key_from(settings, format!("the environment variable `{variable}`")))
     }
 
-    fn headers(self) -> Result<Vec<(String, SecretString)>, ModelError> {
+    /// The headers with the key; `named` is the variable that the arguments name instead of the usual one.
+    fn headers(self, named: Option<&str>) -> Result<Vec<(String, SecretString)>, ModelError> {
         let header = |name: &str, value: String| (name.to_owned(), SecretString::from(value));
         let bearer = |key: &str| header("Authorization", format!("Bearer {key}"));
         Ok(match self {
             Self::Nobody => vec![bearer("")],
-            Self::Bearer(variable) => vec![bearer(&env::var(variable).unwrap_or_default())],
-            Self::RequiredBearer(variable) => vec![bearer(&required(variable)?)],
+            Self::Bearer(variable) => vec![bearer(&match named {
+                Some(named) => required(named)?,
+                None => env::var(variable).unwrap_or_default(),
+            })],
+            Self::RequiredBearer(variable) => vec![bearer(&required(named.unwrap_or(variable))?)],
             Self::Azure(variable) => {
-                let key = required(variable)?;
+                let key = required(named.unwrap_or(variable))?;
                 vec![bearer(&key), header("api-key", key)]
             }
             Self::Anthropic(variable) => {
                 vec![
-                    header("x-api-key", required(variable)?),
+                    header("x-api-key", required(named.unwrap_or(variable))?),
                     header("anthropic-version", "2023-06-01".into()),
                 ]
             }

@@ -351,6 +351,9 @@ fn unbound_roles_are_errors_and_never_the_model() {
     let output = run(&context, &arguments(&server, &["other"], &[]));
     assert_eq!((output.status, server.total()), (1, 0), "{output}");
     assert!(output.stderr.contains("Bound are `other`"), "{output}");
+    let named = "grader=local-chat-completions,model=x,base_url=http://127.0.0.1:1,api_key_env=OF_JUDGE";
+    let output = context.run(&["run", "--model", "dummy", "--tasks", "judged.yaml", "--judge", named]);
+    assert!(output.stderr.contains("`OF_JUDGE` is not set"), "{output}");
     let words = ["run", "--tasks", "judged.yaml", "--judge", "grader=dummy,api_key=sk-abc"];
     let output = context.run(&words);
     assert_eq!(output.status, 1, "{output}");
@@ -510,4 +513,31 @@ fn demonstration_task_runs_offline_and_prices_are_applied() {
     let output = context.run(&words);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("prices.yaml") && output.stderr.contains("input"), "{output} {wrong:?}");
+}
+
+#[test]
+fn shards_of_a_judged_run_merge_to_the_whole() {
+    let (context, server) = (context(), server(misbehaving));
+    write_task(&context, 8, GRADED);
+    for shard in ["1/2", "2/2"] {
+        let more = ["--output_path", "parts", "--log_samples", "--shard", shard];
+        let output = run(&context, &arguments(&server, &["grader"], &more));
+        assert_eq!(output.status, 0, "{output}");
+    }
+    let merged = context.run(&["merge", "parts", "--output_path", "merged"]);
+    assert_eq!(merged.status, 0, "{merged}");
+    // The server refuses document 4 and limits the rate only the first time.
+    let whole = {
+        let other = crate::judge::server(misbehaving);
+        let output = run(&context, &arguments(&other, &["grader"], &OUT));
+        assert_eq!(output.status, 0, "{output}");
+        results(&context, "out")
+    };
+    let merged = results(&context, "merged");
+    for key in ["results", "judging", "audit"] {
+        assert_eq!(merged[key], whole[key], "{key}");
+    }
+    for key in ["answers", "prompt_tokens", "completion_tokens"] {
+        assert_eq!(merged["judges"]["grader"][key], whole["judges"]["grader"][key], "{key}");
+    }
 }

@@ -143,7 +143,8 @@ fn judges(
             ..PythonModelSettings::default()
         };
         let model = PythonModel::of_caller(Arc::clone(&request.caller), live, &made)?;
-        let shown = Dict::from_iter([(Value::str("model"), Value::str(live.reference.as_str()))]);
+        let class = live.reference.rsplit('.').next().unwrap_or_default();
+        let shown = Dict::from_iter([(Value::str("model"), Value::str(class))]);
         judges.push(JudgeModel { role: repr::str(role).into(), model, settings: shown, in_caller: true });
     }
     Ok(judges)

@@ -43,6 +43,7 @@ _SEVERAL = {
     "tasks": "-t",
     "model_args": "-a",
     "gen_kwargs": "",
+    "workers": "",
     "wandb_args": "",
     "wandb_config_args": "",
     "trackio_args": "",

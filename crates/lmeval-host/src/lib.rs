@@ -38,6 +38,7 @@ mod process;
 mod progress;
 mod protocol;
 mod registered;
+mod remote;
 mod sampler;
 mod scoring;
 mod services;
@@ -54,5 +55,6 @@ pub use options::{Log, PythonOptions};
 #[doc(hidden)]
 pub use protocol::read_any as fuzz_frames;
 pub use protocol::{decode_value, encode_value};
+pub use remote::{CreateModel, PoolOptions, Token, WorkerNotes, WorkerOptions, WorkerPool, work_for_run};
 pub use socket::Socket;
 pub use tracker::{Tracked, TrackerError, Trackers};

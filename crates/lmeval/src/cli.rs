@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
-use crate::commands::{CompareArgs, MergeArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs};
+use crate::commands::{
+    CompareArgs, MergeArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+};
 use crate::printer::Color;
 
 /// Evaluate language models on tasks written in YAML.
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Merge(Box<MergeArgs>),
     /// Check a model before a run: contact, tokenizer, log-probabilities, scoring protocol, throughput.
     Doctor(DoctorArgs),
+    /// Compute the model of a run that waits for workers (`run --workers`).
+    Worker(Box<WorkerArgs>),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "run",
     "ls",
     "validate",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 18] = [
     "rescore",
     "merge",
     "doctor",
+    "worker",
     "completions",
     "sandbox",
     "help",

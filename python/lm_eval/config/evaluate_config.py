@@ -67,6 +67,7 @@ class EvaluatorConfig:
     fresh: bool = field(default=False, repr=False)
     max_failures: int | None = field(default=None, repr=False)
     shard: str | None = field(default=None, repr=False)
+    workers: Any = field(default=None, repr=False)
     library: str | None = field(default=None, repr=False)
     python: str | None = field(default=None, repr=False)
     plugins: Any = field(default=None, repr=False)

@@ -18,6 +18,7 @@ mod table;
 mod tasks;
 mod validate;
 mod view;
+mod worker;
 
 use anyhow::Result;
 
@@ -28,6 +29,7 @@ pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
 pub(crate) use self::view::ViewArgs;
+pub(crate) use self::worker::WorkerArgs;
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
 use crate::run::interrupt;
@@ -81,6 +83,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
+        Command::Worker(arguments) => worker::run(&arguments, printer)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
         Command::ServePython => serve::run(printer)?,

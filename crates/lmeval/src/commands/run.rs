@@ -310,7 +310,7 @@ pub(super) fn evaluate_tasks(
     };
     let events = Arc::new(events.with_live(live).with_shard(shard));
     let cancel = Cancel::new();
-    interrupt::listen(cancel.clone(), Some(Arc::clone(model)), notes.clone(), journal.is_some());
+    interrupt::listen(cancel.clone(), Some(Arc::downgrade(model)), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
     data.hub.progress = Arc::new(Downloads::new(notes.clone()));
     let mut options = settings.evaluate_options();

@@ -1,6 +1,6 @@
 //! Ctrl-C: the first one stops the run gracefully, the second one immediately.
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::thread;
 
 use lmeval_core::Model;
@@ -11,8 +11,8 @@ use crate::printer::Notes;
 /// The exit status of an interrupted run.
 pub(crate) const EXIT_STATUS: u8 = 130;
 
-/// Listens for Ctrl-C until the process ends. If that is not possible, Ctrl-C kills the process as usual.
-pub(crate) fn listen(cancel: Cancel, model: Option<Arc<dyn Model>>, notes: Notes, has_journal: bool) {
+/// Listens for Ctrl-C until the process ends, which must not keep the model alive. If that is not possible, Ctrl-C kills the process as usual.
+pub(crate) fn listen(cancel: Cancel, model: Option<Weak<dyn Model>>, notes: Notes, has_journal: bool) {
     let listen = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
@@ -24,7 +24,9 @@ pub(crate) fn listen(cancel: Cancel, model: Option<Arc<dyn Model>>, notes: Notes
             cancel.cancel();
             notes.status("");
             // A server that has not answered yet has no requests in flight.
+            let model = model.as_ref().and_then(Weak::upgrade);
             let is_waiting = model.as_ref().and_then(|model| model.stats()?.waiting()).is_some();
+            drop(model);
             notes.note(if is_waiting {
                 "Stopping: the server has not answered yet."
             } else if kept {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use lmeval::environment;
-use lmeval::settings::RunSettings;
+use lmeval::settings::{RunSettings, WorkerSettings, worker_setup};
 use lmeval_core::registry::{Kind, ModelKind, Registered};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
-use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
+use lmeval_host::{
+    PoolOptions, PythonModel, PythonModelSettings, PythonOptions, RegisteredModels, Token, WorkerPool,
+};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_report::lm_eval_version;
 
 use crate::printer::Notes;
 use crate::progress::Downloads;
@@ -24,6 +27,9 @@ pub(crate) fn create(
     has_answers: bool,
 ) -> Result<Arc<dyn Model>> {
     let name = settings.model.as_str();
+    if let Some(workers) = &settings.workers {
+        return Ok(Arc::new(pool(settings, workers, notes)?));
+    }
     if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
         let class = registered_class(name);
         let made = PythonModel::of_caller(Arc::clone(caller), &class, &python_model_settings(settings))?;
@@ -75,6 +81,19 @@ pub(crate) fn create(
             Ok(registry.model(name, &ModelSettings { defer_contact: has_answers, ..settings })?)
         }
     }
+}
+
+/// Waits for workers that compute the model.
+fn pool(settings: &RunSettings, workers: &WorkerSettings, notes: &Notes) -> Result<WorkerPool> {
+    let options = PoolOptions {
+        listen: workers.listen.clone(),
+        token: Token::read(&workers.token_file)?,
+        stall: workers.stall,
+        version: lm_eval_version().to_owned(),
+        setup: worker_setup(&settings.given),
+    };
+    let notes = notes.clone();
+    Ok(WorkerPool::listen(options, Arc::new(move |text| notes.note(text)))?)
 }
 
 /// The reference that stands for a class registered by Python code.

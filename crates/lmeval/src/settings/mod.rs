@@ -21,6 +21,7 @@ mod samples;
 mod seed;
 mod shard;
 mod trackers;
+mod workers;
 
 pub use config_file::ConfigFile;
 pub use dict_option::from_text as parse_pairs;
@@ -33,3 +34,4 @@ pub use resolve::{RunSettings, dialect};
 pub use samples::{parse as parse_samples, resolve as resolve_samples};
 pub use shard::ShardNumber;
 pub use trackers::TrackerSettings;
+pub use workers::{WorkerSettings, worker_setup};

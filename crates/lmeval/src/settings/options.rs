@@ -336,7 +336,7 @@ impl DictOption {
 }
 
 /// All options that take a dictionary.
-pub(super) const DICT_OPTIONS: [DictOption; 6] = [
+pub(super) const DICT_OPTIONS: [DictOption; 7] = [
     DictOption {
         name: "model_args",
         dashed: "model-args",
@@ -350,6 +350,13 @@ pub(super) const DICT_OPTIONS: [DictOption; 6] = [
         short: None,
         heading: None,
         help: "Generation settings, overriding the tasks: `key=value,…` or JSON",
+    },
+    DictOption {
+        name: "workers",
+        dashed: "workers",
+        short: None,
+        heading: None,
+        help: "Let workers on other machines compute the model: `listen=HOST:PORT,token_file=FILE`",
     },
     DictOption::tracker(
         "hf_hub_log_args",

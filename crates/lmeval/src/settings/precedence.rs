@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 49] = [
+const ROWS: [Row; 50] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),
@@ -59,6 +59,7 @@ const ROWS: [Row; 49] = [
         &["--wandb_args", "project=a"],
     ),
     row("trackio_args", "{a: 1}", &["--trackio_args", "b=2"]),
+    row("workers", "{listen: 'a:1', token_file: b}", &["--workers", "listen=a:2,token_file=b"]),
     row("limit", "4", &["--limit", "0.5"]),
     row("samples", "{a: [1]}", &["--samples", "{\"b\": [2]}"]),
     beside(row("shard", "1/3", &["--shard", "2/3"]), &["--output_path", "out"]),

@@ -17,6 +17,7 @@ use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIA
 use super::record::given;
 use super::shard::ShardNumber;
 use super::trackers::TrackerSettings;
+use super::workers::WorkerSettings;
 use super::{dict_option, samples, seed};
 use crate::environment;
 
@@ -90,6 +91,8 @@ pub struct RunSettings {
     pub baseline: Option<PathBuf>,
     /// The file with the prices of tokens.
     pub prices: Option<PathBuf>,
+    /// Workers on other machines, if they compute the model.
+    pub workers: Option<WorkerSettings>,
 }
 
 impl RunSettings {
@@ -274,6 +277,7 @@ impl Resolver {
             ));
         }
         let trackers = TrackerSettings::resolve(dict, log_samples, is_command, &mut self.notes)?;
+        let workers = WorkerSettings::resolve(&dict("workers"))?;
         if shard.is_some() && !trackers.is_empty() {
             let diagnostic = Diagnostic::new("A shard cannot be logged to an experiment tracker");
             bail!(
@@ -337,6 +341,7 @@ impl Resolver {
             judges,
             baseline: options.baseline,
             prices: options.prices,
+            workers,
             samples,
             model_args,
             metadata,

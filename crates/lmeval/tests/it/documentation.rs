@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 28] = [
     &[],
     &["run"],
     &["ls"],
@@ -34,6 +34,7 @@ const COMMANDS: [&[&str]; 27] = [
     &["rescore"],
     &["merge"],
     &["doctor"],
+    &["worker"],
     &["completions"],
     &["sandbox"],
 ];

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use lmeval_testkit::{Output, TestContext};
 use serde_json::Value;
 
-const DOCUMENTS: usize = 60;
+pub(crate) const DOCUMENTS: usize = 60;
 /// A tokenizer with tokens for a few letters and one for all others.
 const SMALL_TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
     "post_processor": null, "decoder": null, "truncation": null, "padding": null, "model": {"type": "BPE",
     "unk_token": "<unk>", "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "e": 3, "n": 4, "s": 5, " ": 6}, "merges": []}}"#;
 
-fn model() -> PathBuf {
+pub(crate) fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../lmeval-candle/tests/fixtures/llama")
         .canonicalize()
@@ -22,7 +22,7 @@ fn model() -> PathBuf {
 }
 
 /// A folder with a task of each kind: options with few-shot examples, rolling, sampled generations, and long generations.
-fn prepared() -> TestContext {
+pub(crate) fn prepared() -> TestContext {
     let context = crate::context();
     let line = |number: usize| {
         format!(
@@ -61,7 +61,7 @@ fn prepared() -> TestContext {
     context
 }
 
-fn arguments(tasks: &str, model_args: &str, out: &str) -> Vec<String> {
+pub(crate) fn arguments(tasks: &str, model_args: &str, out: &str) -> Vec<String> {
     let model_args = format!("pretrained={},device=cpu,max_length=600{model_args}", model().display());
     ["run", "--model", "hf", "--model_args", &model_args, "--tasks", tasks, "--include_path", "tasks"]
         .into_iter()
@@ -70,12 +70,12 @@ fn arguments(tasks: &str, model_args: &str, out: &str) -> Vec<String> {
         .collect()
 }
 
-fn run(context: &TestContext, arguments: &[String]) -> Output {
+pub(crate) fn run(context: &TestContext, arguments: &[String]) -> Output {
     context.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The answers of the newest records of a task, by document.
-fn answers(context: &TestContext, out: &str, task: &str) -> Vec<Value> {
+pub(crate) fn answers(context: &TestContext, out: &str, task: &str) -> Vec<Value> {
     let folder = context.work().join(out);
     let folders = fs_err::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = folders

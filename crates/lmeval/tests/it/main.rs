@@ -55,6 +55,8 @@ mod terminal;
 mod unusual_documents;
 mod validate;
 mod view;
+#[cfg(unix)]
+mod workers;
 
 use lmeval_testkit::TestContext;
 

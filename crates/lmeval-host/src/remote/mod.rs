@@ -1,0 +1,18 @@
+//! Workers on other machines that join a run over the network.
+//!
+//! A run listens ([`WorkerPool`]), workers connect ([`work_for_run`]). Both sides prove that they know a common token. A worker
+//! creates the model from the settings of the run and answers batches of requests; the run keeps the queue, so a
+//! worker that leaves costs nothing but the requests it had not answered.
+
+mod channel;
+mod model;
+mod pool;
+#[cfg(all(test, unix))]
+mod tests;
+mod wire;
+mod work;
+
+pub use self::channel::Token;
+pub use self::model::WorkerPool;
+pub use self::pool::{PoolOptions, WorkerNotes};
+pub use self::work::{CreateModel, WorkerOptions, work_for_run};

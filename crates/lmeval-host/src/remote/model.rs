@@ -1,0 +1,170 @@
+//! The model that the workers of a run form.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lmeval_core::work_queue::{Item, Sink, unanswered};
+use lmeval_core::{
+    Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Model, ModelError,
+    ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate,
+};
+use tokio::sync::mpsc::channel;
+
+use super::pool::{PoolOptions, Shared, WorkerNotes};
+use super::wire::{Description, ToWorker, request_json};
+
+/// Requests per batch. Prefixes are shared within a batch.
+const REQUESTS: usize = 8192;
+/// Batches in flight, so that all workers have requests while the last ones of a batch are being answered.
+const BATCHES: usize = 4;
+/// Bytes of prompts per batch.
+const BATCH_BYTES: usize = 32 << 20;
+/// How long to wait for a full batch.
+const FILL_TIME: Duration = Duration::from_secs(1);
+
+/// A model in workers that connect over the network.
+///
+/// Workers may come and go at any time. The requests of a worker that leaves, dies or stalls return to the queue.
+#[derive(Debug)]
+pub struct WorkerPool {
+    shared: Arc<Shared>,
+    description: Description,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl WorkerPool {
+    /// Listens, and waits for the first worker, which describes the model.
+    pub fn listen(options: PoolOptions, note: WorkerNotes) -> Result<Self, ModelError> {
+        let listen = options.listen.clone();
+        let bound = TcpListener::bind(&listen).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok((listener, address))
+        });
+        let (listener, address) = bound.map_err(|error| {
+            let message = format!("Cannot listen on `{listen}`: {error}");
+            ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("Choose another address with `--workers listen=HOST:PORT`; port 0 means any free one")
+        })?;
+        note(&format!(
+            "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE`"
+        ));
+        let shared = Arc::new(Shared::new(options, note));
+        let accepting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.accept(&listener))
+        };
+        match shared.first_description() {
+            Ok(description) => Ok(Self { shared, description, accepting: Some(accepting) }),
+            Err(error) => {
+                shared.stop();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Renders conversations in a worker.
+#[derive(Debug)]
+struct WorkerTemplate(Arc<Shared>);
+
+impl ChatTemplate for WorkerTemplate {
+    fn apply(&self, messages: Vec<ChatMessage>, add_generation_prompt: bool) -> Result<Context, ChatError> {
+        let render = |id| ToWorker::Render { id, messages: messages.clone(), add_generation_prompt };
+        let rendered = self.0.ask(render)?;
+        Context::from_exact_value(&rendered)
+            .ok_or_else(|| "A worker sent something that is not a prompt".into())
+    }
+}
+
+impl Model for WorkerPool {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(self.description.identity.clone()) })
+    }
+
+    fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        let source = self.shared.ask(|id| ToWorker::Template { id, name: name.map(str::to_owned) })?;
+        let template = Arc::new(WorkerTemplate(Arc::clone(&self.shared)));
+        Ok(ModelTemplate { template, source: source.as_str().map(str::to_owned) })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: REQUESTS, in_flight: BATCHES }
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+
+    fn fill_time(&self) -> Duration {
+        FILL_TIME
+    }
+
+    fn depends_on_document(&self) -> bool {
+        self.description.depends_on_document
+    }
+
+    fn is_worth_saving(&self) -> bool {
+        self.description.is_worth_saving
+    }
+
+    fn facts(&self) -> ModelFacts {
+        self.description.facts.clone()
+    }
+
+    fn stats(&self) -> Option<&ModelStats> {
+        Some(self.shared.stats())
+    }
+
+    fn wind_down(&self) {
+        self.shared.stop();
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            let answers = Arc::new(Mutex::new(vec![None; requests.len()]));
+            let slots = Arc::clone(&answers);
+            let sink = move |index: usize, answer| {
+                if let Some(slot) = slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
+                    *slot = Some(answer);
+                }
+            };
+            self.answer_each(requests, Box::new(sink)).await;
+            let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
+            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
+        })
+    }
+
+    fn answer_each(&self, requests: Vec<ModelRequest>, sink: AnswerSink) -> ModelFuture<'_, ()> {
+        Box::pin(async move {
+            let sink = Arc::new(Sink::new(sink, requests.len()));
+            let (open, mut done) = channel(1);
+            let mut items = Vec::with_capacity(requests.len());
+            for (index, request) in requests.iter().enumerate() {
+                match request_json(request) {
+                    Ok(json) => items.push(Item::new(json, index, &sink, &open)),
+                    Err(message) => {
+                        sink.deliver(index, Err(ModelError::new(ModelErrorKind::Request, message)));
+                    }
+                }
+            }
+            drop((requests, open));
+            self.shared.add(items);
+            // Nothing is ever sent: the channel closes when the last request is answered.
+            let _ = done.recv().await;
+        })
+    }
+}
+
+impl Drop for WorkerPool {
+    fn drop(&mut self) {
+        self.shared.stop();
+        self.shared.dismiss();
+        if let Some(accepting) = self.accepting.take() {
+            // A panicked thread needs no cleanup.
+            let _ = accepting.join();
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! The run's side: workers that join over the network, and the model they form.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lmeval_core::work_queue::{Item, Queue, Taken};
+use lmeval_core::{ModelError, ModelErrorKind, ModelIdentity, ModelStats};
+use lmeval_pycompat::json::Decoder;
+use lmeval_pycompat::{Dict, Value};
+
+use super::channel::{Receiver, Sender, Side, Token, handshake};
+use super::wire::{Description, FromWorker, ToWorker, requests_message};
+
+/// How often both sides say that they are still there.
+pub(super) const PING: Duration = Duration::from_secs(2);
+/// How often a thread that waits for answers looks whether the run has ended.
+const TICK: Duration = Duration::from_millis(200);
+/// How often the run looks for new connections.
+const POLL: Duration = Duration::from_millis(20);
+/// A request fails after this many workers left with it.
+const DEATHS: usize = 10;
+/// The number of refused connections that are reported.
+const REPORTED: usize = 20;
+/// How often a run without workers says so.
+const REMIND: Duration = Duration::from_mins(1);
+/// The stack of a thread that attends to a worker.
+const STACK: usize = 512 << 10;
+
+/// The options of a pool of workers.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// The address to listen on, such as `0.0.0.0:7000`.
+    pub listen: String,
+    /// The secret that workers must know.
+    pub token: Token,
+    /// A worker that says nothing for this long is given up.
+    pub stall: Duration,
+    /// The release of lm-eval, which workers must have, too.
+    pub version: String,
+    /// The settings of the model, from which workers create it.
+    pub setup: Dict,
+}
+
+/// Receives notes about workers that join and leave.
+pub type WorkerNotes = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The state shared by the threads that attend to workers.
+pub(super) struct Shared {
+    options: PoolOptions,
+    note: WorkerNotes,
+    queue: Queue,
+    stats: ModelStats,
+    is_stopping: AtomicBool,
+    members: Mutex<Members>,
+    /// Signals that a worker has joined or left.
+    change: Condvar,
+    /// Answers to questions about the chat template, by number.
+    questions: Mutex<HashMap<i64, mpsc::Sender<Result<Value, ModelError>>>>,
+    next_question: AtomicI64,
+    refused: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Members {
+    list: Vec<Member>,
+    next: u64,
+    /// That of the first worker, which all others must match.
+    description: Option<Description>,
+    /// The error of a worker that could not load the model while there was no other.
+    failure: Option<ModelError>,
+}
+
+/// A worker that takes requests.
+struct Member {
+    id: u64,
+    sender: Arc<Mutex<Sender>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("listen", &self.options.listen).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// A pool without workers.
+    pub(super) fn new(options: PoolOptions, note: WorkerNotes) -> Self {
+        Self {
+            options,
+            note,
+            queue: Queue::default(),
+            stats: ModelStats::default(),
+            is_stopping: AtomicBool::new(false),
+            members: Mutex::default(),
+            change: Condvar::new(),
+            questions: Mutex::default(),
+            next_question: AtomicI64::new(1),
+            refused: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn stats(&self) -> &ModelStats {
+        &self.stats
+    }
+
+    /// Adds requests for any worker.
+    pub(super) fn add(&self, items: Vec<Item>) {
+        self.queue.add(items);
+    }
+
+    /// Takes no more requests; those in flight are still answered.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.queue.close(&ModelError::new(ModelErrorKind::Unreachable, "The run was stopped"));
+    }
+
+    /// Waits a moment until all workers have heard that the run is over, and closes their connections.
+    pub(super) fn dismiss(&self) {
+        let end = Instant::now() + PING;
+        let mut members = self.members();
+        while !members.list.is_empty() && Instant::now() < end {
+            members = self.change.wait_timeout(members, POLL).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        for member in &members.list {
+            member.sender.lock().unwrap_or_else(PoisonError::into_inner).close();
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the first worker.
+    pub(super) fn first_description(&self) -> Result<Description, ModelError> {
+        let mut members = self.members();
+        let mut reminded = Instant::now();
+        loop {
+            if let Some(description) = &members.description {
+                return Ok(description.clone());
+            }
+            if let Some(error) = members.failure.take() {
+                return Err(error);
+            }
+            if reminded.elapsed() >= REMIND {
+                reminded = Instant::now();
+                (self.note)("Still waiting for the first worker");
+            }
+            members = self.change.wait_timeout(members, PING).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Accepts connections until the run ends. Reminds of a run without workers.
+    pub(super) fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let mut without = Instant::now();
+        while !self.is_stopping() {
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    let shared = Arc::clone(self);
+                    // Without a thread, the connection is closed and the worker tries again.
+                    let _ =
+                        thread::Builder::new().stack_size(STACK).spawn(move || shared.attend(stream, peer));
+                }
+                Err(_) => thread::sleep(POLL),
+            }
+            let members = self.members();
+            if !members.list.is_empty() || members.description.is_none() {
+                without = Instant::now();
+            } else if without.elapsed() >= REMIND {
+                without = Instant::now();
+                (self.note)("warning: No worker is connected; the run waits for one");
+            }
+        }
+    }
+
+    /// Admits a worker and feeds it until it leaves.
+    fn attend(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        let refuse = |reason: &dyn std::fmt::Display| {
+            if self.refused.fetch_add(1, Ordering::Relaxed) < REPORTED && !self.is_stopping() {
+                (self.note)(&format!("warning: A connection from {peer} was refused: {reason}"));
+            }
+        };
+        // Accepted sockets may inherit the mode of the listener.
+        if let Err(error) = stream.set_nonblocking(false) {
+            return refuse(&error);
+        }
+        let (sender, receiver) = match handshake(stream, &self.options.token, Side::Run) {
+            Ok(made) => made,
+            Err(error) => return refuse(&error),
+        };
+        let mut link = Link { sender: Arc::new(Mutex::new(sender)), receiver, decoder: Decoder::new() };
+        match self.admit(&mut link) {
+            Ok((name, description)) => self.employ(link, &format!("{name} at {peer}"), &description),
+            Err(reason) => {
+                refuse(&reason);
+                // It may be gone.
+                let _ = link.send(&ToWorker::Refused(reason));
+            }
+        }
+    }
+
+    /// Checks the version of a worker and lets it load the model.
+    fn admit(&self, link: &mut Link) -> Result<(String, Box<Description>), String> {
+        let lost = |error: io::Error| format!("the connection failed: {error}");
+        link.receiver.set_limit(self.options.stall).map_err(lost)?;
+        link.locked().set_limit(self.options.stall).map_err(lost)?;
+        let Some(FromWorker::Hello { version, name }) = link.receive().map_err(lost)? else {
+            return Err("it sent an unexpected message".to_owned());
+        };
+        if version != self.options.version {
+            return Err(format!("it is lm-eval {version}, and the run is {}", self.options.version));
+        }
+        link.send(&ToWorker::Setup(self.options.setup.clone())).map_err(lost)?;
+        loop {
+            match link.receive().map_err(lost)? {
+                Some(FromWorker::Alive) => {}
+                Some(FromWorker::Ready(description)) => return Ok((name, description)),
+                Some(FromWorker::Failed(error)) => {
+                    let mut members = self.members();
+                    if members.description.is_none() {
+                        members.failure = Some(error.clone());
+                        self.change.notify_all();
+                    }
+                    return Err(format!("it cannot load the model: {error}"));
+                }
+                _ => return Err("it sent an unexpected message".to_owned()),
+            }
+        }
+    }
+
+    /// Makes an admitted worker a member, if it has the model of the others, and feeds it.
+    fn employ(self: &Arc<Self>, link: Link, name: &str, description: &Description) {
+        let known = self.members().description.get_or_insert(description.clone()).identity.clone();
+        if known != description.identity {
+            let difference = difference(&known, &description.identity);
+            (self.note)(&format!(
+                "warning: The worker {name} was refused: it has another model: {difference}"
+            ));
+            let reason = format!("it has another model than the other workers: {difference}");
+            // It may be gone.
+            let _ = link.send(&ToWorker::Refused(reason));
+            return;
+        }
+        if link.send(&ToWorker::Accepted).is_err() {
+            return;
+        }
+        let id = {
+            let mut members = self.members();
+            let id = members.next;
+            members.next += 1;
+            members.list.push(Member { id, sender: Arc::clone(&link.sender) });
+            self.change.notify_all();
+            (self.note)(&format!("The worker {name} joined; workers: {}", members.list.len()));
+            id
+        };
+        let sender = Arc::clone(&link.sender);
+        let reason = self.feed(link);
+        sender.lock().unwrap_or_else(PoisonError::into_inner).close();
+        let mut members = self.members();
+        members.list.retain(|member| member.id != id);
+        self.change.notify_all();
+        if !self.is_stopping() {
+            let left = members.list.len();
+            drop(members);
+            self.stats.retry(format!("The worker {name} left: {reason}"));
+            (self.note)(&format!("warning: The worker {name} left: {reason}; workers: {left}"));
+        }
+    }
+
+    /// Feeds a worker until it leaves or the queue is closed; returns why it ended.
+    fn feed(self: &Arc<Self>, link: Link) -> String {
+        let Link { sender, mut receiver, mut decoder } = link;
+        let (messages, inbox) = mpsc::channel();
+        let shared = Arc::clone(self);
+        let reading = thread::Builder::new().stack_size(STACK).spawn(move || {
+            loop {
+                match receiver.receive().map(|text| FromWorker::decode(&mut decoder, &text)) {
+                    Ok(Some(FromWorker::Rendered { id, rendered })) => shared.answer_question(id, rendered),
+                    Ok(Some(message)) => {
+                        if messages.send(Ok(message)).is_err() {
+                            return;
+                        }
+                    }
+                    Ok(None) => return drop(messages.send(Err("it sent an invalid message".to_owned()))),
+                    Err(error) => return drop(messages.send(Err(reason(&error, shared.options.stall)))),
+                }
+            }
+        });
+        if let Err(error) = reading {
+            return format!("no thread for it: {error}");
+        }
+        let send = |text: &str| sender.lock().unwrap_or_else(PoisonError::into_inner).send(text);
+        let mut last: Option<String> = None;
+        loop {
+            let workers = self.members().list.len();
+            match self.queue.take_near(workers, last.as_deref(), Some(PING)) {
+                Taken::Closed => {
+                    if let Ok(text) = ToWorker::End.encode() {
+                        // It may be gone.
+                        let _ = send(&text);
+                    }
+                    return "the run is over".to_owned();
+                }
+                Taken::Nothing => {
+                    while let Ok(message) = inbox.try_recv() {
+                        if let Err(reason) = message {
+                            return reason;
+                        }
+                    }
+                    let sent = ToWorker::Ping.encode().map_err(io::Error::other).and_then(|text| send(&text));
+                    if let Err(error) = sent {
+                        return reason(&error, self.options.stall);
+                    }
+                }
+                Taken::Items(items) => {
+                    last = items.last().map(|item| item.json.clone());
+                    if let Err((reason, left)) = self.work(items, &send, &inbox) {
+                        self.put_back(left, &reason);
+                        return reason;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends requests to a worker and delivers its answers. Returns those without an answer if it leaves.
+    fn work(
+        &self,
+        items: Vec<Item>,
+        send: &dyn Fn(&str) -> io::Result<()>,
+        inbox: &mpsc::Receiver<Result<FromWorker, String>>,
+    ) -> Result<(), (String, Vec<Item>)> {
+        let text = requests_message(items.iter().map(|item| item.json.as_str()));
+        let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
+        let mut failure = send(&text).err().map(|error| reason(&error, self.options.stall));
+        drop(text);
+        let mut pinged = Instant::now();
+        let mut has_ended = false;
+        while failure.is_none() {
+            if self.is_stopping() && !std::mem::replace(&mut has_ended, true) {
+                // Answers that are still computed are saved.
+                let sent = ToWorker::End.encode().map_err(io::Error::other).and_then(|text| send(&text));
+                failure = sent.err().map(|error| reason(&error, self.options.stall));
+                continue;
+            }
+            match inbox.recv_timeout(TICK) {
+                Ok(Ok(FromWorker::Answers(answers))) => {
+                    for (index, answer) in answers {
+                        if let Some(item) = open.get_mut(index).and_then(Option::take) {
+                            item.answer(answer);
+                        }
+                    }
+                }
+                Ok(Ok(FromWorker::Done)) => break,
+                Ok(Ok(FromWorker::Alive)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Ok(_)) => failure = Some("it sent an unexpected message".to_owned()),
+                Ok(Err(reason)) => failure = Some(reason),
+                Err(RecvTimeoutError::Disconnected) => failure = Some("the connection was closed".to_owned()),
+            }
+            if failure.is_none() && pinged.elapsed() >= PING {
+                pinged = Instant::now();
+                let sent = ToWorker::Ping.encode().map_err(io::Error::other).and_then(|text| send(&text));
+                failure = sent.err().map(|error| reason(&error, self.options.stall));
+            }
+        }
+        let left: Vec<Item> = open.into_iter().flatten().collect();
+        match failure {
+            Some(reason) => Err((reason, left)),
+            None if left.is_empty() => Ok(()),
+            None => Err(("it did not answer all requests".to_owned(), left)),
+        }
+    }
+
+    /// Returns the requests of a worker that left to the queue. One with which many workers left has failed.
+    fn put_back(&self, left: Vec<Item>, reason: &str) {
+        let mut again = Vec::new();
+        for mut item in left {
+            item.deaths += 1;
+            if item.deaths < DEATHS && !self.is_stopping() {
+                again.push(item);
+            } else {
+                let message =
+                    format!("{DEATHS} workers left while answering this request, the last one: {reason}");
+                item.answer(Err(ModelError::new(ModelErrorKind::Unreachable, message)));
+            }
+        }
+        self.queue.put_back(again);
+    }
+
+    fn answer_question(&self, id: i64, answer: Result<Value, ModelError>) {
+        let asked = self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(asked) = asked {
+            // Nobody may wait any more.
+            let _ = asked.send(answer);
+        }
+    }
+
+    /// Asks any worker a question about the chat template; if it leaves meanwhile, another one.
+    pub(super) fn ask(&self, question: impl Fn(i64) -> ToWorker) -> Result<Value, ModelError> {
+        let stopped = || ModelError::new(ModelErrorKind::Unreachable, "The run was stopped");
+        let mut members = self.members();
+        loop {
+            if self.is_stopping() {
+                return Err(stopped());
+            }
+            let Some(sender) = members.list.first().map(|member| Arc::clone(&member.sender)) else {
+                members = self.change.wait_timeout(members, PING).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            };
+            drop(members);
+            let id = self.next_question.fetch_add(1, Ordering::Relaxed);
+            let (answer, answered) = mpsc::channel();
+            self.questions.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answer);
+            let wrong = |message: String| ModelError::new(ModelErrorKind::Request, message);
+            let text = question(id).encode().map_err(wrong)?;
+            let sent = sender.lock().unwrap_or_else(PoisonError::into_inner).send(&text);
+            if sent.is_ok()
+                && let Ok(answer) = answered.recv_timeout(self.options.stall)
+            {
+                return answer;
+            }
+            self.questions.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            thread::sleep(POLL);
+            members = self.members();
+        }
+    }
+}
+
+/// A connection to a worker.
+struct Link {
+    sender: Arc<Mutex<Sender>>,
+    receiver: Receiver,
+    decoder: Decoder,
+}
+
+impl Link {
+    fn locked(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: &ToWorker) -> io::Result<()> {
+        self.locked().send(&message.encode().map_err(io::Error::other)?)
+    }
+
+    fn receive(&mut self) -> io::Result<Option<FromWorker>> {
+        let text = self.receiver.receive()?;
+        Ok(FromWorker::decode(&mut self.decoder, &text))
+    }
+}
+
+/// Why a connection ended.
+fn reason(error: &io::Error, stall: Duration) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "it closed the connection".to_owned()
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("it said nothing for {} s", stall.as_secs_f64())
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The first fact in which two models differ.
+fn difference(known: &ModelIdentity, other: &ModelIdentity) -> String {
+    if known.backend != other.backend {
+        return format!("{} instead of {}", other.backend, known.backend);
+    }
+    let names = known.facts.iter().chain(&other.facts).map(|(name, _)| *name);
+    let differing = names.into_iter().find(|name| known.fact(name) != other.fact(name));
+    let Some(name) = differing else { return "other facts".to_owned() };
+    let shown = |identity: &ModelIdentity| identity.fact(name).unwrap_or("none").to_owned();
+    format!("{name} {} instead of {}", shown(other), shown(known))
+}

@@ -274,7 +274,7 @@ impl Stored {
         next: &[Option<Entry>],
     ) -> Result<&Value, Error> {
         let place = |entry: &Entry| (entry.file, entry.offset, entry.length);
-        if !self.last.as_ref().is_some_and(|(last, _)| place(last) == place(&entry)) {
+        if self.last.as_ref().is_none_or(|(last, _)| place(last) != place(&entry)) {
             let end = entry.offset + u64::from(entry.length);
             let (number, start, bytes) = &self.bytes;
             let is_read =

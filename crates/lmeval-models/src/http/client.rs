@@ -255,7 +255,7 @@ impl Client {
         let none = HeaderMap::new();
         let mut attempt = 1;
         loop {
-            let headers = own.map(|endpoint| &endpoint.headers).unwrap_or(&none);
+            let headers = own.map_or(&none, |endpoint| &endpoint.headers);
             let request = Outgoing { method: &Method::GET, url: &parsed, headers, body: &Bytes::new() };
             let transport = self.connections.for_url(&parsed);
             match self.exchange(&transport, &request, &shown, "the query", timeout).await {

@@ -195,7 +195,7 @@ pub(crate) fn open_judge(
             introduced.map_err(|error| error.of_judge(role))?
         }
     };
-    let introduction = introduction.as_judge();
+    let introduction = introduction.of_judge();
     // The events of a run are about the evaluated model.
     let models = register(&journal, &introduction, Needs::JUDGE, &NoEvents)?.models;
     Ok(Attribution { journal, models, assumed: None })

@@ -87,7 +87,7 @@ pub(crate) struct Introduction {
 
 impl Introduction {
     /// The introduction of a judge, whose answers are saved apart from those of an evaluated model.
-    pub(crate) fn as_judge(self) -> Self {
+    pub(crate) fn of_judge(self) -> Self {
         Self { identity: as_judge(self.identity), ..self }
     }
 }

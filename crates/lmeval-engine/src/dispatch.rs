@@ -153,7 +153,7 @@ impl Dispatcher {
             };
             let registered = introduction.map_err(|error| self.fatal(error)).and_then(|introduction| {
                 if self.judge.is_some() {
-                    let introduction = introduction.as_judge();
+                    let introduction = introduction.of_judge();
                     return Ok((register(journal, &introduction, self.needs, &NoEvents)?, introduction));
                 }
                 self.events.event(Event::Model(&introduction.identity));

@@ -162,15 +162,12 @@ pub(crate) fn total<'a>(results: impl Iterator<Item = &'a Dict>) -> Dict {
             let mut sum = entry.clone();
             if let Some(before) = total.get(role).and_then(Value::as_dict) {
                 for (key, value) in before.iter() {
-                    match (value, entry.get(key)) {
-                        (Value::Int(one), Some(Value::Int(other))) => {
-                            drop(sum.insert(key.clone(), one + other))
-                        }
-                        (Value::Float(one), Some(Value::Float(other))) => {
-                            sum.insert(key.clone(), one + other);
-                        }
-                        _ => {}
-                    }
+                    let added = match (value, entry.get(key)) {
+                        (Value::Int(one), Some(Value::Int(other))) => Value::Int(one + other),
+                        (Value::Float(one), Some(Value::Float(other))) => Value::Float(one + other),
+                        _ => continue,
+                    };
+                    sum.insert(key.clone(), added);
                 }
             }
             total.insert(role.clone(), sum);

@@ -25,6 +25,7 @@
 //! ```
 
 mod arguments;
+mod choice_letter;
 mod custom;
 mod docs;
 mod ensemble;
@@ -57,6 +58,7 @@ use std::fmt;
 use lmeval_pycompat::Value;
 
 pub use self::arguments::Arguments;
+pub use self::choice_letter::ChoiceLetter;
 pub use self::custom::Custom;
 pub use self::docs::FilterDocs;
 pub use self::ensemble::{EnsembleError, FilterEnsemble, Outcome, StepAudit};

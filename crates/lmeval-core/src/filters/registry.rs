@@ -9,8 +9,8 @@ use super::ensemble::{EnsembleError, FilterEnsemble};
 use super::error::FilterError;
 use super::spec::{FilterFunction, FilterSpec};
 use super::{
-    Filter, custom, format_span, lowercase, majority_vote, map, multi_choice_regex, noop, regex, regex_pos,
-    remove_whitespace, take_first, take_first_k, uppercase,
+    Filter, choice_letter, custom, format_span, lowercase, majority_vote, map, multi_choice_regex, noop,
+    regex, regex_pos, remove_whitespace, take_first, take_first_k, uppercase,
 };
 use crate::dialect::Dialect;
 use crate::host::{Host, NoHost, display_reference};
@@ -48,6 +48,7 @@ pub(crate) fn built_in() -> Vec<FilterEntry> {
         regex::entry(),
         regex_pos::entry(),
         multi_choice_regex::entry(),
+        choice_letter::entry(),
         format_span::entry(),
         planning_grammar(),
     ];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -31,10 +32,18 @@ def completion(request: dict) -> dict:
     return {"model": request.get("model"), "choices": choices, "usage": {"prompt_tokens": 8, "completion_tokens": 1}}
 
 
+TOP = {"B": 0.4, " B": 0.15, "A": 0.25, "C": 0.1, "The": 0.05}
+"""The probabilities of the first token; `D` is not among them."""
+
+
 def chat(request: dict) -> dict:
-    """Answer a request to /v1/chat/completions."""
+    """Answer a request to /v1/chat/completions, with likely tokens where it asks for them."""
     message = {"role": "assistant", "content": ANSWER}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    if request.get("logprobs"):
+        top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in TOP.items()]
+        message["content"], choice["finish_reason"] = "B", "length"
+        choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top[: request.get("top_logprobs", 0)]}]}
     return {"model": request.get("model"), "choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 4}}
 
 

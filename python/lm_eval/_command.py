@@ -18,6 +18,7 @@ _SINGLE = {
     "batch_size": "-b",
     "max_batch_size": "",
     "device": "",
+    "choices": "",
     "system_instruction": "",
     "seed": "",
     "compat": "",

@@ -84,6 +84,7 @@ def simple_evaluate(
     metadata: Mapping[str, Any] | None = None,
     *,
     compat: str | None = None,
+    choices: str | None = None,
     max_failures: int | None = 0,
     judges: Mapping[str, str | Mapping[str, Any] | LM] | None = None,
     baseline: str | os.PathLike[str] | None = None,
@@ -93,7 +94,8 @@ def simple_evaluate(
 
     `model` is an object, the name of a back end, or the name of a model that this process registered. `tasks` are
     names, inline definitions (whose fields may be functions) and task objects. `compat="0.4"` follows the rules of
-    the 0.4 line. If more than `max_failures` requests fail, the evaluation fails; `None` allows any number of
+    the 0.4 line. `choices` is `"letters"` or `"generate"`: how multiple-choice options are compared by a model that
+    cannot score them. If more than `max_failures` requests fail, the evaluation fails; `None` allows any number of
     failures, and the affected documents are excluded from the scores. The requests cache has no effect: building
     prompts is faster than reading them. `judges` binds roles to models that grade answers: an `LM` object, a string
     such as `"local-chat-completions,model=NAME,base_url=URL"`, or a mapping with `backend` and its arguments;
@@ -141,6 +143,7 @@ def simple_evaluate(
         "seed": [random_seed, numpy_random_seed, torch_random_seed, fewshot_random_seed],
         "confirm_run_unsafe_code": confirm_run_unsafe_code,
         "compat": compat,
+        "choices": choices,
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
         "judge": {role: judge for role, judge in (judges or {}).items() if not isinstance(judge, LM)} or None,

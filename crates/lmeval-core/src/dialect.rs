@@ -46,6 +46,8 @@ pub struct Dialect {
     pub chosen_documents_keep_ids: bool,
     /// The arguments of a rolling request begin with an empty context.
     pub rolling_context: bool,
+    /// Multiple-choice tasks run on chat APIs, which cannot score the text of an option.
+    pub choices_on_chat: bool,
     /// A document whose conversation is sent as JSON has no options to score.
     pub json_context_skips_options: bool,
     /// A conversation sent as JSON is hashed as a record of the string, not as the string itself.
@@ -125,6 +127,7 @@ impl Dialect {
         repeats_always: false,
         chosen_documents_keep_ids: true,
         rolling_context: true,
+        choices_on_chat: true,
         json_context_skips_options: true,
         json_prompts_are_records: true,
         omit_absent_media: true,
@@ -168,6 +171,7 @@ impl Dialect {
         repeats_always: true,
         chosen_documents_keep_ids: false,
         rolling_context: false,
+        choices_on_chat: false,
         json_context_skips_options: false,
         json_prompts_are_records: false,
         omit_absent_media: false,

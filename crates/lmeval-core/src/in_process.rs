@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::instance::RequestType;
 use crate::model::{
     Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelTemplate, Response,
+    ModelRequest, ModelTemplate, OptionScoring, Response,
 };
 
 /// A model that runs in this process.
@@ -36,6 +36,7 @@ use crate::model::{
 ///             }
 ///             Arguments::Rolling { text } => Response::Rolling { logprob: -(text.len() as f64) },
 ///             Arguments::Generate { .. } => Response::Text("".into()),
+///             Arguments::Letters { .. } => return Err(request.unsupported()),
 ///         })
 ///     }
 /// }
@@ -50,6 +51,16 @@ pub trait LocalModel: Debug + Send + Sync + 'static {
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
+    }
+
+    /// How the options of a question can be scored.
+    fn option_scoring(&self) -> OptionScoring {
+        OptionScoring::Continuations
+    }
+
+    /// Whether the model is known to reason before it answers.
+    fn reasons(&self) -> bool {
+        false
     }
 
     /// The chat template of that name, or the default one.
@@ -108,6 +119,14 @@ impl<M: LocalModel> Model for InProcess<M> {
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         self.0.supports(kind)
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        self.0.option_scoring()
+    }
+
+    fn reasons(&self) -> bool {
+        self.0.reasons()
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {

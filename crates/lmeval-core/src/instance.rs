@@ -22,15 +22,22 @@ pub enum RequestType {
     LoglikelihoodRolling,
     /// Generation until a stop string.
     GenerateUntil,
+    /// The probabilities of the labels of options as the first token of an answer.
+    ChoiceLetters,
 }
 
 impl RequestType {
+    /// All kinds, in the order that listings show them.
+    pub const ALL: [Self; 4] =
+        [Self::Loglikelihood, Self::LoglikelihoodRolling, Self::GenerateUntil, Self::ChoiceLetters];
+
     /// The name used in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loglikelihood => "loglikelihood",
             Self::LoglikelihoodRolling => "loglikelihood_rolling",
             Self::GenerateUntil => "generate_until",
+            Self::ChoiceLetters => "choice_letters",
         }
     }
 }
@@ -142,6 +149,52 @@ pub enum Arguments {
         /// Generation settings: stop strings, sampling, token limit.
         kwargs: Arc<Dict>,
     },
+    /// Compare the labels of options as the first token after a context. Only for models that cannot score a
+    /// continuation.
+    Letters {
+        /// The prompt, which shows the labelled options.
+        context: Context,
+        /// The label of each option.
+        labels: Arc<[Arc<str>]>,
+    },
+}
+
+impl Arguments {
+    /// The prompt before the answer; a rolling request has none.
+    pub fn context(&self) -> Option<&Context> {
+        match self {
+            Self::Loglikelihood { context, .. }
+            | Self::Generate { context, .. }
+            | Self::Letters { context, .. } => Some(context),
+            Self::Rolling { .. } => None,
+        }
+    }
+
+    /// As [`Arguments::context`], to replace it.
+    pub fn context_mut(&mut self) -> Option<&mut Context> {
+        match self {
+            Self::Loglikelihood { context, .. }
+            | Self::Generate { context, .. }
+            | Self::Letters { context, .. } => Some(context),
+            Self::Rolling { .. } => None,
+        }
+    }
+
+    /// The arguments as logs, hashes and Python see them. A rolling request has an empty context in some dialects.
+    pub fn to_values(&self, rolling_context: bool) -> Vec<Value> {
+        match self {
+            Self::Loglikelihood { context, continuation } => {
+                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
+            }
+            Self::Rolling { text } if rolling_context => vec![Value::str(""), Value::Str(Arc::clone(text))],
+            Self::Rolling { text } => vec![Value::Str(Arc::clone(text))],
+            Self::Generate { context, kwargs } => vec![context.to_value(), Value::Dict(Arc::clone(kwargs))],
+            Self::Letters { context, labels } => {
+                let labels = labels.iter().map(|label| Value::Str(Arc::clone(label)));
+                vec![context.to_value(), Value::list(labels)]
+            }
+        }
+    }
 }
 
 /// Metadata of a request used in scoring.
@@ -196,18 +249,7 @@ pub struct Instance {
 impl Instance {
     /// The arguments as a list of values, in the form used by logs and hashes.
     pub fn args(&self, dialect: &Dialect) -> Vec<Value> {
-        let mut args = match &self.arguments {
-            Arguments::Loglikelihood { context, continuation } => {
-                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
-            }
-            Arguments::Rolling { text } if dialect.rolling_context => {
-                vec![Value::str(""), Value::Str(Arc::clone(text))]
-            }
-            Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
-            Arguments::Generate { context, kwargs } => {
-                vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
-            }
-        };
+        let mut args = self.arguments.to_values(dialect.rolling_context);
         args.extend(self.additional_args.clone().map(Value::Dict));
         args
     }

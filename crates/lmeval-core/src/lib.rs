@@ -25,6 +25,7 @@ mod host;
 mod in_process;
 mod instance;
 pub mod judge;
+mod letters;
 mod message;
 mod model;
 mod model_settings;
@@ -52,11 +53,12 @@ pub use guard::{guarded, is_guarded};
 pub use host::{ClassCall, Host, HostError, HostFn, HostServices, NamedSplits, NoHost, display_reference};
 pub use in_process::{InProcess, LocalModel};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, MAX_REPEATS, RequestType};
+pub use letters::{Letter, LetterOutcome, letters_value};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, REPORTED_FACTS, Response, SCORING_FACT, Usage,
+    ModelRequest, ModelStats, ModelTemplate, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
 };
 pub use model_settings::ModelSettings;
 pub use stops::stops;

@@ -13,6 +13,7 @@ use crate::check::CheckSink;
 use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
+use crate::letters::{Letter, letters_value};
 
 /// The boxed future that methods of [`Model`] return.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -44,7 +45,14 @@ impl ModelRequest {
             Arguments::Loglikelihood { .. } => RequestType::Loglikelihood,
             Arguments::Rolling { .. } => RequestType::LoglikelihoodRolling,
             Arguments::Generate { .. } => RequestType::GenerateUntil,
+            Arguments::Letters { .. } => RequestType::ChoiceLetters,
         }
+    }
+
+    /// The error of a model that cannot answer requests of this type.
+    pub fn unsupported(&self) -> ModelError {
+        let message = format!("The model does not answer `{}` requests", self.request_type());
+        ModelError::new(ModelErrorKind::Unsupported, message)
     }
 
     /// The total length of its strings in bytes.
@@ -52,7 +60,7 @@ impl ModelRequest {
         match &self.arguments {
             Arguments::Loglikelihood { context, continuation } => context.size() + continuation.len(),
             Arguments::Rolling { text } => text.len(),
-            Arguments::Generate { context, .. } => context.size(),
+            Arguments::Generate { context, .. } | Arguments::Letters { context, .. } => context.size(),
         }
     }
 
@@ -80,6 +88,8 @@ pub enum Response {
     },
     /// For [`Arguments::Generate`]: the generated string.
     Text(Arc<str>),
+    /// For [`Arguments::Letters`]: the probability of each label.
+    Letters(Arc<[Letter]>),
 }
 
 impl Response {
@@ -91,6 +101,7 @@ impl Response {
             }
             Self::Rolling { logprob } => Value::tuple([Value::Float(*logprob), Value::Bool(false)]),
             Self::Text(text) => Value::Str(Arc::clone(text)),
+            Self::Letters(letters) => letters_value(letters),
         }
     }
 }
@@ -196,6 +207,17 @@ impl Diagnose for ModelError {
     fn traceback(&self) -> Option<&str> {
         self.traceback.as_deref()
     }
+}
+
+/// How a model can score the options of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionScoring {
+    /// By the log-likelihood of each option.
+    Continuations,
+    /// By the probabilities of labels as the first token of an answer.
+    Letters,
+    /// Not at all: it can only write an answer.
+    Generations,
 }
 
 /// The identity of a model. Saved answers are reused only for a model with the same identity.
@@ -427,6 +449,16 @@ pub trait Model: Debug + Send + Sync {
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
+    }
+
+    /// How the options of a question can be scored.
+    fn option_scoring(&self) -> OptionScoring {
+        OptionScoring::Continuations
+    }
+
+    /// Whether the model is known to reason before it answers, so that an answer needs many more tokens than its text.
+    fn reasons(&self) -> bool {
+        false
     }
 
     /// The chat template of that name, or the default one.

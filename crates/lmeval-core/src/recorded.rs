@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value, json};
 
 use crate::instance::{Arguments, Context, RequestType};
+use crate::letters::Letter;
 use crate::message::ChatMessage;
 use crate::model::{ModelRequest, Response};
 
@@ -15,7 +16,7 @@ pub struct RequestContent {
     pub kind: RequestType,
     /// The context: a string, or chat messages as canonical JSON.
     pub context: Arc<str>,
-    /// The scored string; empty for generations.
+    /// The scored string, or the labels of options, one per line; empty for generations.
     pub continuation: Arc<str>,
 }
 
@@ -33,6 +34,10 @@ impl RequestContent {
             }
             Arguments::Generate { context, kwargs } => {
                 (Self { kind, context: context_of_request(context), continuation: "".into() }, Some(kwargs))
+            }
+            Arguments::Letters { context, labels } => {
+                let continuation = labels_text(labels.iter().map(|label| &**label));
+                (Self { kind, context: context_of_request(context), continuation }, None)
             }
         }
     }
@@ -62,6 +67,13 @@ impl RequestContent {
                     _ => None,
                 };
                 Ok((Self { kind, context: context()?, continuation: "".into() }, kwargs))
+            }
+            RequestType::ChoiceLetters => {
+                let labels = args.get(1).and_then(Value::as_list).unwrap_or_default();
+                let labels: Option<Vec<&str>> = labels.iter().map(Value::as_str).collect();
+                let labels = labels.filter(|labels| !labels.is_empty());
+                let labels = labels.ok_or("argument 1 of its request is not a list of labels")?;
+                Ok((Self { kind, context: context()?, continuation: labels_text(labels) }, None))
             }
         }
     }
@@ -105,9 +117,10 @@ fn request_arguments(request: &Value) -> Result<Vec<Value>, String> {
 /// The request types that arguments may belong to, which samples files do not record: after an empty context,
 /// a string may be a continuation or a rolling request.
 pub fn recorded_types(args: &[Value]) -> Result<&'static [RequestType], String> {
-    use RequestType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling};
+    use RequestType::{ChoiceLetters, GenerateUntil, Loglikelihood, LoglikelihoodRolling};
     match args {
         [_, Value::Dict(_), ..] => Ok(&[GenerateUntil]),
+        [_, Value::List(_), ..] => Ok(&[ChoiceLetters]),
         [Value::Str(context), Value::Str(_), ..] if context.is_empty() => {
             Ok(&[Loglikelihood, LoglikelihoodRolling])
         }
@@ -115,6 +128,11 @@ pub fn recorded_types(args: &[Value]) -> Result<&'static [RequestType], String> 
         [Value::Str(_)] => Ok(&[LoglikelihoodRolling]),
         _ => Err("its `arguments` do not match any request type".to_owned()),
     }
+}
+
+/// Labels as one string.
+fn labels_text<'a>(labels: impl IntoIterator<Item = &'a str>) -> Arc<str> {
+    labels.into_iter().collect::<Vec<_>>().join("\n").into()
 }
 
 /// The answers to one request; a single one may come without a list.
@@ -194,6 +212,9 @@ fn response_of(kind: RequestType, value: &Value) -> Option<Response> {
             Value::Str(text) => Some(Response::Text(Arc::clone(text))),
             _ => None,
         },
+        RequestType::ChoiceLetters => {
+            Letter::all_from_value(value).map(|letters| Response::Letters(letters.into()))
+        }
     }
 }
 
@@ -202,6 +223,7 @@ fn bad_response(kind: RequestType) -> String {
         RequestType::Loglikelihood => "a list of a number and `true` or `false`",
         RequestType::LoglikelihoodRolling => "a number",
         RequestType::GenerateUntil => "a string",
+        RequestType::ChoiceLetters => "a list of the log-probability, bound and greedy flag of each label",
     };
     format!("its answer is not {expected}, as `{kind}` requires")
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
-use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
+use lmeval_core::{Answer, Context, ModelError, ModelRequest};
 use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::backlog::Backlog;
@@ -388,9 +388,7 @@ fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
 fn drop_unneeded(requests: &mut DocumentRequests, needs: Needs, empty: &Arc<str>) {
     if !needs.prompts {
         for instance in &mut requests.instances {
-            if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
-                &mut instance.arguments
-            {
+            if let Some(context) = instance.arguments.context_mut() {
                 *context = Context::Text(Arc::clone(empty));
             }
         }

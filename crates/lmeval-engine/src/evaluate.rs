@@ -51,6 +51,8 @@ pub struct Evaluated {
     pub code_limits: Dict,
     /// Per judge: its settings, and the tokens of its answers.
     pub judges: Dict,
+    /// Per multiple-choice task whose options are not compared by their log-likelihoods: how they are.
+    pub choices: Dict,
 }
 
 impl Evaluated {
@@ -102,7 +104,7 @@ pub(crate) fn evaluate_with(
     let runtime = runtime()?;
     let run = run(model, tasks, options, events, backlog, &runtime);
     runtime.shutdown_background();
-    let Run { tasks, groups, template, streamed } = run?;
+    let Run { tasks, groups, template, choices, streamed } = run?;
     let Streamed { results, collected: Collected { failures, answered }, code_limits, judges } = streamed;
     // The documents of other parts may have been answered.
     if results.is_empty()
@@ -116,7 +118,7 @@ pub(crate) fn evaluate_with(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges })
+    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges, choices })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {
@@ -131,6 +133,7 @@ struct Run {
     tasks: Vec<(String, Arc<Task>)>,
     groups: Vec<GroupSpec>,
     template: Option<ModelTemplate>,
+    choices: Dict,
     streamed: Streamed,
 }
 
@@ -151,9 +154,12 @@ fn run(
     let (mut tasks, mut known) = (tasks, vec![None; models.len()]);
     loop {
         let Plan { tasks: planned, groups, template } = plan(Some(&**model), tasks, options)?;
+        let choices = report_choices(&planned, &**events);
         let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
         match (stream(model, planned, options, events, backlog, runtime, &known)?, copy.take()) {
-            (Ended::Finished(streamed), _) => return Ok(Run { tasks: keyed, groups, template, streamed }),
+            (Ended::Finished(streamed), _) => {
+                return Ok(Run { tasks: keyed, groups, template, choices, streamed });
+            }
             (Ended::OtherModel(..), None) => {
                 let (stage, message) = ("The run", "the model changed its identity twice");
                 return Err(EngineError::Panic { stage: stage.to_owned(), message: message.to_owned() });
@@ -173,6 +179,18 @@ fn run(
             }
         }
     }
+}
+
+/// Tells how the options of tasks are compared, where that is not by their log-likelihoods; returns it by task.
+pub(crate) fn report_choices(planned: &[PlannedTask], events: &dyn Events) -> Dict {
+    let mut all = Dict::new();
+    for PlannedTask { key, choices, .. } in planned {
+        if let Some(choices) = choices {
+            events.event(Event::Choices { task: key, description: &choices.describe() });
+            all.insert(key.as_str(), choices.to_value());
+        }
+    }
+    all
 }
 
 /// How a stream ended.

@@ -74,6 +74,13 @@ pub enum Event<'a> {
         /// The protocol of the server; `None` is the default one.
         protocol: Option<&'a str>,
     },
+    /// The options of a task are not compared by their log-likelihoods.
+    Choices {
+        /// The key of the task in the results.
+        task: &'a str,
+        /// How they are compared.
+        description: &'a str,
+    },
     /// The data of a task was loaded.
     Prepared {
         /// The task it belongs to.

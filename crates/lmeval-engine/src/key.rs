@@ -1,7 +1,5 @@
 //! Journal keys of requests.
 
-use std::sync::Arc;
-
 use lmeval_core::{Arguments, Dialect, ModelRequest};
 use lmeval_journal::{Key, request_hash};
 use lmeval_pycompat::{Dict, Value, repr};
@@ -34,25 +32,14 @@ impl Keys {
         let document = per_document.then_some((&*request.task_name, request.doc_id.0));
         let model = match request.arguments {
             Arguments::Loglikelihood { .. } => self.models.scoring.unwrap_or(self.models.model),
-            Arguments::Rolling { .. } | Arguments::Generate { .. } => self.models.model,
+            _ => self.models.model,
         };
         Key::new(model, &hash, request.repeat, document)
     }
 
     /// Reference: the response cache hashes these arguments.
     fn arguments(&self, request: &ModelRequest) -> Vec<Value> {
-        let mut arguments = match &request.arguments {
-            Arguments::Loglikelihood { context, continuation } => {
-                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
-            }
-            Arguments::Rolling { text } if self.dialect.rolling_context => {
-                vec![Value::str(""), Value::Str(Arc::clone(text))]
-            }
-            Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
-            Arguments::Generate { context, kwargs } => {
-                vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
-            }
-        };
+        let mut arguments = request.arguments.to_values(self.dialect.rolling_context);
         arguments.extend(request.additional_args.clone().map(Value::Dict));
         arguments
     }
@@ -69,6 +56,8 @@ fn is_sampled(arguments: &Arguments) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use lmeval_core::{DocId, ModelIdentity};
     use lmeval_journal::Fingerprint;
 

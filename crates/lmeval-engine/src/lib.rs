@@ -8,6 +8,7 @@
 mod attribution;
 mod backlog;
 mod cancel;
+mod choices;
 mod class_tasks;
 mod collect;
 mod contact;
@@ -36,6 +37,6 @@ pub use evaluate::{Evaluated, evaluate};
 pub use event::{DocumentCounts, Event, Events, NoEvents};
 pub use journal_answers::JournalAnswers;
 pub use judging::{Baseline, JudgeModel, is_judge};
-pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
+pub use options::{Abilities, ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
 pub use preview::PreviewScore;
 pub use stored::{StoredDocuments, decode_answered, encode_answered, score_stored};

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lmeval_core::Dialect;
+use lmeval_core::{Dialect, Model, OptionScoring};
 use lmeval_data::Settings;
 use lmeval_host::PythonHost;
 use lmeval_pycompat::Dict;
+use lmeval_tasks::ChoiceMethod;
 use lmeval_tasks::prompt::{DEFAULT_FEWSHOT_SEED, Part};
 
 use crate::cancel::Cancel;
@@ -55,6 +56,28 @@ pub struct DataOptions {
     pub python: Option<Arc<PythonHost>>,
 }
 
+/// The abilities of a model that decide how multiple-choice tasks are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// How it can score options.
+    pub scoring: OptionScoring,
+    /// Whether it reasons before it answers.
+    pub reasons: bool,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self { scoring: OptionScoring::Continuations, reasons: false }
+    }
+}
+
+impl Abilities {
+    /// The abilities of a model.
+    pub fn of(model: &dyn Model) -> Self {
+        Self { scoring: model.option_scoring(), reasons: model.reasons() }
+    }
+}
+
 /// The options of [`evaluate`](crate::evaluate).
 #[derive(Clone)]
 pub struct EvaluateOptions {
@@ -88,6 +111,10 @@ pub struct EvaluateOptions {
     /// Whether [`evaluate`](crate::evaluate) returns the records, or only passes them to
     /// [`Events::scored`](crate::Events::scored).
     pub keep_samples: bool,
+    /// How multiple-choice tasks are asked; `None` leaves it to what the model supports.
+    pub choices: Option<ChoiceMethod>,
+    /// The abilities of the model that answered, for scoring without a model.
+    pub answered_by: Abilities,
     /// Whether to collect answers without scoring them.
     pub predict_only: bool,
     /// Whether tasks may run code written by the model.
@@ -125,6 +152,8 @@ impl Default for EvaluateOptions {
             bootstrap_iters: 100_000,
             log_samples: true,
             keep_samples: true,
+            choices: None,
+            answered_by: Abilities::default(),
             predict_only: false,
             confirm_run_unsafe_code: false,
             max_failures: None,

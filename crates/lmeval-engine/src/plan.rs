@@ -10,6 +10,7 @@ use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
 use lmeval_tasks::{Task, TaskDict};
 
+use crate::choices::{Choices, choose};
 use crate::class_tasks::{ClassSettings, load_class};
 use crate::error::EngineError;
 use crate::judging::unbound;
@@ -29,6 +30,8 @@ pub(crate) struct PlannedTask {
     pub(crate) log_samples: bool,
     /// Makes the questions to judges, if the task has any.
     pub(crate) judging: Option<TaskScorer>,
+    /// How options are compared, if not by their log-likelihoods.
+    pub(crate) choices: Option<Choices>,
 }
 
 impl PlannedTask {
@@ -79,8 +82,9 @@ pub(crate) fn plan(
     let classes = ClassSettings::from_options(options);
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
         load_class(&mut task, &classes, &options.data)?;
+        let (mut task, choices) = choose(model, task, options)?;
         apply_overrides(&mut task, options)?;
-        check(model, &task, options)?;
+        check(model, &task, choices.as_ref(), options)?;
         let sources = sources.clone().with_registry(task.registry());
         let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
         let is_previewed = options.preview
@@ -97,8 +101,11 @@ pub(crate) fn plan(
             None
         };
         let log_samples = options.log_samples;
-        let options = request_options(&key, options, template.as_ref());
-        Ok(PlannedTask { key, task: Arc::new(task), scorer, preview, options, log_samples, judging })
+        let mut options = request_options(&key, options, template.as_ref());
+        options.letters =
+            choices.as_ref().is_some_and(|choices| choices.requests == RequestType::ChoiceLetters);
+        let task = Arc::new(task);
+        Ok(PlannedTask { key, task, scorer, preview, options, log_samples, judging, choices })
     });
     let tasks = tasks.collect::<Result<_, EngineError>>()?;
     Ok(Plan { tasks, groups, template })
@@ -128,7 +135,12 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
     Ok(())
 }
 
-fn check(model: Option<&dyn Model>, task: &Task, options: &EvaluateOptions) -> Result<(), EngineError> {
+fn check(
+    model: Option<&dyn Model>,
+    task: &Task,
+    choices: Option<&Choices>,
+    options: &EvaluateOptions,
+) -> Result<(), EngineError> {
     if task.config.unsafe_code && !options.confirm_run_unsafe_code {
         return Err(settings(
             format!("The task `{}` runs code that the model writes", task.name()),
@@ -140,7 +152,8 @@ fn check(model: Option<&dyn Model>, task: &Task, options: &EvaluateOptions) -> R
         return Ok(());
     }
     let kind = match task.config.output_type {
-        OutputType::Loglikelihood | OutputType::MultipleChoice => RequestType::Loglikelihood,
+        OutputType::MultipleChoice => choices.map_or(RequestType::Loglikelihood, |choices| choices.requests),
+        OutputType::Loglikelihood => RequestType::Loglikelihood,
         OutputType::LoglikelihoodRolling => RequestType::LoglikelihoodRolling,
         OutputType::GenerateUntil => RequestType::GenerateUntil,
     };

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
+use lmeval_core::{Answer, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
 
 use crate::codec::{Reader, put_number, put_string};
 use crate::error::{Error, ErrorKind};
@@ -109,7 +109,8 @@ impl StoredEntry {
                 let response = match (answer.response, asked) {
                     (response @ Response::Loglikelihood { .. }, RequestType::Loglikelihood)
                     | (response @ Response::Rolling { .. }, RequestType::LoglikelihoodRolling)
-                    | (response @ Response::Text(_), RequestType::GenerateUntil) => response,
+                    | (response @ Response::Text(_), RequestType::GenerateUntil)
+                    | (response @ Response::Letters(_), RequestType::ChoiceLetters) => response,
                     (Response::Loglikelihood { logprob, .. }, RequestType::LoglikelihoodRolling) => {
                         Response::Rolling { logprob }
                     }
@@ -132,6 +133,7 @@ impl StoredEntry {
                         RequestType::Loglikelihood => 1,
                         RequestType::LoglikelihoodRolling => 2,
                         RequestType::GenerateUntil => 3,
+                        RequestType::ChoiceLetters => 4,
                     });
                     put_string(out, task);
                     for number in [doc_id, idx, repeat] {
@@ -159,6 +161,11 @@ impl StoredEntry {
                             out.push(3);
                             put_string(out, text);
                         }
+                        Response::Letters(letters) => {
+                            out.push(4);
+                            put_number(out, letters.len() as u64);
+                            letters.iter().for_each(|letter| put_letter(out, letter));
+                        }
                     }
                     out.push(u8::from(*truncated));
                     put_number(out, usage.prompt_tokens);
@@ -177,6 +184,7 @@ impl StoredEntry {
             1 => Some(RequestType::Loglikelihood),
             2 => Some(RequestType::LoglikelihoodRolling),
             3 => Some(RequestType::GenerateUntil),
+            4 => Some(RequestType::ChoiceLetters),
             _ => return None,
         };
         let origin = match kind {
@@ -197,6 +205,7 @@ impl StoredEntry {
             1 => Response::Loglikelihood { logprob: reader.float()?, is_greedy: reader.flag()? },
             2 => Response::Rolling { logprob: reader.float()? },
             3 => Response::Text(reader.string()?.into()),
+            4 => Response::Letters(letters(&mut reader)?),
             _ => return None,
         };
         let truncated = reader.flag()?;
@@ -204,6 +213,23 @@ impl StoredEntry {
         let outcome = Outcome::Answered(Answer { response, truncated, usage });
         reader.finish(Self { key: Key { digest, model }, origin, outcome })
     }
+}
+
+fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
+    out.push(u8::from(letter.logprob.is_some()));
+    for number in letter.logprob.into_iter().chain([letter.upper]) {
+        out.extend_from_slice(&number.to_bits().to_le_bytes());
+    }
+    out.push(u8::from(letter.is_greedy));
+}
+
+fn letters(reader: &mut Reader<'_>) -> Option<Arc<[Letter]>> {
+    // A damaged count must not allocate: letters are read until the record ends.
+    let letters = (0..reader.number()?).map(|_| {
+        let logprob = if reader.flag()? { Some(reader.float()?) } else { None };
+        Some(Letter { logprob, upper: reader.float()?, is_greedy: reader.flag()? })
+    });
+    letters.collect()
 }
 
 impl From<&ModelIdentity> for StoredModel {
@@ -346,6 +372,13 @@ mod tests {
             answered(
                 Response::Rolling { logprob: f64::NEG_INFINITY },
                 Some(origin(RequestType::LoglikelihoodRolling)),
+            ),
+            answered(
+                Response::Letters(Arc::from([
+                    Letter { logprob: Some(-0.5), upper: -0.25, is_greedy: true },
+                    Letter { logprob: None, upper: f64::NEG_INFINITY, is_greedy: false },
+                ])),
+                Some(origin(RequestType::ChoiceLetters)),
             ),
             StoredEntry { key: key(), origin: None, outcome: Outcome::Failed { message: "no".into() } },
         ];

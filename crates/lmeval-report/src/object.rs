@@ -62,6 +62,8 @@ pub struct RunFacts {
     pub code_limits: Dict,
     /// For each judge, its settings and the tokens of its answers.
     pub judges: Dict,
+    /// For each multiple-choice task whose options were not compared by their log-likelihoods, how they were.
+    pub choices: Dict,
 }
 
 /// The seeds of a run; null if unset.
@@ -204,5 +206,8 @@ fn add_extensions(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
     }
     if !results.judging.is_empty() {
         object.insert("judging", results.judging.clone());
+    }
+    if !facts.choices.is_empty() {
+        object.insert("choices", facts.choices.clone());
     }
 }

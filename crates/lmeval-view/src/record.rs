@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_analysis::read::Fields;
+use lmeval_core::Letter;
 use lmeval_pycompat::{Value, json, literal};
 
 use crate::scan::{self, Outcome};
@@ -16,6 +17,8 @@ pub(crate) struct Request {
     pub(crate) continuation: Option<Arc<str>>,
     /// The settings of a generation.
     pub(crate) settings: Option<Value>,
+    /// The labels of a request that compares options by their letters.
+    labels: Option<Arc<Vec<Value>>>,
 }
 
 /// A line of a samples file.
@@ -52,6 +55,7 @@ impl<'a> Record<'a> {
                 .collect(),
             _ => Vec::new(),
         };
+        let (requests, answers) = labels_as_choices(requests, answers);
         Some(Self { fields, requests, answers })
     }
 
@@ -179,6 +183,28 @@ impl<'a> Record<'a> {
     }
 }
 
+/// A request that compares the letters of options as one request per option, with the log-probability of its letter.
+fn labels_as_choices(requests: Vec<Request>, answers: Vec<Vec<Value>>) -> (Vec<Request>, Vec<Vec<Value>>) {
+    let ([Request { context, labels: Some(labels), .. }], [answer]) =
+        (requests.as_slice(), answers.as_slice())
+    else {
+        return (requests, answers);
+    };
+    let letters = answer.first().and_then(Letter::all_from_value).unwrap_or_default();
+    if letters.len() != labels.len() {
+        return (requests, answers);
+    }
+    let choice = |label: &Value| Request {
+        context: context.clone(),
+        continuation: Some(wire::plain(label).into()),
+        settings: None,
+        labels: None,
+    };
+    let pair =
+        |letter: &Letter| vec![Value::list([Value::Float(letter.lower()), Value::Bool(letter.is_greedy)])];
+    (labels.iter().map(choice).collect(), letters.iter().map(pair).collect())
+}
+
 /// The index of the largest number; `None` if there is none. Of equal ones the first.
 pub(crate) fn argmax(values: impl Iterator<Item = f64>) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
@@ -211,9 +237,14 @@ fn request(arguments: &Value) -> Request {
     let mut parts = parts.into_iter();
     let context = parts.next().unwrap_or_default();
     match parts.next() {
-        Some(Value::Str(text)) => Request { context, continuation: Some(text), settings: None },
-        Some(settings @ Value::Dict(_)) => Request { context, continuation: None, settings: Some(settings) },
-        _ => Request { context, continuation: None, settings: None },
+        Some(Value::Str(text)) => Request { context, continuation: Some(text), settings: None, labels: None },
+        Some(settings @ Value::Dict(_)) => {
+            Request { context, continuation: None, settings: Some(settings), labels: None }
+        }
+        Some(Value::List(labels)) => {
+            Request { context, continuation: None, settings: None, labels: Some(labels) }
+        }
+        _ => Request { context, continuation: None, settings: None, labels: None },
     }
 }
 
@@ -238,5 +269,22 @@ pub(crate) fn real(value: &Value) -> Option<f64> {
     match value {
         Value::Str(text) => text.parse().ok(),
         other => other.to_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_shown_as_choices() {
+        let line = r#"{"doc_id": 3, "target": "1", "arguments": {"gen_args_0": {"arg_0": "Q", "arg_1": ["A", "B", "C"]}}, "resps": [[[["-0.5", "-0.5", "True"], ["-1.5", "-1.4", "False"], ["None", "-4.0", "False"]]]], "filter": "none", "metrics": ["acc"], "acc": 0.0}"#;
+        let record = Record::parse(line).unwrap();
+        assert_eq!((record.requests.len(), record.answer()), (3, "A".to_owned()));
+        let logprobs: Vec<f64> = record.likelihoods().iter().map(|found| found.logprob).collect();
+        assert_eq!(logprobs, [-0.5, -1.5, f64::NEG_INFINITY]);
+        assert_eq!(record.gold(3), Some(vec![1]));
+        let other = line.replace(r#"["A", "B", "C"]"#, r#"["A", "B"]"#);
+        assert_eq!(Record::parse(&other).unwrap().requests.len(), 1);
     }
 }

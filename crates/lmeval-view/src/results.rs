@@ -18,10 +18,11 @@ use crate::wire;
 const NOT_SCORES: [&str; 6] = ["alias", "name", "sample_len", "sample_count", "samples", " "];
 
 /// Problems that the audit counts.
-const AUDIT: [&str; 5] = ["unresolved_targets", "empty", "whitespace_only", "truncated", "extraction_failed"];
+const AUDIT: [&str; 6] =
+    ["unresolved_targets", "empty", "whitespace_only", "truncated", "extraction_failed", "letters_missing"];
 
 /// Top-level keys that the page of a run lists as settings.
-const SETTINGS: [&str; 19] = [
+const SETTINGS: [&str; 20] = [
     "model_source",
     "model_name",
     "lm_eval_version",
@@ -40,6 +41,7 @@ const SETTINGS: [&str; 19] = [
     "code_limits",
     "judges",
     "judging",
+    "choices",
     "pretty_env_info",
 ];
 

@@ -35,6 +35,8 @@ impl LocalModel for Brief {
                 let words = context.as_text().map(|text| text.split_whitespace()).into_iter().flatten();
                 Response::Text(words.take(self.words).collect::<Vec<_>>().join(" ").into())
             }
+            // Asked only of models that cannot score a continuation.
+            Arguments::Letters { .. } => return Err(request.unsupported()),
         })
     }
 }

@@ -63,6 +63,7 @@ class EvaluatorConfig:
     # Fields that other harnesses do not have; they are not recorded.
     trackio_args: Any = field(default=None, repr=False)
     compat: str | None = field(default=None, repr=False)
+    choices: str | None = field(default=None, repr=False)
     bootstrap_iters: int | None = field(default=100_000, repr=False)
     fresh: bool = field(default=False, repr=False)
     max_failures: int | None = field(default=None, repr=False)

@@ -85,6 +85,7 @@ pub(super) fn request_json(asked: &ModelRequest) -> Result<String, ModelError> {
             Value::Dict(Arc::clone(kwargs)),
             Value::Int(asked.repeat as i64),
         ]),
+        Arguments::Letters { .. } => return Err(asked.unsupported()),
     };
     to_json(&value)
 }
@@ -202,6 +203,8 @@ fn of_answer(answer: &Answer) -> Value {
         Response::Text(text) => {
             fields.insert("text", Value::Str(Arc::clone(text)));
         }
+        // The model refuses such requests.
+        Response::Letters(_) => {}
     }
     fields.insert("truncated", answer.truncated);
     fields.insert("prompt_tokens", answer.usage.prompt_tokens as i64);

@@ -56,7 +56,7 @@ pub(crate) fn answer(model: &dyn Model, requests: Vec<ModelRequest>) -> Vec<Resu
 pub(crate) fn logprob(answer: &Result<Answer, ModelError>) -> f64 {
     match answer.as_ref().unwrap().response {
         Response::Loglikelihood { logprob, .. } | Response::Rolling { logprob } => logprob,
-        Response::Text(_) => panic!("not a log-likelihood"),
+        Response::Text(_) | Response::Letters(_) => panic!("not a log-likelihood"),
     }
 }
 

@@ -166,7 +166,9 @@ fn plain(number: f64) -> Value {
 /// The request of the evaluated model: its prompt, or the last message of the user.
 fn request_text(arguments: &Arguments) -> String {
     match arguments {
-        Arguments::Generate { context, .. } | Arguments::Loglikelihood { context, .. } => match context {
+        Arguments::Generate { context, .. }
+        | Arguments::Loglikelihood { context, .. }
+        | Arguments::Letters { context, .. } => match context {
             Context::Text(text) | Context::Json(text) => text.to_string(),
             Context::Messages(messages) => {
                 let asked = messages.iter().rev().find(|message| message.role == Role::User);

@@ -8,6 +8,7 @@ use lmeval_pycompat::strings::is_space;
 
 use crate::OutputType;
 use crate::instance::RequestType;
+use crate::letters::{Letter, LetterOutcome};
 use crate::scorers::AnsweredDocument;
 
 /// Counts of suspicious documents and answers in one pipeline.
@@ -33,6 +34,54 @@ pub struct Audit {
     pub unparsed: usize,
     /// Documents skipped because one of their requests failed permanently.
     pub errored: usize,
+    /// Documents answered by the probabilities of option labels.
+    pub letters: LetterAudit,
+}
+
+/// Counts of documents answered by the probabilities of option labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LetterAudit {
+    /// All of them.
+    pub documents: usize,
+    /// Documents with a label that the server did not list.
+    pub missing: usize,
+    /// Documents with no listed label at all; scored as wrong.
+    pub absent: usize,
+    /// Documents that are right whatever the probabilities of unlisted tokens are.
+    pub surely_right: usize,
+    /// Documents that are right for some probabilities of unlisted tokens.
+    pub possibly_right: usize,
+}
+
+impl LetterAudit {
+    fn count(&mut self, letters: &[Letter], gold: &Value) {
+        let outcome = LetterOutcome::new(letters, gold);
+        self.documents += 1;
+        self.missing += usize::from(outcome.missing > 0);
+        self.absent += usize::from(outcome.is_absent);
+        self.surely_right += usize::from(outcome.surely_right);
+        self.possibly_right += usize::from(outcome.possibly_right);
+    }
+
+    /// The smallest and largest accuracy that the listed tokens allow.
+    pub fn bounds(&self) -> Option<(f64, f64)> {
+        let share = |count: usize| count as f64 / self.documents as f64;
+        (self.documents > 0).then(|| (share(self.surely_right), share(self.possibly_right)))
+    }
+}
+
+impl Add for LetterAudit {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            documents: self.documents + other.documents,
+            missing: self.missing + other.missing,
+            absent: self.absent + other.absent,
+            surely_right: self.surely_right + other.surely_right,
+            possibly_right: self.possibly_right + other.possibly_right,
+        }
+    }
 }
 
 impl Audit {
@@ -47,6 +96,10 @@ impl Audit {
                 audit.unresolved_targets += 1;
             }
             for answer in &document.answers {
+                if answer.instance.request_type == RequestType::ChoiceLetters {
+                    let letters = answer.responses.first().and_then(Letter::all_from_value);
+                    audit.letters.count(&letters.unwrap_or_default(), &answer.instance.gold);
+                }
                 if answer.instance.request_type != RequestType::GenerateUntil {
                     continue;
                 }
@@ -64,11 +117,11 @@ impl Audit {
         audit
     }
 
-    /// The counts by name.
+    /// The counts by name. Those of option labels, and the bounds of the accuracy, only if there are any.
     pub fn to_dict(&self) -> Dict {
         let judged =
             (self.judgements > 0).then_some([("judgements", self.judgements), ("unparsed", self.unparsed)]);
-        [
+        let mut counts: Dict = [
             ("documents", self.documents),
             ("unresolved_targets", self.unresolved_targets),
             ("answers", self.answers),
@@ -81,7 +134,13 @@ impl Audit {
         .into_iter()
         .chain(judged.into_iter().flatten())
         .map(|(name, count)| (Value::str(name), Value::Int(count as i64)))
-        .collect()
+        .collect();
+        if let Some((low, high)) = self.letters.bounds() {
+            counts.insert("letters_missing", self.letters.missing as i64);
+            counts.insert("letters_absent", self.letters.absent as i64);
+            counts.insert("acc_bounds", Value::list([Value::Float(low), Value::Float(high)]));
+        }
+        counts
     }
 }
 
@@ -100,6 +159,7 @@ impl Add for Audit {
             errored: self.errored + other.errored,
             judgements: self.judgements + other.judgements,
             unparsed: self.unparsed + other.unparsed,
+            letters: self.letters + other.letters,
         }
     }
 }

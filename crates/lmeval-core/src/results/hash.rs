@@ -37,17 +37,14 @@ pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
 /// The hash of a prompt: the first argument of the document's first request.
 pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
     match &first.arguments {
-        Arguments::Loglikelihood { context: Context::Json(text), .. }
-        | Arguments::Generate { context: Context::Json(text), .. }
-            if !dialect.json_prompts_are_records =>
-        {
-            hash_text(text)
-        }
-        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => {
-            hash_text(&context.hash_text())
-        }
         Arguments::Rolling { .. } if dialect.rolling_context => hash_text(""),
         Arguments::Rolling { text } => hash_text(text),
+        Arguments::Loglikelihood { context, .. }
+        | Arguments::Generate { context, .. }
+        | Arguments::Letters { context, .. } => match context {
+            Context::Json(text) if !dialect.json_prompts_are_records => hash_text(text),
+            context => hash_text(&context.hash_text()),
+        },
     }
 }
 

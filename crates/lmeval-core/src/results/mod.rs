@@ -9,7 +9,7 @@ mod run;
 mod sample;
 mod task;
 
-pub use audit::Audit;
+pub use audit::{Audit, LetterAudit};
 pub use hash::{hash_document, hash_prompt, hash_target, hash_text, replace_foreign};
 pub use run::RunResults;
 pub use sample::{DocumentHashes, SampleRecord, sample_records};

@@ -1,9 +1,11 @@
 //! The default scorer of log-likelihoods.
 
+use std::sync::Arc;
+
 use lmeval_metrics::{LLResults, MetricInput};
 use lmeval_pycompat::{Value, repr};
 
-use super::answered::AnsweredDocument;
+use super::answered::{AnsweredDocument, AnsweredInstance};
 use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::needs::Needs;
@@ -11,7 +13,8 @@ use super::scored::Scores;
 use super::scorer::Scorer;
 use crate::OutputType;
 use crate::document::DocId;
-use crate::instance::{Arguments, Context};
+use crate::instance::{Arguments, Context, Instance};
+use crate::letters::Letter;
 
 /// The index that represents a target that is not among the options.
 pub(super) const UNRESOLVED: i64 = -100;
@@ -93,6 +96,12 @@ impl FromInstances for LLResults {
         output_type: OutputType,
     ) -> Result<Self, ScoreError> {
         let doc_id = document.doc_id;
+        if let [AnsweredInstance { instance, .. }] = document.answers.as_slice()
+            && let Arguments::Letters { labels, .. } = &instance.arguments
+        {
+            let response = filtered.first().and_then(|filtered| filtered.first());
+            return letters(document, instance, labels, response.unwrap_or(&Value::None));
+        }
         let mut conditional = Vec::with_capacity(filtered.len());
         let mut unconditional = Vec::new();
         let mut choices = Vec::with_capacity(filtered.len());
@@ -123,6 +132,31 @@ impl FromInstances for LLResults {
     }
 }
 
+/// The labels of a document as options. If no label is listed there is no prediction, and the answer is wrong.
+fn letters(
+    document: &AnsweredDocument,
+    instance: &Instance,
+    labels: &[Arc<str>],
+    response: &Value,
+) -> Result<LLResults, ScoreError> {
+    let doc_id = document.doc_id;
+    let letters = Letter::all_from_value(response)
+        .filter(|letters| letters.len() == labels.len())
+        .ok_or(ScoreError::NotALikelihood { document: doc_id, type_name: response.type_name() })?;
+    let pairs: Vec<(f64, bool)> = letters.iter().map(|letter| (letter.lower(), letter.is_greedy)).collect();
+    let choices: Vec<String> = labels.iter().map(ToString::to_string).collect();
+    let results = LLResults::from_answers(&pairs, &[], choices).map_err(|source| ScoreError::Metric {
+        metric: "choice_letters".to_owned(),
+        document: doc_id,
+        source,
+    })?;
+    let is_absent = letters.iter().all(|letter| letter.logprob.is_none());
+    let gold = if is_absent { &Value::None } else { &instance.gold };
+    Ok(results
+        .with_target(target(gold, OutputType::MultipleChoice))
+        .with_context(context(&instance.arguments)))
+}
+
 /// The index or indices of the correct option, or [`UNRESOLVED`].
 pub(super) fn target(gold: &Value, output_type: OutputType) -> Value {
     if output_type != OutputType::MultipleChoice {
@@ -150,16 +184,14 @@ fn continuation(arguments: &Arguments) -> &str {
     match arguments {
         Arguments::Loglikelihood { continuation, .. } => continuation,
         Arguments::Rolling { text } => text,
-        Arguments::Generate { .. } => "",
+        Arguments::Generate { .. } | Arguments::Letters { .. } => "",
     }
 }
 
 fn context(arguments: &Arguments) -> String {
-    match arguments {
-        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => match context {
-            Context::Text(text) | Context::Json(text) => text.as_ref().to_owned(),
-            Context::Messages(_) => context.hash_text(),
-        },
-        Arguments::Rolling { .. } => String::new(),
+    match arguments.context() {
+        Some(Context::Text(text) | Context::Json(text)) => text.as_ref().to_owned(),
+        Some(messages) => messages.hash_text(),
+        None => String::new(),
     }
 }

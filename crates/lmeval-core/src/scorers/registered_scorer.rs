@@ -21,7 +21,6 @@ use crate::OutputType;
 use crate::document::DocId;
 use crate::filters::{FilterFunction, FilterSpec};
 use crate::groups::Directions;
-use crate::instance::Arguments;
 use crate::registry::Registered;
 
 /// The granularity at which a scorer has code.
@@ -308,15 +307,7 @@ fn request(
     output_type: OutputType,
 ) -> Value {
     let instance = &answer.instance;
-    let arguments = match &instance.arguments {
-        Arguments::Loglikelihood { context, continuation } => {
-            vec![context.to_value(), Value::Str(Arc::clone(continuation))]
-        }
-        Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
-        Arguments::Generate { context, kwargs } => {
-            vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
-        }
-    };
+    let arguments = instance.arguments.to_values(false);
     let gold = match output_type {
         OutputType::GenerateUntil => as_text(&instance.gold).into_owned(),
         _ => target(&instance.gold, output_type),

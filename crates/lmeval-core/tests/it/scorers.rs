@@ -20,6 +20,7 @@ fn instance(doc_id: usize, idx: usize, arguments: Arguments, gold: Value) -> Ins
         Arguments::Generate { .. } => RequestType::GenerateUntil,
         Arguments::Rolling { .. } => RequestType::LoglikelihoodRolling,
         Arguments::Loglikelihood { .. } => RequestType::Loglikelihood,
+        Arguments::Letters { .. } => RequestType::ChoiceLetters,
     };
     Instance {
         request_type,

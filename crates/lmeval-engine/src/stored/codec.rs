@@ -18,7 +18,7 @@ pub fn encode_answered(out: &mut String, document: &AnsweredDocument) -> Result<
     let mut before = None;
     let answers = document.answers.iter().map(|answer| {
         let value = answer_value(answer, before);
-        before = context(&answer.instance.arguments);
+        before = answer.instance.arguments.context();
         value
     });
     let answers = Value::list(answers.collect::<Vec<_>>());
@@ -32,16 +32,9 @@ pub fn encode_answered(out: &mut String, document: &AnsweredDocument) -> Result<
     encode_value(out, &secrets::mask_strings(line, secrets::mask_data))
 }
 
-fn context(arguments: &Arguments) -> Option<&Context> {
-    match arguments {
-        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => Some(context),
-        Arguments::Rolling { .. } => None,
-    }
-}
-
 fn answer_value(answer: &AnsweredInstance, before: Option<&Context>) -> Value {
     let instance = &answer.instance;
-    let own = context(&instance.arguments);
+    let own = instance.arguments.context();
     let context = match own {
         Some(_) if own == before => Value::Bool(true),
         Some(context) => context.to_exact_value(),
@@ -51,6 +44,9 @@ fn answer_value(answer: &AnsweredInstance, before: Option<&Context>) -> Value {
         Arguments::Loglikelihood { continuation, .. } => Value::Str(Arc::clone(continuation)),
         Arguments::Rolling { text } => Value::Str(Arc::clone(text)),
         Arguments::Generate { kwargs, .. } => Value::Dict(Arc::clone(kwargs)),
+        Arguments::Letters { labels, .. } => {
+            Value::list(labels.iter().map(|label| Value::Str(Arc::clone(label))))
+        }
     };
     let dict = |dict: &Option<Arc<Dict>>| dict.clone().map_or(Value::None, Value::Dict);
     Value::list([
@@ -92,7 +88,7 @@ fn read_document(line: &Value) -> Option<AnsweredDocument> {
     };
     let mut answers: Vec<AnsweredInstance> = Vec::with_capacity(given.len());
     for given in given.iter() {
-        let before = answers.last().and_then(|answer| context(&answer.instance.arguments));
+        let before = answers.last().and_then(|answer| answer.instance.arguments.context());
         let answer = read_answer(doc_id, given, before)?;
         answers.push(answer);
     }
@@ -141,6 +137,11 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
             RequestType::GenerateUntil,
             Arguments::Generate { context: context()?, kwargs: Arc::clone(kwargs) },
         ),
+        ("choice_letters", Value::List(labels)) => {
+            let labels: Option<Vec<Arc<str>>> =
+                labels.iter().map(|label| label.as_str().map(Arc::from)).collect();
+            (RequestType::ChoiceLetters, Arguments::Letters { context: context()?, labels: labels?.into() })
+        }
         _ => return None,
     };
     Some(AnsweredInstance {

@@ -15,7 +15,7 @@ use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::BLOCK;
 use crate::error::EngineError;
-use crate::evaluate::Evaluated;
+use crate::evaluate::{Evaluated, report_choices};
 use crate::event::{DocumentCounts, Events};
 use crate::options::EvaluateOptions;
 use crate::plan::{Plan, PlannedTask, plan};
@@ -51,6 +51,7 @@ pub fn score_stored<'a>(
     }
     let keyed: Vec<(String, Arc<Task>)> =
         planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
+    let choices = report_choices(&planned, &**events);
     let in_blocks: Vec<bool> = planned.iter().map(PlannedTask::scores_in_blocks).collect();
     let (stop, backlog) = (Cancel::new(), Backlog::new(MAX_WAITING));
     let first_error = FirstError::new(&stop);
@@ -92,7 +93,16 @@ pub fn score_stored<'a>(
     };
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let (failures, judges) = (Vec::new(), Dict::new());
-    Ok(Evaluated { results, tasks: keyed, chat_template: None, failures, answered, code_limits, judges })
+    Ok(Evaluated {
+        results,
+        tasks: keyed,
+        chat_template: None,
+        failures,
+        answered,
+        code_limits,
+        judges,
+        choices,
+    })
 }
 
 /// Sends documents to scoring.

@@ -54,6 +54,7 @@ pub(crate) fn answer(arguments: &Arguments) -> Response {
         }
         Arguments::Rolling { text } => Response::Rolling { logprob: -(text.len() as f64) },
         Arguments::Generate { .. } => Response::Text("5".into()),
+        Arguments::Letters { .. } => panic!("the model scores continuations"),
     }
 }
 

@@ -42,7 +42,7 @@ fn text_size(request: &ModelRequest) -> usize {
     match &request.arguments {
         Arguments::Loglikelihood { context, continuation } => of_context(context) + continuation.len(),
         Arguments::Rolling { text } => text.len(),
-        Arguments::Generate { context, .. } => of_context(context),
+        Arguments::Generate { context, .. } | Arguments::Letters { context, .. } => of_context(context),
     }
 }
 
@@ -84,6 +84,8 @@ fn arguments(request: &ModelRequest, rolling_context: bool) -> Value {
         }
         Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
         Arguments::Generate { context, kwargs } => vec![prompt(context), Value::Dict(Arc::clone(kwargs))],
+        // The engine sends these only to servers.
+        Arguments::Letters { context, .. } => vec![prompt(context)],
     };
     arguments.extend(request.additional_args.clone().map(Value::Dict));
     Value::from(arguments)

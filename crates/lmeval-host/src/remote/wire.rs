@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, ChatMessage, Context, Diagnose as _, DocId, ModelError, ModelErrorKind, ModelFacts,
-    ModelIdentity, ModelRequest, Response, Usage,
+    Answer, Arguments, ChatMessage, Context, Diagnose as _, DocId, Letter, ModelError, ModelErrorKind,
+    ModelFacts, ModelIdentity, ModelRequest, Response, Usage, letters_value,
 };
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
@@ -95,6 +95,10 @@ pub(super) fn request_json(request: &ModelRequest) -> Result<String, String> {
         Arguments::Generate { context, kwargs } => {
             ("g", context.to_exact_value(), Value::Dict(Arc::clone(kwargs)))
         }
+        Arguments::Letters { context, labels } => {
+            let labels = labels.iter().map(|label| Value::Str(Arc::clone(label)));
+            ("c", context.to_exact_value(), Value::list(labels))
+        }
     };
     encode(&Value::list([
         Value::str(kind),
@@ -127,6 +131,11 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
         },
         ("g", Value::Dict(kwargs)) => {
             Arguments::Generate { context: Context::from_exact_value(context)?, kwargs: Arc::clone(kwargs) }
+        }
+        ("c", Value::List(labels)) => {
+            let labels: Option<Vec<Arc<str>>> =
+                labels.iter().map(|label| label.as_str().map(Arc::from)).collect();
+            Arguments::Letters { context: Context::from_exact_value(context)?, labels: labels?.into() }
         }
         ("r", Value::None) => match context {
             Value::Str(text) => Arguments::Rolling { text: Arc::clone(text) },
@@ -275,6 +284,7 @@ fn of_answer(answer: &Answer) -> Value {
         }
         Response::Rolling { logprob } => Value::Float(*logprob),
         Response::Text(text) => Value::Str(Arc::clone(text)),
+        Response::Letters(letters) => Value::dict([("letters", letters_value(letters))]),
     };
     Value::list([
         response,
@@ -288,6 +298,7 @@ fn to_answer(value: &Value) -> Option<Answer> {
     let [response, Value::Bool(truncated), prompt, completion] = value.as_list()? else { return None };
     let response = match response {
         Value::Str(text) => Response::Text(Arc::clone(text)),
+        Value::Dict(named) => Response::Letters(Letter::all_from_value(named.get_str("letters")?)?.into()),
         Value::List(pair) => match pair.as_slice() {
             [logprob, Value::Bool(is_greedy)] => {
                 Response::Loglikelihood { logprob: logprob.to_f64()?, is_greedy: *is_greedy }

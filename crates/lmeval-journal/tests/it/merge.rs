@@ -1,6 +1,7 @@
 //! Merging journals, and checking that `verify` sees what a run uses.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lmeval_core::{Answer, Response};
 use lmeval_journal::{Entry, Fingerprint, Journal, Outcome, Problem, SavedAnswers, merge, verify};
@@ -20,6 +21,7 @@ fn other_answer(model: Fingerprint, index: usize) -> Entry {
         Response::Text(_) => Response::Text("other".into()),
         Response::Rolling { .. } => Response::Rolling { logprob: -7.5 },
         Response::Loglikelihood { .. } => Response::Loglikelihood { logprob: -7.5, is_greedy: true },
+        Response::Letters(_) => Response::Letters(Arc::from([])),
     };
     Entry { outcome: Outcome::Answered(Answer { response, ..answer(index) }), ..entry(model, index) }
 }

@@ -1,8 +1,9 @@
 //! Entries to fill journals with.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use lmeval_core::{Answer, ModelIdentity, RequestType, Response, Usage};
+use lmeval_core::{Answer, Letter, ModelIdentity, RequestType, Response, Usage};
 use lmeval_journal::{Entry, Fingerprint, Journal, Key, Outcome, request_hash};
 use lmeval_pycompat::Value;
 
@@ -17,6 +18,7 @@ pub(crate) fn key(model: Fingerprint, index: usize) -> Key {
 
 pub(crate) fn kind(index: usize) -> RequestType {
     match index % 3 {
+        _ if index % 16 == 15 => RequestType::ChoiceLetters,
         0 => RequestType::Loglikelihood,
         1 => RequestType::LoglikelihoodRolling,
         _ => RequestType::GenerateUntil,
@@ -30,6 +32,11 @@ pub(crate) fn answer(index: usize) -> Answer {
         RequestType::Loglikelihood => Response::Loglikelihood { logprob, is_greedy: index.is_multiple_of(2) },
         RequestType::LoglikelihoodRolling => Response::Rolling { logprob },
         RequestType::GenerateUntil => Response::Text(format!("Antwört {index} ").repeat(index % 7).into()),
+        RequestType::ChoiceLetters => {
+            let listed = Letter { logprob: Some(logprob), upper: logprob, is_greedy: true };
+            let missing = Letter { logprob: None, upper: logprob / 2.0, is_greedy: false };
+            Response::Letters(Arc::from([listed, missing]))
+        }
     };
     let usage = Usage { prompt_tokens: index as u64 * 100, completion_tokens: index as u64 };
     Answer { response, truncated: index.is_multiple_of(5), usage }

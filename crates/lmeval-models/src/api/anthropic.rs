@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Arguments, ModelError, ModelErrorKind, ModelSettings, RequestType, Response, stops};
+use lmeval_core::{
+    Arguments, ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, Response, stops,
+};
 use lmeval_pycompat::{Dict, Value, strings};
 
 use super::answer::{after_thinking, malformed, objects, text};
@@ -45,6 +47,10 @@ impl Protocol for AnthropicChat {
 
     fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {
         generates_only(kind)
+    }
+
+    fn option_scoring(&self, _: &Rules) -> OptionScoring {
+        OptionScoring::Generations
     }
 
     fn generation(&self, prompt: &Prompt, mut settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {

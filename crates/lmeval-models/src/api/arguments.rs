@@ -8,6 +8,7 @@ use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
 use super::deferred::Deferred;
+use super::letters::{TOP_LOGPROBS, TopLogprobs};
 use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
 use super::scoring::{Choice, Planner};
@@ -170,6 +171,7 @@ impl Backend {
         let encodes = encodes_later || encoder.is_some();
         let tokenized = encodes && !protocol.is_chat() && settings.flag("tokenized_requests", true)?;
         let own_end = encoder.as_ref().and_then(|encoder| encoder.end_of_text()).map(str::to_owned);
+        let top_logprobs = integer_at_least(settings, "top_logprobs", TOP_LOGPROBS as i64, 1)?.unsigned_abs();
         let rules = Rules {
             model,
             max_gen_toks: integer_at_least(settings, "max_gen_toks", 256, 1)?,
@@ -189,6 +191,7 @@ impl Backend {
             longest: integer_at_least(settings, "max_length", 2048, 3)? as usize - 1,
             batch_size,
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
+            top_logprobs: TopLogprobs::new(top_logprobs),
             base_url: base_url.to_owned(),
             is_hosted: self.is_hosted,
             model_id: settings.text("model_id"),

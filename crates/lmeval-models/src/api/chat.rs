@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
+use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{after_thinking, choices, is_cut_off, malformed, null_text, objects};
@@ -17,19 +17,39 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
     tokenizer: "none",
     credentials: Credentials::Bearer("OPENAI_API_KEY"),
     is_hosted: false,
-    make: |_| Ok(Box::new(ChatCompletions)),
+    make: |settings| {
+        Ok(Box::new(ChatCompletions { reasons: declared_reasoning(settings)?.unwrap_or(false) }))
+    },
 };
 
 /// The protocol of `/v1/chat/completions`.
 #[derive(Debug)]
-pub(super) struct ChatCompletions;
+pub(super) struct ChatCompletions {
+    /// Whether the user declared that the model reasons before it answers.
+    pub(super) reasons: bool,
+}
 
-/// Rejects log-likelihood requests to a chat API.
-pub(super) fn generates_only(kind: RequestType) -> Result<(), ModelError> {
-    if kind == RequestType::GenerateUntil {
-        return Ok(());
+/// The model argument `reasoning_model`, if given.
+pub(super) fn declared_reasoning(settings: &ModelSettings) -> Result<Option<bool>, ModelError> {
+    match settings.get("reasoning_model") {
+        Some(_) => settings.flag("reasoning_model", false).map(Some),
+        None => Ok(None),
     }
-    let message = format!("Chat APIs do not return prompt log-probabilities, which `{kind}` requests need");
+}
+
+/// Rejects requests for log-probabilities to an API or model that returns none.
+pub(super) fn generates_only(kind: RequestType) -> Result<(), ModelError> {
+    let message = match kind {
+        RequestType::GenerateUntil => return Ok(()),
+        RequestType::ChoiceLetters => {
+            "The letters of options can only be compared if the server lists likely tokens and the model answers \
+             without reasoning first"
+                .to_owned()
+        }
+        RequestType::Loglikelihood | RequestType::LoglikelihoodRolling => {
+            format!("Chat APIs do not return prompt log-probabilities, which `{kind}` requests need")
+        }
+    };
     Err(ModelError::new(ModelErrorKind::Unsupported, message)
         .hint("Use the server's completions API with `--model local-completions`")
         .hint("Or use a generation variant of the task, such as `task@generate`"))
@@ -68,6 +88,29 @@ pub(super) fn chat_body(
     body.insert("seed", rules.seed);
     body.update(&settings);
     Ok(body)
+}
+
+/// The body of a request for the probabilities of the first token.
+pub(super) fn letters_body(
+    prompt: &Prompt,
+    top: u64,
+    rules: &Rules,
+    limit_name: &str,
+) -> Result<Dict, ModelError> {
+    let mut body = Dict::new();
+    body.insert("messages", messages(prompt)?);
+    body.insert("model", rules.model_value());
+    body.insert(limit_name, 1);
+    body.insert("temperature", 0);
+    body.insert("seed", rules.seed);
+    body.insert("logprobs", true);
+    body.insert("top_logprobs", top as i64);
+    Ok(body)
+}
+
+/// Whether a chat server can compare letters: not for a model that reasons first.
+pub(super) fn letters_unless(reasons: bool) -> OptionScoring {
+    if reasons { OptionScoring::Generations } else { OptionScoring::Letters }
 }
 
 /// The generations of a chat answer.
@@ -116,8 +159,23 @@ impl Protocol for ChatCompletions {
         Family::Vllm
     }
 
-    fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {
-        generates_only(kind)
+    fn supports(&self, kind: RequestType, rules: &Rules, _: bool) -> Result<(), ModelError> {
+        match (kind, self.option_scoring(rules)) {
+            (RequestType::ChoiceLetters, OptionScoring::Letters) => Ok(()),
+            _ => generates_only(kind),
+        }
+    }
+
+    fn option_scoring(&self, rules: &Rules) -> OptionScoring {
+        letters_unless(self.reasons(rules))
+    }
+
+    fn reasons(&self, rules: &Rules) -> bool {
+        self.reasons || rules.think_end_token.is_some()
+    }
+
+    fn letters(&self, prompt: &Prompt, top: u64, rules: &Rules) -> Result<Dict, ModelError> {
+        letters_body(prompt, top, rules, "max_tokens")
     }
 
     fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {

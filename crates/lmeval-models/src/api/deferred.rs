@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use lmeval_core::{
     Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
-    ModelSettings, ModelStats, ModelTemplate, RequestType,
+    ModelSettings, ModelStats, ModelTemplate, OptionScoring, RequestType,
 };
 
 use super::arguments::Backend;
@@ -113,6 +113,14 @@ impl Model for Deferred {
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         self.bare.serves(kind)
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        self.bare.option_scoring()
+    }
+
+    fn reasons(&self) -> bool {
+        self.bare.reasons()
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {

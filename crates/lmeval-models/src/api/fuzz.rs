@@ -32,8 +32,13 @@ pub fn read_any(bytes: &[u8]) {
         Scored::new(vec![5, 6, 7], 1),
         Scored { text: Some("a b c".into()), ..Scored::new(vec![5, 6, 7], 2) },
     ];
-    let protocols: [&dyn Protocol; 5] =
-        [&completions::LOCAL, &Sglang, &AnthropicChat, &ChatCompletions, &OpenAiChat { reasons: None }];
+    let protocols: [&dyn Protocol; 5] = [
+        &completions::LOCAL,
+        &Sglang,
+        &AnthropicChat,
+        &ChatCompletions { reasons: false },
+        &OpenAiChat { reasons: None },
+    ];
     // Any outcome is fine, an answer or an error.
     for protocol in protocols {
         let _ = protocol.read_generations(&answer, &rules);

@@ -22,7 +22,7 @@ struct PendingGeneration<'a> {
 }
 
 /// A prompt ready to be sent.
-enum ReadyPrompt {
+pub(super) enum ReadyPrompt {
     Tokens(Vec<u32>),
     Text(Arc<str>),
     Messages(Value),
@@ -30,7 +30,11 @@ enum ReadyPrompt {
 
 impl ApiModel {
     /// The prompt of a generation request; `None` for contexts that are tokenized in batches.
-    fn prepare(&self, request: &ModelRequest, context: &Context) -> Result<Option<ReadyPrompt>, ModelError> {
+    pub(super) fn prepare(
+        &self,
+        request: &ModelRequest,
+        context: &Context,
+    ) -> Result<Option<ReadyPrompt>, ModelError> {
         let messages = match context {
             Context::Text(_) if self.parts.tokenized => return Ok(None),
             Context::Text(text) => return Ok(Some(ReadyPrompt::Text(Arc::clone(text)))),

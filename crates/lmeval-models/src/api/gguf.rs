@@ -27,12 +27,12 @@ impl TextProtocol for Gguf {
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
-        if kind != RequestType::LoglikelihoodRolling {
+        if matches!(kind, RequestType::Loglikelihood | RequestType::GenerateUntil) {
             return Ok(());
         }
         Err(ModelError::new(
             ModelErrorKind::Unsupported,
-            "The model `gguf` cannot answer `loglikelihood_rolling` requests",
+            format!("The model `gguf` cannot answer `{kind}` requests"),
         )
         .hint("Use `--model local-completions` with the model's tokenizer and `tokenized_requests=False`"))
     }
@@ -60,6 +60,7 @@ impl TextProtocol for Gguf {
                 }
             }
             Arguments::Rolling { .. } => self.supports(RequestType::LoglikelihoodRolling)?,
+            Arguments::Letters { .. } => self.supports(RequestType::ChoiceLetters)?,
         }
         Ok(("/v1/completions".into(), body))
     }

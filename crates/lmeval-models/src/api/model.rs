@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, RemoteTemplate, RequestType, SCORING_FACT,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, OptionScoring, RemoteTemplate, RequestType,
+    SCORING_FACT,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
 use super::answer::unusable;
 use super::completions::needs_tokenizer;
 use super::identity::{Fact, ServerIdentity};
+use super::letters::TopLogprobs;
 use super::protocol::{Prompt, Protocol, Rules};
 use super::scoring::Planner;
 use super::template::JsonTemplate;
@@ -31,6 +33,8 @@ pub(super) struct Parts {
     pub(super) longest: usize,
     pub(super) batch_size: usize,
     pub(super) max_images: usize,
+    /// How many likely tokens to request for the letters of options.
+    pub(super) top_logprobs: TopLogprobs,
     /// The first base URL.
     pub(super) base_url: String,
     pub(super) is_hosted: bool,
@@ -117,6 +121,7 @@ impl ApiModel {
             }
         }
         self.answer_generations(requests, &mut answers).await;
+        self.answer_letters(requests, &mut answers).await;
         let none = || Err(unusable("The request was not answered"));
         answers.into_iter().map(|answer| answer.unwrap_or_else(none)).collect()
     }
@@ -173,10 +178,21 @@ impl Model for ApiModel {
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         self.serves(kind)?;
-        if kind != RequestType::GenerateUntil {
+        if !matches!(kind, RequestType::GenerateUntil | RequestType::ChoiceLetters) {
             self.encoder(kind)?;
         }
         Ok(())
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        if self.scores_chat() {
+            return OptionScoring::Continuations;
+        }
+        self.parts.protocol.option_scoring(&self.parts.rules)
+    }
+
+    fn reasons(&self) -> bool {
+        self.parts.protocol.reasons(&self.parts.rules)
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {

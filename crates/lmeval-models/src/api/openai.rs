@@ -3,11 +3,13 @@
 use std::env;
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, RequestType};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType};
 use lmeval_pycompat::{Dict, Value};
 
 use super::arguments::{Backend, Credentials};
-use super::chat::{chat_body, chat_generations, generates_only};
+use super::chat::{
+    chat_body, chat_generations, declared_reasoning, generates_only, letters_body, letters_unless,
+};
 use super::completions::Completions;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
@@ -31,9 +33,7 @@ pub(crate) const OPENAI_CHAT: Backend = Backend {
 };
 
 fn make(settings: &ModelSettings) -> Result<Box<dyn Protocol>, ModelError> {
-    let given = settings.get("reasoning_model").is_some();
-    let reasons = if given { Some(settings.flag("reasoning_model", false)?) } else { None };
-    Ok(Box::new(OpenAiChat { reasons }))
+    Ok(Box::new(OpenAiChat { reasons: declared_reasoning(settings)? }))
 }
 
 /// OpenAI's chat completions, including reasoning models.
@@ -44,7 +44,8 @@ pub(super) struct OpenAiChat {
 }
 
 impl OpenAiChat {
-    fn reasons(&self, rules: &Rules) -> bool {
+    /// Whether the model rejects stop strings and a temperature.
+    fn is_reasoning_model(&self, rules: &Rules) -> bool {
         self.reasons.unwrap_or_else(|| {
             // Reference: these substrings of a name decide, wherever they occur.
             let model = rules.model.as_deref().unwrap_or_default();
@@ -58,14 +59,29 @@ impl Protocol for OpenAiChat {
         true
     }
 
-    fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {
-        generates_only(kind)
+    fn supports(&self, kind: RequestType, rules: &Rules, _: bool) -> Result<(), ModelError> {
+        match (kind, self.option_scoring(rules)) {
+            (RequestType::ChoiceLetters, OptionScoring::Letters) => Ok(()),
+            _ => generates_only(kind),
+        }
+    }
+
+    fn option_scoring(&self, rules: &Rules) -> OptionScoring {
+        letters_unless(self.reasons(rules))
+    }
+
+    fn reasons(&self, rules: &Rules) -> bool {
+        self.is_reasoning_model(rules) || rules.think_end_token.is_some()
+    }
+
+    fn letters(&self, prompt: &Prompt, top: u64, rules: &Rules) -> Result<Dict, ModelError> {
+        letters_body(prompt, top, rules, "max_completion_tokens")
     }
 
     fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
         let until = Value::list([Value::str("<|endoftext|>")]);
         let mut body = chat_body(prompt, settings, rules, "max_completion_tokens", Some(until))?;
-        if self.reasons(rules) {
+        if self.is_reasoning_model(rules) {
             body.remove_str("stop");
             body.insert("temperature", 1);
         }

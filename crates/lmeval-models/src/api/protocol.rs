@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{Dialect, ModelError, ModelErrorKind, OptionScoring, RequestType};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::http::BadAnswer;
@@ -138,6 +138,21 @@ pub(super) trait Protocol: Debug + Send + Sync {
     /// Whether the servers can answer requests of this kind. `tokenized` means that prompts are sent as
     /// tokens.
     fn supports(&self, kind: RequestType, rules: &Rules, tokenized: bool) -> Result<(), ModelError>;
+
+    /// How options can be scored.
+    fn option_scoring(&self, _: &Rules) -> OptionScoring {
+        OptionScoring::Continuations
+    }
+
+    /// Whether the model is known to reason before it answers.
+    fn reasons(&self, rules: &Rules) -> bool {
+        rules.think_end_token.is_some()
+    }
+
+    /// The body of a request for the probabilities of this many first tokens.
+    fn letters(&self, _: &Prompt, _top: u64, _: &Rules) -> Result<Dict, ModelError> {
+        Err(no_scores())
+    }
 
     /// The body of a generation request. `settings` are the task's and may be consumed.
     fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError>;

@@ -27,10 +27,10 @@ impl TextProtocol for TextSynth {
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
-        if kind != RequestType::LoglikelihoodRolling {
+        if matches!(kind, RequestType::Loglikelihood | RequestType::GenerateUntil) {
             return Ok(());
         }
-        let message = "TextSynth does not accept tokens, which `loglikelihood_rolling` requests need";
+        let message = format!("TextSynth does not accept tokens, which `{kind}` requests need");
         Err(ModelError::new(ModelErrorKind::Unsupported, message))
     }
 
@@ -51,6 +51,10 @@ impl TextProtocol for TextSynth {
             }
             Arguments::Rolling { .. } => {
                 self.supports(RequestType::LoglikelihoodRolling)?;
+                "logprob"
+            }
+            Arguments::Letters { .. } => {
+                self.supports(RequestType::ChoiceLetters)?;
                 "logprob"
             }
         };

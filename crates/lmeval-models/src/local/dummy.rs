@@ -81,6 +81,7 @@ impl LocalModel for Dummy {
                 }
                 Ok(Response::Text("lol".into()))
             }
+            Arguments::Letters { .. } => Err(request.unsupported()),
         }
     }
 }

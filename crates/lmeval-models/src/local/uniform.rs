@@ -101,6 +101,7 @@ impl LocalModel for Uniform {
                 word.truncate(settings.limit);
                 Response::Text(settings.cut(&word).into())
             }
+            Arguments::Letters { .. } => return Err(request.unsupported()),
         })
     }
 

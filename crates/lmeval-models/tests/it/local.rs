@@ -60,7 +60,7 @@ pub(crate) fn score(model: &dyn Model, request: ModelRequest) -> (f64, bool) {
     match ask(model, request).unwrap() {
         Response::Loglikelihood { logprob, is_greedy } => (logprob, is_greedy),
         Response::Rolling { logprob } => (logprob, false),
-        Response::Text(text) => panic!("expected a log-likelihood, got `{text}`"),
+        other => panic!("expected a log-likelihood, got {other:?}"),
     }
 }
 

@@ -79,6 +79,7 @@ fn as_value(response: &Response) -> Value {
         Response::Loglikelihood { logprob, is_greedy } => {
             Value::list([Value::Float(*logprob), Value::Bool(*is_greedy)])
         }
+        Response::Letters(_) => response.to_value(),
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn results(object: &Dict) -> RunResults {
         higher_is_better: part(object, "higher_is_better"),
         n_samples: part(object, "n-samples"),
         audit: part(object, "audit"),
+        judging: Dict::new(),
         samples: samples.collect(),
         warnings: Vec::new(),
     }
@@ -98,6 +99,7 @@ pub(crate) fn facts(model_args: Value) -> RunFacts {
         hash_media: false,
         code_limits: Dict::new(),
         judges: Dict::new(),
+        choices: Dict::new(),
     }
 }
 

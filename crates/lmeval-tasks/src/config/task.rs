@@ -112,6 +112,8 @@ pub struct TaskConfig {
     pub extras: Dict,
     /// The name of the format that was applied.
     pub format: Option<Arc<str>>,
+    /// Whether the applied format shows the options with labels, which are the options of requests.
+    pub has_labels: bool,
 }
 
 impl TaskConfig {
@@ -157,7 +159,8 @@ impl TaskConfig {
     }
 
     fn build(mapping: &Mapping, registry: &Registry, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
-        let (formatted, format) = apply_format(mapping, registry, warnings)?;
+        let Formatted { mapping: formatted, name: format, has_labels } =
+            apply_format(mapping, registry, warnings)?;
         let mut reader = Reader { mapping: &formatted, warnings };
         let reader = &mut reader;
         let Some(task) = reader.label("task")? else {
@@ -249,6 +252,7 @@ impl TaskConfig {
             class_version: None,
             extras: Dict::new(),
             format,
+            has_labels,
         })
     }
 
@@ -276,12 +280,20 @@ impl TaskConfig {
     }
 }
 
-/// Returns the mapping with the selected format applied, and the name of that format.
+/// A mapping after its format was applied.
+struct Formatted<'a> {
+    mapping: Cow<'a, Mapping>,
+    /// The format, if there is one.
+    name: Option<Arc<str>>,
+    has_labels: bool,
+}
+
+/// Applies the selected format.
 fn apply_format<'a>(
     mapping: &'a Mapping,
     registry: &Registry,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<(Cow<'a, Mapping>, Option<Arc<str>>), Error> {
+) -> Result<Formatted<'a>, Error> {
     let reader = Reader { mapping, warnings };
     let selection = match reader.text("_formats_selection")? {
         Some(selection) => Some(selection),
@@ -293,7 +305,9 @@ fn apply_format<'a>(
     let formats = match (reader.present("formats"), &selection) {
         (Some(formats), _) => formats.clone(),
         (None, Some(selection)) => Value::str(selection.as_str()),
-        (None, None) => return Ok((Cow::Borrowed(mapping), None)),
+        (None, None) => {
+            return Ok(Formatted { mapping: Cow::Borrowed(mapping), name: None, has_labels: false });
+        }
     };
     let selected = resolve(&formats, selection.as_deref(), registry, mapping)?;
     let or = |key: &str, default: &str| -> Result<Field, Error> {
@@ -318,6 +332,7 @@ fn apply_format<'a>(
         formatted.insert(key, value, Origin::Format(Arc::clone(&selected.name)));
     };
     let format = selected.format;
+    let has_labels = format.choice_labels.is_some();
     set("output_type", Value::str(format.output_type.name()));
     set("doc_to_text", Value::from(templates.doc_to_text));
     set("doc_to_choice", Value::from(templates.doc_to_choice));
@@ -330,7 +345,7 @@ fn apply_format<'a>(
     if let Some(scorer) = format.scorer {
         set("scorer", scorer);
     }
-    Ok((Cow::Owned(formatted), Some(selected.name)))
+    Ok(Formatted { mapping: Cow::Owned(formatted), name: Some(selected.name), has_labels })
 }
 
 fn read_output_type(reader: &Reader<'_>) -> Result<OutputType, Error> {

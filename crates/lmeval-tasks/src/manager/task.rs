@@ -28,6 +28,11 @@ impl Task {
         &self.name
     }
 
+    /// The same task with another configuration, read from another mapping.
+    pub(crate) fn with_config(&self, config: TaskConfig, mapping: Mapping) -> Self {
+        Self { config, mapping, ..self.clone() }
+    }
+
     /// The mapping that the configuration was read from, with the origin of each key.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping

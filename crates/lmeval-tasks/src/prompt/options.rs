@@ -30,6 +30,8 @@ pub struct RequestOptions {
     /// The part of the selected documents whose requests are built. Examples are drawn for all of them, so the prompts
     /// are those of a run over all documents.
     pub part: Option<Part>,
+    /// Whether the options of a question are labels, compared in one request.
+    pub letters: bool,
 }
 
 impl Default for RequestOptions {
@@ -44,6 +46,7 @@ impl Default for RequestOptions {
             samples: None,
             shard: Shard::default(),
             part: None,
+            letters: false,
         }
     }
 }

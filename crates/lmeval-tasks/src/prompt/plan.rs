@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) generation_kwargs: Arc<Dict>,
     pub(crate) repeats: usize,
     pub(crate) mutual_information: bool,
+    /// Whether the options are labels, compared in one request.
+    pub(crate) letters: bool,
     pub(crate) metric_kwargs: Option<Arc<Dict>>,
     /// The instance that builds requests, if the task is a class that does so.
     pub(crate) class: Option<PlannedClass>,
@@ -98,6 +100,7 @@ impl Plan {
             generation_kwargs: Arc::new(config.generation_kwargs.in_dialect(&dialect).clone()),
             repeats: repeats(config, task.mapping(), &dialect),
             mutual_information: uses_mutual_information(config, &dialect),
+            letters: options.letters,
             metric_kwargs: metric_kwargs.filter(|_| config.output_type == OutputType::GenerateUntil),
             class: task
                 .class_task()

@@ -70,6 +70,14 @@ impl Plan {
                     return Ok(Err(Skipped::NoTarget));
                 }
                 let contexts = self.contexts(document, examples, Some(&options))?;
+                if self.letters {
+                    let gold = resolve_index(&target, &options);
+                    let target = if self.dialect.targets_as_written { target } else { gold.clone() };
+                    return Ok(Ok((
+                        vec![self.letters(contexts, &options, &common(target, gold))?],
+                        Some(options),
+                    )));
+                }
                 self.score_options(document, contexts, &options, target, common)
             }
             OutputType::Loglikelihood => {
@@ -188,6 +196,40 @@ impl Plan {
                 instance
             });
         Ok(Ok((requests.collect(), Some(Arc::clone(options)))))
+    }
+
+    /// The request that compares the labels of all options.
+    fn letters(
+        &self,
+        contexts: Contexts,
+        options: &Options,
+        common: &Common,
+    ) -> Result<Instance, PromptError> {
+        let refused = |message: String| {
+            PromptError::new(PromptErrorKind::Value, message)
+                .in_field("doc_to_choice")
+                .hint("`--choices generate` lets the model write its answer")
+        };
+        let Contexts::One(context) = contexts else {
+            return Err(refused("Several inputs cannot be compared by the letters of options".to_owned()));
+        };
+        let text = |option: &Value| Ok(Arc::from(self.option_text(option)?.trim()));
+        let labels: Vec<Arc<str>> = options.iter().map(text).collect::<Result<_, PromptError>>()?;
+        for (index, label) in labels.iter().enumerate() {
+            if label.is_empty() {
+                return Err(refused(format!("The label of option {index} is empty")));
+            }
+            // The first token of the longer one could be the shorter one.
+            let is_ambiguous =
+                |(other, longer): (usize, &Arc<str>)| other != index && longer.starts_with(&**label);
+            if let Some(longer) = labels.iter().enumerate().find(|pair| is_ambiguous(*pair)) {
+                let message =
+                    format!("The label `{label}` cannot be told from `{}` by its first token", longer.1);
+                return Err(refused(message));
+            }
+        }
+        let arguments = Arguments::Letters { context, labels: labels.into() };
+        Ok(self.instance(common, RequestType::ChoiceLetters, 0, arguments))
     }
 
     /// The string form of an option.

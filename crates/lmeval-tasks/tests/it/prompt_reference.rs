@@ -58,6 +58,7 @@ fn options(run: &Value) -> RequestOptions {
         samples: samples.map(|samples| samples.iter().filter_map(Value::as_i64).collect()),
         shard: Shard { rank: number("rank", 0) as usize, world_size: number("world_size", 1) as usize },
         part: None,
+        letters: false,
     }
 }
 
@@ -108,7 +109,7 @@ impl Case {
                 }
                 // The reference cannot show a number as the answer of an example.
                 Arguments::Generate { .. } => !matches!(instance.target, Value::Int(_)),
-                Arguments::Rolling { .. } => true,
+                Arguments::Rolling { .. } | Arguments::Letters { .. } => true,
             }
         })
     }

@@ -59,6 +59,7 @@ pub(super) fn reply(status: u16, body: &Value) -> Reply {
 pub(super) fn chat_reply(chat: ChatScript, body: &[u8], before: usize) -> Reply {
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     match chat(&request, before) {
+        Scripted::Body(status, body) => reply(status, &body),
         Scripted::Status(status) => reply(status, &json!({"error": {"message": "scripted"}})),
         Scripted::Text(text) => reply(
             200,

@@ -28,6 +28,8 @@ pub enum Scripted {
     Text(String),
     /// Fails with this status.
     Status(u16),
+    /// This status with this body.
+    Body(u16, serde_json::Value),
 }
 
 /// Decides what a chat server does, given the body of a request and how often the same body arrived before.

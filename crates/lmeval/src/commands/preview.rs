@@ -165,11 +165,7 @@ pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentReques
     }
     let mut shown: Option<&Context> = None;
     for instance in &requests.instances {
-        let context = match &instance.arguments {
-            Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => Some(context),
-            Arguments::Rolling { .. } => None,
-        };
-        if let Some(context) = context
+        if let Some(context) = instance.arguments.context()
             && shown != Some(context)
         {
             shown = Some(context);
@@ -189,6 +185,9 @@ pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentReques
                 let times =
                     if instance.repeats > 1 { format!(" x {}", instance.repeats) } else { String::new() };
                 let _ = writeln!(text, "--- {kind}{times} {kwargs}");
+            }
+            Arguments::Letters { labels, .. } => {
+                let _ = writeln!(text, "--- {kind}: {}", labels.join(", "));
             }
         }
     }

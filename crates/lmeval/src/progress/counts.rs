@@ -5,10 +5,6 @@ use std::time::{Duration, Instant};
 
 use lmeval_core::{RequestType, Usage};
 
-/// The request types in display order.
-const KINDS: [RequestType; 3] =
-    [RequestType::Loglikelihood, RequestType::LoglikelihoodRolling, RequestType::GenerateUntil];
-
 /// The counts of one request type.
 #[derive(Debug, Default)]
 struct Kind {
@@ -21,7 +17,7 @@ struct Kind {
 /// Request counts since the start of the run.
 #[derive(Debug)]
 pub(crate) struct RequestCounts {
-    kinds: [Kind; 3],
+    kinds: [Kind; RequestType::ALL.len()],
     tokens: AtomicU64,
     all_built: AtomicBool,
     started: Instant,
@@ -60,7 +56,7 @@ impl RequestCounts {
     }
 
     fn kind(&self, kind: RequestType) -> &Kind {
-        let index = KINDS.iter().position(|known| *known == kind).unwrap_or(0);
+        let index = RequestType::ALL.iter().position(|known| *known == kind).unwrap_or(0);
         &self.kinds[index]
     }
 
@@ -105,7 +101,7 @@ impl RequestCounts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let sum =
             |count: fn(&Kind) -> &AtomicU64| self.kinds.iter().map(|kind| read(count(kind))).sum::<u64>();
-        let kinds: Vec<(RequestType, u64, u64)> = KINDS
+        let kinds: Vec<(RequestType, u64, u64)> = RequestType::ALL
             .into_iter()
             .zip(&self.kinds)
             .map(|(name, kind)| (name, read(&kind.answered) + read(&kind.failed), read(&kind.built)))

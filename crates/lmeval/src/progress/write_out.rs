@@ -14,7 +14,9 @@ pub(crate) fn describe_first(task: &Task, requests: &DocumentRequests, dialect: 
     let first = requests.instances.first()?;
     let mut text = format!("Task `{}`, document {}:\n", task.name(), requests.doc_id);
     match &first.arguments {
-        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => match context {
+        Arguments::Loglikelihood { context, .. }
+        | Arguments::Generate { context, .. }
+        | Arguments::Letters { context, .. } => match context {
             Context::Text(prompt) | Context::Json(prompt) => {
                 let _ = writeln!(text, "--- prompt\n{prompt}");
             }

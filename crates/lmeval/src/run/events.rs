@@ -257,8 +257,12 @@ impl Events for RunEvents {
                     for_count(answers, "was", "were")
                 ));
             }
-            Event::MissingColumn { .. } | Event::FirstDocument { .. } | Event::OtherScoring { .. }
+            Event::MissingColumn { .. }
+            | Event::FirstDocument { .. }
+            | Event::OtherScoring { .. }
+            | Event::Choices { .. }
                 if self.is_restarted() => {}
+            Event::Choices { task, description } => self.notes.info(&format!("{task}: {description}")),
             Event::OtherScoring { protocol, other } => {
                 let [now, before] = [protocol, other].map(|name| name.unwrap_or("echo"));
                 self.notes.info(&format!(

@@ -224,7 +224,9 @@ fn task(task: &LiveTask) -> Json {
 fn answer(task: &str, document: &AnsweredDocument) -> Json {
     let first = document.answers.first();
     let prompt = first.and_then(|first| match &first.instance.arguments {
-        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => match context {
+        Arguments::Loglikelihood { context, .. }
+        | Arguments::Generate { context, .. }
+        | Arguments::Letters { context, .. } => match context {
             Context::Text(text) | Context::Json(text) => Some(text.to_string()),
             Context::Messages(messages) => messages.last().map(|message| message.content.to_string()),
         },

@@ -1,5 +1,6 @@
 //! The steps of `lm-eval run`.
 
+pub(crate) mod choices;
 pub(crate) mod events;
 pub(crate) mod interrupt;
 pub(crate) mod judges;

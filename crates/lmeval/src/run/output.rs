@@ -21,6 +21,7 @@ use crate::csv;
 use crate::excerpt::cell;
 use crate::printer::Printer;
 use crate::report::hint_lines;
+use crate::words::counted;
 
 /// The number of failures listed.
 const SHOWN_FAILURES: usize = 20;
@@ -82,6 +83,7 @@ pub(crate) fn facts(
         hash_media: start.hash_media,
         code_limits: evaluation.code_limits.clone(),
         judges: evaluation.judges.clone(),
+        choices: evaluation.choices.clone(),
     }
 }
 
@@ -254,6 +256,7 @@ pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) 
                 count => format!("{count} {several}"),
             })
             .collect();
+            let unusual: Vec<String> = unusual.into_iter().chain(missing_letters(counts)).collect();
             if let (false, Some(task), Some(pipeline)) =
                 (unusual.is_empty(), task.as_str(), pipeline.as_str())
             {
@@ -262,6 +265,22 @@ pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) 
         }
     }
     print_list("Unusual answers", &lines, SHOWN_AUDITS, printer);
+}
+
+/// Documents with letters that the server did not list, and what that means for the accuracy.
+fn missing_letters(counts: &Dict) -> Option<String> {
+    let count = |name: &str| counts.get_str(name).and_then(Value::as_i64);
+    let missing = count("letters_missing").filter(|count| *count > 0)?;
+    let bounds = counts.get_str("acc_bounds").and_then(Value::as_list).unwrap_or_default();
+    let [Value::Float(low), Value::Float(high)] = bounds else { return None };
+    let documents = counted(usize::try_from(missing).unwrap_or(0), "document");
+    let absent = match count("letters_absent").unwrap_or(0) {
+        0 => String::new(),
+        absent => format!(", {absent} of them without any letter and scored as wrong"),
+    };
+    Some(format!(
+        "{documents} with a letter missing from the server's list{absent}; acc is between {low:.4} and {high:.4}"
+    ))
 }
 
 fn print_list(title: &str, lines: &[String], most: usize, printer: &Printer) {

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use lmeval_core::ModelSettings;
-use lmeval_engine::{Cancel, DataOptions, EvaluateOptions};
+use lmeval_engine::{Abilities, Cancel, DataOptions, EvaluateOptions};
 use lmeval_host::PythonOptions;
 use lmeval_pycompat::{Value, repr};
 
 use super::judges::JudgeBinding;
+use super::options::Choices;
 use super::resolve::RunSettings;
 use super::shard::ShardNumber;
 use crate::environment;
@@ -31,6 +32,8 @@ impl RunSettings {
             bootstrap_iters: self.bootstrap_iters,
             log_samples: self.log_samples,
             keep_samples: true,
+            choices: self.choices.map(Choices::method),
+            answered_by: Abilities::default(),
             predict_only: self.predict_only,
             confirm_run_unsafe_code: self.confirm_run_unsafe_code,
             max_failures: self.max_failures,

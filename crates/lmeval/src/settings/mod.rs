@@ -28,7 +28,7 @@ pub use dict_option::from_text as parse_pairs;
 pub use engine::python_options;
 pub use judges::{JudgeBinding, JudgeSetting};
 pub use kinds::{Compat, Count, Number, TaskNames, truth};
-pub use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
+pub use options::{Choices, Format, LibraryArgs, Options, ProgressMode, PythonArgs};
 pub use record::record_line;
 pub use resolve::{RunSettings, dialect};
 pub use samples::{parse as parse_samples, resolve as resolve_samples};

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_tasks::ChoiceMethod;
 
 use super::judges::JudgeSetting;
 use super::kinds::{
@@ -82,6 +83,13 @@ layer! {
         /// Device for in-process models, such as `cpu` or `cuda:0`.
         #[arg(long, value_name = "DEVICE")]
         pub device: Option<Stringified>,
+
+        /// How multiple-choice options are compared: `letters` by probability, or `generate` an answer and extract its letter.
+        ///
+        /// Without it, by the log-likelihood of each option, where the back end returns it. Chat APIs do not: there the default is
+        /// `letters`, or `generate` for models that return no log-probabilities or reason first.
+        #[arg(long, value_enum, value_name = "METHOD")]
+        pub choices: Option<Choices>,
 
         /// Send prompts as chat messages, using the model's chat template or the one with this name.
         #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
@@ -282,6 +290,35 @@ pub enum Format {
     Csv,
     /// The result object as JSON.
     Json,
+}
+
+/// How multiple-choice options are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Choices {
+    /// By the probabilities of their letters.
+    Letters,
+    /// By the letter that the model writes.
+    Generate,
+}
+
+impl Choices {
+    /// The method as the engine names it.
+    pub fn method(self) -> ChoiceMethod {
+        match self {
+            Self::Letters => ChoiceMethod::Letters,
+            Self::Generate => ChoiceMethod::Generate,
+        }
+    }
+}
+
+impl Setting for Choices {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
+        choice(value)
+    }
+
+    fn to_value(&self) -> Value {
+        Value::from(name_of(self))
+    }
 }
 
 /// How progress is shown.

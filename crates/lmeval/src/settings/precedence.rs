@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 50] = [
+const ROWS: [Row; 51] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row("model", "uniform", &["--model", "dummy"]),
     row("model_args", "{a: 1}", &["--model_args", "b=2"]),
@@ -67,6 +67,7 @@ const ROWS: [Row; 50] = [
     row("repeats", "4", &["--repeats", "0"]),
     row("batch_size", "auto", &["--batch_size", "4"]),
     row("max_batch_size", "4", &["--max_batch_size", "5"]),
+    row("choices", "letters", &["--choices", "generate"]),
     row("device", "cpu", &["--device", "cuda:1"]),
     row("apply_chat_template", "default", &["--apply_chat_template"]),
     beside(

@@ -13,7 +13,7 @@ use super::judges::{self, JudgeBinding};
 use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
 use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
-use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
+use super::options::{Choices, DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
 use super::record::given;
 use super::shard::ShardNumber;
 use super::trackers::TrackerSettings;
@@ -62,6 +62,8 @@ pub struct RunSettings {
     pub log_samples: bool,
     pub output_path: Option<PathBuf>,
     pub predict_only: bool,
+    /// How multiple-choice options are compared, if it was set.
+    pub choices: Option<Choices>,
     pub system_instruction: Option<String>,
     pub apply_chat_template: ChatTemplateChoice,
     pub fewshot_as_multiturn: Option<bool>,
@@ -288,6 +290,12 @@ impl Resolver {
         let judges = judges::resolve(self.options.judge.as_deref().unwrap_or_default())?;
         no_effect::note(&self.options, &mut self.notes);
         let dialect = dialect_of(&self.options)?;
+        if self.options.choices.is_some() && !dialect.choices_on_chat {
+            let diagnostic = Diagnostic::new(
+                "`--choices` does not exist in the 0.4 line, which refuses these tasks on chat APIs",
+            );
+            bail!(diagnostic.hint("Drop `--compat 0.4`, or drop `--choices`"));
+        }
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
         let repeats = count("repeats", self.options.repeats)?;
         let max_failures = count("max_failures", self.options.max_failures)?;
@@ -316,6 +324,7 @@ impl Resolver {
             log_samples,
             output_path,
             predict_only,
+            choices: options.choices,
             system_instruction: options.system_instruction,
             apply_chat_template,
             fewshot_as_multiturn,

@@ -44,15 +44,7 @@ impl Recorded {
 
     fn answer_one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
         let kind = request.request_type().name().to_owned();
-        let mut arguments = match &request.arguments {
-            Arguments::Loglikelihood { context, continuation } => {
-                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
-            }
-            Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
-            Arguments::Generate { context, kwargs } => {
-                vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
-            }
-        };
+        let mut arguments = request.arguments.to_values(false);
         arguments.extend(request.additional_args.clone().map(Value::Dict));
         let key = (kind, dumped(&Value::from(arguments)));
         let answer = self.answers.get(&key).cloned();
@@ -70,6 +62,7 @@ impl Recorded {
             },
             Arguments::Rolling { .. } => Response::Rolling { logprob: answer.as_f64().unwrap() },
             Arguments::Generate { .. } => Response::Text(answer.as_str().unwrap().into()),
+            Arguments::Letters { .. } => return Err(request.unsupported()),
         };
         Ok(Answer::from(response))
     }

@@ -4,6 +4,7 @@
 
 mod chaos;
 mod chaos_long;
+mod chat_choices;
 mod class_tasks;
 mod code;
 mod command_line;

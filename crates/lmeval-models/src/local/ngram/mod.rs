@@ -133,6 +133,7 @@ impl Ngram {
                     usage,
                 })
             }
+            Arguments::Letters { .. } => Err(request.unsupported()),
         }
     }
 }

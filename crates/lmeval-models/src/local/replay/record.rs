@@ -83,10 +83,10 @@ pub(super) fn bare_task_name(name: &str) -> &str {
 /// Parses a line `{"type", "args", "response"}`, optionally with `task`, `doc_id` and `idx`.
 pub(super) fn request_line(line: &Dict) -> Entries {
     let kind = line.get_str("type").ok_or("it has no `type`")?;
-    let kind = [RequestType::Loglikelihood, RequestType::LoglikelihoodRolling, RequestType::GenerateUntil]
-        .into_iter()
-        .find(|known| kind.as_str() == Some(known.name()))
-        .ok_or("its `type` is not `loglikelihood`, `loglikelihood_rolling` or `generate_until`")?;
+    let kind =
+        RequestType::ALL.into_iter().find(|known| kind.as_str() == Some(known.name())).ok_or_else(|| {
+            format!("its `type` is not one of `{}`", RequestType::ALL.map(RequestType::name).join("`, `"))
+        })?;
     let args = line.get_str("args").and_then(Value::as_list).ok_or("it has no list `args`")?;
     let (key, kwargs) = RequestContent::of_arguments(kind, args)?;
     let response = line.get_str("response").ok_or("it has no `response`")?;

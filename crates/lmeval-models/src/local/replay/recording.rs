@@ -198,7 +198,7 @@ fn shown_prompt(key: &RequestContent) -> String {
     let text = match key.kind {
         RequestType::Loglikelihood => format!("{}` + `{}", clip(&key.context), clip(&key.continuation)),
         RequestType::LoglikelihoodRolling => clip(&key.continuation),
-        RequestType::GenerateUntil => clip(&key.context),
+        RequestType::GenerateUntil | RequestType::ChoiceLetters => clip(&key.context),
     };
     text.replace('\n', "\\n")
 }

@@ -31,7 +31,7 @@ use crate::progress::RequestCounts;
 use crate::run::events::{Records, RunEvents};
 use crate::run::judges;
 use crate::run::output::{self, Objects, Start};
-use crate::run::{interrupt, thresholds};
+use crate::run::{choices, interrupt, thresholds};
 use crate::words::counted;
 use crate::{python, report, roots};
 
@@ -154,6 +154,7 @@ impl Merge<'_> {
         interrupt::listen(cancel.clone(), None, notes.clone(), false);
         let mut options = settings.evaluate_options();
         (options.keep_samples, options.preview, options.cancel) = (false, false, cancel);
+        options.answered_by = choices::abilities(&self.shards[0].results);
         options.data.settings = Some(Settings::from_environment());
         options.data.python = Some(PythonHost::new(PythonOptions {
             run_unsafe_code: settings.confirm_run_unsafe_code,

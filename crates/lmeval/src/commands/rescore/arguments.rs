@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use lmeval::settings::{Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
+use lmeval::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 
 /// Arguments of `rescore`.
 #[derive(Args, Debug)]
@@ -47,6 +47,10 @@ pub(crate) struct RescoreArgs {
     #[arg(long, value_name = "VERSION")]
     pub compat: Option<Compat>,
 
+    /// How multiple-choice options were compared: `letters` or `generate`. [default: as in the run]
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub choices: Option<Choices>,
+
     /// A YAML settings file as for `run`, for a run without a results file.
     #[arg(short = 'C', long, value_name = "FILE")]
     pub config: Option<String>,
@@ -83,6 +87,7 @@ impl RescoreArgs {
             config: self.config.clone(),
             tasks: self.tasks.clone(),
             compat: self.compat.clone(),
+            choices: self.choices,
             output_path: self.output_path.clone(),
             log_samples: self.log_samples.then_some(true),
             format: self.format,

@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
     let comparison = Arc::new(Comparison::new(&run, arguments.flips));
     let observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
     let start = Start { moment, began, model_name, files, hash_media, observer };
-    let stored = Arc::new(StoredModel::new(source));
+    let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &settings)));
     let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
     let judging = Judging::new(&run, &settings, &roots, printer)?;
     let rescoring = Rescoring {

@@ -10,9 +10,9 @@ use lmeval_analysis::answers::StoredSamples;
 use lmeval_analysis::read::Run;
 use lmeval_core::{
     Answer, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity, ModelRequest,
-    ModelTemplate, Response, SCORING_FACT,
+    ModelTemplate, OptionScoring, Response, SCORING_FACT,
 };
-use lmeval_engine::{JournalAnswers, is_judge};
+use lmeval_engine::{Abilities, JournalAnswers, is_judge};
 use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tokenizers::TokenizerTemplate;
@@ -174,12 +174,13 @@ impl Missing {
 pub(super) struct StoredModel {
     pub(super) source: Source,
     pub(super) template: Mutex<Option<ModelTemplate>>,
+    abilities: Abilities,
     missing: Mutex<Missing>,
 }
 
 impl StoredModel {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, template: Mutex::default(), missing: Mutex::default() }
+    pub(super) fn new(source: Source, abilities: Abilities) -> Self {
+        Self { source, template: Mutex::default(), abilities, missing: Mutex::default() }
     }
 
     /// The requests without an answer so far.
@@ -218,6 +219,14 @@ impl LocalModel for Shared {
     fn depends_on_document(&self) -> bool {
         // Repeated prompts are looked up for each document.
         true
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        self.0.abilities.scoring
+    }
+
+    fn reasons(&self) -> bool {
+        self.0.abilities.reasons
     }
 
     fn chat_template(&self, _: Option<&str>) -> Result<ModelTemplate, ModelError> {

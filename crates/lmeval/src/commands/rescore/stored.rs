@@ -1,14 +1,15 @@
 //! The stored run: its settings and its tasks.
 
 use anyhow::{Result, bail};
-use lmeval::settings::RunSettings;
+use lmeval::settings::{Choices, RunSettings};
 use lmeval_analysis::read::Run;
-use lmeval_core::{Diagnostic, Dialect};
-use lmeval_engine::ChatTemplateChoice;
+use lmeval_core::{Diagnostic, Dialect, OptionScoring};
+use lmeval_engine::{Abilities, ChatTemplateChoice};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::TaskDict;
 
 use super::arguments::RescoreArgs;
+use crate::run::choices;
 
 /// Keys of the results that describe the model and stay as they are.
 const OF_MODEL: [&str; 9] = [
@@ -43,6 +44,9 @@ pub(super) fn settings(run: &Run, arguments: &RescoreArgs) -> Result<RunSettings
         if arguments.compat.is_none() {
             settings.dialect = dialect(results);
         }
+    }
+    if settings.choices.is_none() && settings.dialect.choices_on_chat {
+        settings.choices = run.results.as_ref().and_then(choices::method);
     }
     if arguments.tasks.is_none() && (run.results.is_some() || !run.samples.is_empty()) {
         let is_samples_file = arguments.run.extension().is_some_and(|extension| extension == "jsonl");
@@ -87,6 +91,17 @@ fn apply(results: &Dict, config: &Dict, settings: &mut RunSettings) {
     let is_chat = text(results, "chat_template").is_some() || multiturn == Some(true);
     settings.apply_chat_template =
         if is_chat { ChatTemplateChoice::Default } else { ChatTemplateChoice::Off };
+}
+
+/// The abilities of the model of the run. Without results, the user says how options were compared.
+pub(super) fn abilities(run: &Run, settings: &RunSettings) -> Abilities {
+    match &run.results {
+        Some(results) => choices::abilities(results),
+        None if settings.choices == Some(Choices::Letters) => {
+            Abilities { scoring: OptionScoring::Letters, reasons: false }
+        }
+        None => Abilities::default(),
+    }
 }
 
 /// A mapping, or a string of `key=value` pairs as releases of the Python harness write it.

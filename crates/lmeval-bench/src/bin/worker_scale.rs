@@ -7,12 +7,13 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_core::{
-    Arguments, DocId, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, Response,
+    Answer, AnswerSink, Arguments, Dispatch, DocId, Model, ModelError, ModelFuture, ModelIdentity,
+    ModelRequest, Response,
 };
 use lmeval_host::{PoolOptions, Token, WorkerOptions, WorkerPool, work_for_run};
 use lmeval_pycompat::Dict;
@@ -20,24 +21,47 @@ use lmeval_pycompat::Dict;
 /// The address of the pool; the port is chosen for each measurement.
 const HOST: &str = "127.0.0.1";
 
+/// Answers one request after the other, each as soon as it is known, until the run stops.
 #[derive(Debug)]
-struct Sleeper(Duration);
+struct Sleeper {
+    sleep: Duration,
+    is_stopping: AtomicBool,
+}
 
-impl LocalModel for Sleeper {
-    fn identity(&self) -> ModelIdentity {
-        ModelIdentity { backend: "sleeper".to_owned(), facts: Vec::new() }
+impl Model for Sleeper {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "sleeper".to_owned(), facts: Vec::new() }) })
     }
 
-    fn is_sequential(&self) -> bool {
-        true
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 8192, in_flight: 1 }
     }
 
-    fn answer(&self, _: &ModelRequest) -> Result<Response, ModelError> {
-        if !self.0.is_zero() {
-            thread::sleep(self.0);
-        }
-        Ok(Response::Loglikelihood { logprob: -1.0, is_greedy: false })
+    fn wind_down(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move { requests.iter().map(|_| Ok(answer())).collect() })
+    }
+
+    fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
+        Box::pin(async move {
+            for index in 0..requests.len() {
+                if self.is_stopping.load(Ordering::Relaxed) {
+                    return;
+                }
+                if !self.sleep.is_zero() {
+                    tokio::time::sleep(self.sleep).await;
+                }
+                sink(index, Ok(answer()));
+            }
+        })
+    }
+}
+
+fn answer() -> Answer {
+    Response::Loglikelihood { logprob: -1.0, is_greedy: false }.into()
 }
 
 fn request(number: usize) -> ModelRequest {
@@ -75,7 +99,10 @@ fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -
                 name: format!("worker {number}"),
             };
             thread::spawn(move || {
-                let create = |_: &Dict| Ok(Arc::new(InProcess::new(Sleeper(sleep))) as Arc<dyn Model>);
+                let create = |_: &Dict| {
+                    let is_stopping = AtomicBool::new(false);
+                    Ok(Arc::new(Sleeper { sleep, is_stopping }) as Arc<dyn Model>)
+                };
                 // A worker that is dismissed late finds no run.
                 let _ = work_for_run(&options, &|_| {}, &create);
             })

@@ -275,10 +275,10 @@ fn roles(options: &Dict) -> Read<Vec<Arc<str>>> {
             .collect::<Read<_>>()?,
         Some(other) => return Err(type_problem(&["judges"], "a list of roles", other)),
     };
-    let Some(first) = roles.first() else {
+    if roles.is_empty() {
         return Err(SpecProblem::new(&[], "The judge has no `role`")
             .hint("Name a role, such as `role: grader`, and bind it with `--judge grader=BACKEND,…`"));
-    };
+    }
     if let Some(role) = role.filter(|role| !roles.iter().any(|known| **known == **role)) {
         let message = format!("`role` is `{role}`, which is not one of `judges`");
         return Err(SpecProblem::new(&["role"], message).hint("`judges` lists the whole jury"));
@@ -297,7 +297,6 @@ fn roles(options: &Dict) -> Read<Vec<Arc<str>>> {
             SpecProblem::new(&["judges"], message).hint("For several votes of one judge, set `samples`")
         );
     }
-    let _ = first;
     Ok(roles)
 }
 
@@ -565,17 +564,16 @@ fn on_unparsed(options: &Dict, scale: &Scale) -> Read<OnUnparsed> {
     };
     match given(options, "on_unparsed") {
         None => Ok(OnUnparsed { retries: 0, value: None }),
-        Some(Value::Dict(_)) => {
-            let dict = given(options, "on_unparsed").map(|value| mapping(&path, value, &["retry", "then"]));
-            let dict = dict.transpose()?.cloned().unwrap_or_default();
-            let retries = match given(&dict, "retry") {
+        Some(value @ Value::Dict(_)) => {
+            let dict = mapping(&path, value, &["retry", "then"])?;
+            let retries = match given(dict, "retry") {
                 Some(Value::Int(number @ 0..=MOST)) => usize::try_from(*number).unwrap_or(0),
                 _ => {
                     let message = format!("`retry` must be a number of further attempts, up to {MOST}");
                     return Err(SpecProblem::new(&["on_unparsed", "retry"], message));
                 }
             };
-            let value = given(&dict, "then").map(|value| value_of(&["on_unparsed", "then"], value));
+            let value = given(dict, "then").map(|value| value_of(&["on_unparsed", "then"], value));
             Ok(OnUnparsed { retries, value: value.transpose()?.flatten() })
         }
         Some(value) => Ok(OnUnparsed { retries: 0, value: value_of(&path, value)? }),

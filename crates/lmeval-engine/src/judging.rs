@@ -264,7 +264,7 @@ impl Judges for JudgePool {
 /// The error for a judge that would have to answer while it asks.
 fn busy(role: &str) -> ModelError {
     let message = format!(
-        "The judge `{role}` is an object of the program whose scorer asks it, and that program is waiting"
+        "The judge `{role}` is an object of the Python process whose scorer asks it, and that process is waiting"
     );
     ModelError::new(ModelErrorKind::Configuration, message)
         .hint("Bind the role to a back end by name, or use the scorer `judge`")

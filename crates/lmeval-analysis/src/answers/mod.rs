@@ -256,7 +256,7 @@ impl Settings {
     }
 }
 
-/// What was read last.
+/// The bytes and the value that were read last.
 #[derive(Default)]
 struct Stored {
     /// The index of a file, an offset and the bytes from there on.

@@ -45,7 +45,7 @@ pub(super) struct Direct {
     hosts: Mutex<HashMap<String, Arc<Host>>>,
 }
 
-/// What all hosts have in common.
+/// Settings that all hosts have in common.
 #[derive(Clone, Copy)]
 struct Limits {
     user_agent: &'static str,
@@ -87,7 +87,7 @@ impl Drop for Connection {
     }
 }
 
-/// What the kernel has received on a connection while nothing was expected.
+/// Data that the kernel has received on a connection while nothing was expected.
 enum Unexpected {
     Nothing,
     Stray,

@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// What the client makes of these pieces, each received by itself, after which the server closes the connection.
+    /// The answer that the client reads from these pieces, each received by itself, after which the server closes the connection.
     async fn answer_to(pieces: &[&str]) -> Result<Answer, ExchangeError> {
         let (mut client, mut server) = duplex(1 << 20);
         for piece in pieces {

@@ -34,8 +34,8 @@ impl WorkerSettings {
         if given.is_empty() {
             return Ok(None);
         }
-        let names = given.keys().filter_map(Value::as_str);
-        for name in names.filter(|name| !ARGUMENTS.contains(name)) {
+        let mut names = given.keys().filter_map(Value::as_str);
+        if let Some(name) = names.find(|name| !ARGUMENTS.contains(name)) {
             let diagnostic = Diagnostic::new(format!("`--workers` has no argument `{name}`"));
             let near = nearest(name, ARGUMENTS.iter().copied());
             let names = if near.is_empty() { ARGUMENTS.to_vec() } else { near };

@@ -351,7 +351,7 @@ fn other_versions_and_damaged_files_are_refused() {
     fs_err::write(&path, &text[..text.len() - 9]).unwrap();
     refused(&context, &["out"], &["is damaged in line 4"]);
     fs_err::write(&path, format!("{rest}{rest}")).unwrap();
-    refused(&context, &["out"], &["is there twice or out of order"]);
+    refused(&context, &["out"], &["occurs twice or out of order"]);
     fs_err::remove_file(&path).unwrap();
     refused(&context, &["out"], &["Cannot read the answers of a shard", "answers_demo_capitals"]);
 }

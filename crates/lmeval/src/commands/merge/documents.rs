@@ -17,7 +17,7 @@ pub(super) fn of_task<'a>(shards: &'a [Shard], task: &str) -> Result<StoredDocum
     for shard in shards {
         let Some(file) = shard.task(task) else {
             let message = format!("`{}` has no answers to the task `{task}`", shard.folder.display());
-            let hint = "The task may have been renamed since; its old name counts";
+            let hint = "The task may have been renamed since; use its old name";
             return Err(Diagnostic::new(message).hint(hint).into());
         };
         counts = DocumentCounts { built: counts.built + file.built, original: file.original };
@@ -45,7 +45,7 @@ impl Iterator for Documents<'_> {
         let (document, mut reader) = self.readers.pop()?;
         if self.last.is_some_and(|last| last >= document.doc_id) {
             self.readers.clear();
-            let message = format!("is damaged: document {} is there twice or out of order", document.doc_id);
+            let message = format!("is damaged: document {} occurs twice or out of order", document.doc_id);
             return Some(Err(reader.error(&message)));
         }
         self.last = Some(document.doc_id);

@@ -91,7 +91,7 @@ fn settings(setup: &Dict, arguments: &WorkerArgs) -> Result<RunSettings> {
 
 /// The name of this process in messages of the run.
 fn name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = fs_err::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
     format!("{host}, process {}", std::process::id())
 }

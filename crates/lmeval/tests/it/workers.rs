@@ -36,8 +36,8 @@ impl Run {
         });
         let mut run = Self { child, address: String::new(), lines };
         let line = run.wait_for("Waiting for workers at ");
-        run.address =
-            line.split("Waiting for workers at ").nth(1).unwrap().split(": ").next().unwrap().to_owned();
+        let address = line.split("Waiting for workers at ").nth(1).unwrap().split(": ").next().unwrap();
+        address.clone_into(&mut run.address);
         run
     }
 

@@ -159,7 +159,7 @@ fn main() {
         workers = vec![1, 2, 4, 8, 16, 64];
     }
     let path = std::env::temp_dir().join(format!("worker-scale-{}", std::process::id()));
-    std::fs::write(&path, "a token for a benchmark on loopback").unwrap();
+    fs_err::write(&path, "a token for a benchmark on loopback").unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

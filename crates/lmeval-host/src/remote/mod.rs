@@ -7,7 +7,8 @@
 mod channel;
 mod model;
 mod pool;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
 mod wire;
 mod work;

@@ -7,7 +7,7 @@ from typing import Any
 
 import lm_eval
 from lm_eval.api.model import LM
-from lm_eval.api.registry import register_scorer
+from lm_eval.api.registry import register_scorer, scorer_registry
 from lm_eval.judge import ask_judge
 from lm_eval.scorers import GenScorer
 
@@ -52,6 +52,11 @@ def setUpModule() -> None:
     register_scorer("asking_judge")(Asking)
 
 
+def tearDownModule() -> None:
+    """Leave the registry as it was."""
+    scorer_registry._entries.pop("asking_judge")
+
+
 class Judges(unittest.TestCase):
     """`simple_evaluate` with judges."""
 
@@ -94,7 +99,7 @@ class Judges(unittest.TestCase):
 
     def test_judge_of_this_process_cannot_answer_a_scorer_of_this_process(self) -> None:
         task = sums_task(scorer="asking_judge", metric_list=[])
-        with self.assertRaisesRegex(Exception, "that program is waiting"):
+        with self.assertRaisesRegex(Exception, "that process is waiting"):
             lm_eval.simple_evaluate(Lengths(), tasks=[task], judges={"grader": Strict()})
 
     def test_unbound_role_is_an_error(self) -> None:

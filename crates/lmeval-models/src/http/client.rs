@@ -265,7 +265,10 @@ impl Client {
                     // A server that answers wrongly is up, so callers that wait for one to come up need not.
                     let is_up = failure.class == Class::Wrong;
                     let kind = if is_up { ModelErrorKind::Answer } else { failure.kind };
-                    let error = ModelError::new(kind, failure.reason);
+                    let mut error = ModelError::new(kind, failure.reason);
+                    if let Some(hint) = failure.hint {
+                        error = error.hint(hint);
+                    }
                     return Err(self.secrets.mask_error(&error));
                 }
                 Err(AttemptError::Retry(failure)) => {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lmeval_testkit::Output;
+use lmeval_testkit::{Output, ServerOptions, StandInServer};
 
 use crate::context;
 
@@ -155,8 +155,9 @@ fn names_a_panicking_tokenizer() {
             "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"}}"#,
     );
     let folder = path.parent().unwrap().display().to_string();
+    let server = StandInServer::start(ServerOptions::default());
     let model_args =
-        format!("model=m,base_url=http://127.0.0.1:9/v1/completions,tokenizer={folder},add_bos_token=True");
+        format!("model=m,base_url={},tokenizer={folder},add_bos_token=True", server.url("/v1/completions"));
     let words = ["run", "--model", "local-completions", "--tasks", "task.yaml", "--model_args", &model_args];
     let output = context.run(&words);
     fails(&output, &["broken"]);

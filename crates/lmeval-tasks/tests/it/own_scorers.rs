@@ -74,7 +74,7 @@ mod whole_batch {
 
     impl Scorer for Judge {
         fn name(&self) -> &str {
-            "judge"
+            "verdict"
         }
 
         fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
@@ -84,7 +84,7 @@ mod whole_batch {
                 Ok(ScoredDoc {
                     doc_id: input.doc_id(),
                     reference: input.reference()?.clone(),
-                    scores: [("judge", vec![Value::Bool(verdict)])].into_iter().collect(),
+                    scores: [("verdict", vec![Value::Bool(verdict)])].into_iter().collect(),
                 })
             });
             scored.collect()
@@ -107,7 +107,7 @@ fn sources() -> ScoringSources {
     let mut registry = Registry::default();
     registry.register(ScorerEntry::new("last_number", |_| Ok(Arc::new(LastNumber)))).unwrap();
     registry.register(ScorerEntry::new("closeness", |_| Ok(Arc::new(Closeness)))).unwrap();
-    registry.register(ScorerEntry::new("judge", |_| Ok(Arc::new(Judge)))).unwrap();
+    registry.register(ScorerEntry::new("verdict", |_| Ok(Arc::new(Judge)))).unwrap();
     // [end]
     ScoringSources::new(&Dialect::V05).with_registry(&registry)
 }
@@ -140,7 +140,7 @@ fn custom_scorers_score_as_documented() {
     for (rest, expected) in [
         ("scorer: last_number", "exact_match,none=0.5"),
         ("scorer: closeness\nmetric_list: [{metric: closeness, aggregation: mean}]", "closeness,none=0.25"),
-        ("scorer: judge", "judge,none=0.5"),
+        ("scorer: verdict", "verdict,none=0.5"),
     ] {
         let task = task(&format!("task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"));
         let mut scorer = prepare_scoring(&task, &sources(), false).unwrap();

@@ -30,7 +30,7 @@ pub struct Reading {
     pub reason: Option<String>,
 }
 
-/// Braces after which objects are no longer looked for.
+/// How many opening braces are tried before the search for an object gives up.
 const MOST_BRACES: usize = 1000;
 
 impl Extract {

@@ -37,7 +37,7 @@ pub(super) enum ToWorker {
     Template { id: i64, name: Option<String> },
     /// Render a conversation.
     Render { id: i64, messages: Vec<ChatMessage>, add_generation_prompt: bool },
-    /// The run is still there.
+    /// A heartbeat of the run.
     Ping,
     /// The run is over.
     End,

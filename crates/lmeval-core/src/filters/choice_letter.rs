@@ -3,9 +3,9 @@
 use lmeval_pycompat::Value;
 use lmeval_pycompat::re::{Flags, Regex};
 
+use super::extract::Extract;
 use super::found::{Found, find};
-use super::parallel::count_fallbacks;
-use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::{Arguments, FilterError};
 use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
@@ -99,8 +99,9 @@ impl ChoiceLetter {
             fallback: arguments.value_or("fallback", super::regex::DEFAULT_FALLBACK),
         })
     }
+}
 
-    /// Replaces an answer; returns whether the fallback was used.
+impl Extract for ChoiceLetter {
     fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError> {
         let text = answer.as_str().and_then(without_reasoning).unwrap_or_default();
         let mut found = None;
@@ -135,22 +136,6 @@ fn escaped(label: &str) -> String {
             (!is_plain).then_some('\\').into_iter().chain([character])
         })
         .collect()
-}
-
-impl Filter for ChoiceLetter {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        let fallbacks =
-            count_fallbacks(&mut responses, |request, answer| self.extract(docs.id(request), answer))?;
-        Ok(Filtered { responses, bare: false, fallbacks })
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
-    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value};
 
-use super::parallel::count_fallbacks;
+use super::extract::Extract;
 use super::sequence::is_hashable;
-use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::{Arguments, FilterError};
+use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 const OPTIONS: &[OptionEntry] = &[
@@ -58,31 +59,20 @@ impl MapFilter {
     }
 }
 
-impl Filter for MapFilter {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        let fallbacks = count_fallbacks(&mut responses, |request, answer| {
-            if !is_hashable(answer) {
-                return Err(FilterError::WrongResponse {
-                    filter: "map".to_owned(),
-                    document: docs.id(request),
-                    expected: "hashable answers",
-                    found: answer.type_name(),
-                });
-            }
-            let value = self.look_up(answer);
-            let fell_back = value.is_none();
-            *answer = value.unwrap_or(&self.default).clone();
-            Ok(fell_back)
-        })?;
-        Ok(Filtered { responses, bare: false, fallbacks })
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
+impl Extract for MapFilter {
+    fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError> {
+        if !is_hashable(answer) {
+            return Err(FilterError::WrongResponse {
+                filter: "map".to_owned(),
+                document,
+                expected: "hashable answers",
+                found: answer.type_name(),
+            });
+        }
+        let value = self.look_up(answer);
+        let fell_back = value.is_none();
+        *answer = value.unwrap_or(&self.default).clone();
+        Ok(fell_back)
     }
 }
 

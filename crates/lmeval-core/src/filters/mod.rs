@@ -30,6 +30,7 @@ mod custom;
 mod docs;
 mod ensemble;
 mod error;
+mod extract;
 mod format_span;
 mod found;
 mod literals;

@@ -44,17 +44,6 @@ pub(super) fn try_each<T: Send + Default>(
     }
 }
 
-/// Changes every answer in place; the function returns whether it used the fallback. Returns the number of fallbacks
-/// by request.
-pub(super) fn count_fallbacks(
-    responses: &mut [Vec<Value>],
-    change: impl Fn(usize, &mut Value) -> Result<bool, FilterError> + Sync,
-) -> Result<Vec<u32>, FilterError> {
-    try_each(responses, |request, answers| {
-        answers.iter_mut().try_fold(0, |count, answer| Ok(count + u32::from(change(request, answer)?)))
-    })
-}
-
 /// Changes every answer in place.
 pub(super) fn change_each(
     responses: &mut [Vec<Value>],

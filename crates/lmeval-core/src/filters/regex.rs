@@ -6,9 +6,9 @@ use lmeval_pycompat::Value;
 use lmeval_pycompat::re::Regex;
 use lmeval_pycompat::strings::strip;
 
+use super::extract::Extract;
 use super::found::{Found, find};
-use super::parallel::count_fallbacks;
-use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::{Arguments, FilterError};
 use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
@@ -58,8 +58,9 @@ impl RegexFilter {
             fallback: arguments.value_or("fallback", DEFAULT_FALLBACK),
         })
     }
+}
 
-    /// Replaces an answer; returns whether the fallback was used.
+impl Extract for RegexFilter {
     fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError> {
         let text = match &*answer {
             Value::Str(text) => Arc::clone(text),
@@ -98,22 +99,6 @@ impl RegexFilter {
                 found: matches,
             }),
         }
-    }
-}
-
-impl Filter for RegexFilter {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        let fallbacks =
-            count_fallbacks(&mut responses, |request, answer| self.extract(docs.id(request), answer))?;
-        Ok(Filtered { responses, bare: false, fallbacks })
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
     }
 }
 

@@ -3,10 +3,10 @@
 use lmeval_pycompat::Value;
 use lmeval_pycompat::re::Regex;
 
+use super::extract::Extract;
 use super::found::own_pattern;
-use super::parallel::count_fallbacks;
 use super::sequence::items;
-use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use super::{Arguments, FilterError};
 use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
@@ -75,23 +75,12 @@ impl RegexPos {
     }
 }
 
-impl Filter for RegexPos {
-    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
-        let fallbacks = count_fallbacks(&mut responses, |request, answer| {
-            let tags = self.tags(docs.id(request), answer)?;
-            let fell_back = tags.is_empty();
-            *answer = if fell_back { self.fallback.clone() } else { Value::from(tags) };
-            Ok(fell_back)
-        })?;
-        Ok(Filtered { responses, bare: false, fallbacks })
-    }
-
-    fn needs_documents(&self) -> bool {
-        false
-    }
-
-    fn is_per_request(&self) -> bool {
-        true
+impl Extract for RegexPos {
+    fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError> {
+        let tags = self.tags(document, answer)?;
+        let fell_back = tags.is_empty();
+        *answer = if fell_back { self.fallback.clone() } else { Value::from(tags) };
+        Ok(fell_back)
     }
 }
 

@@ -267,8 +267,8 @@ fn report_failures(shards: &[Shard], printer: &mut Printer) -> bool {
             let _ = write!(text, "\n    {failure}");
         }
     }
-    text +=
-        "\nhint: Run the commands of these shards again to send only the failed requests, then merge again";
+    let hint = "Run the commands of these shards again to send only the failed requests, then merge again";
+    text += &report::hint_lines(&[hint.to_owned()]);
     printer.note(&text);
     true
 }

@@ -97,7 +97,8 @@ export type AuditCount =
   | 'empty'
   | 'whitespace_only'
   | 'truncated'
-  | 'extraction_failed';
+  | 'extraction_failed'
+  | 'letters_missing';
 
 // ---------------------------------------------------------------------------------------------------------------------
 // GET api/run?run=ID → RunDetail

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { RUNS } from '../../tests/mock';
-import { axis, entries, matches } from './runs';
+import { auditLine, auditText, axis, entries, matches } from './runs';
 
 const label = (list: ReturnType<typeof entries>) =>
   list.map((entry) => (entry.kind === 'heading' ? `# ${entry.label}` : entry.run.name));
@@ -42,4 +42,11 @@ test('shares have the axis 0 to 1, other scores a larger one', () => {
   const score = { metric: 'x', filter: 'none', stderr: null, higher_is_better: true };
   expect(axis([{ ...score, value: 0.5, low: 0.4, high: 0.6 }])).toEqual({ min: 0, max: 1 });
   expect(axis([{ ...score, value: 20, low: 'NaN', high: 'Infinity' }])).toEqual({ min: 0, max: 21 });
+});
+
+test('audit counts have labels, and shares of documents or answers', () => {
+  expect(auditLine({ letters_missing: 37, truncated: 1 })).toBe('37 with a letter missing from the server’s list, 1 truncated');
+  const audit = { documents: 40, answers: 0 };
+  expect(auditText('letters_missing', 37, audit)).toBe('37 with a letter missing from the server’s list (92.5 %)');
+  expect(auditText('empty', 3, { documents: 40, answers: 80 })).toBe('3 empty (3.8 %)');
 });

@@ -1,7 +1,7 @@
 /** The list of runs: filter, order and groups. */
 import type { AuditCount, RunList, RunSummary, Score, TaskSummary } from './api';
 import { toNumber } from './api';
-import { count, date, score } from './format';
+import { count, date, percent, score } from './format';
 
 export const AUDIT_LABELS: Record<AuditCount, string> = {
   unresolved_targets: 'target not among the choices',
@@ -9,7 +9,17 @@ export const AUDIT_LABELS: Record<AuditCount, string> = {
   whitespace_only: 'whitespace only',
   truncated: 'truncated',
   extraction_failed: 'not matched by a filter',
+  letters_missing: 'with a letter missing from the server’s list',
 };
+
+/** Counts of documents; the others are counts of answers. */
+const OF_DOCUMENTS: AuditCount[] = ['unresolved_targets', 'letters_missing'];
+
+/** A count with its label and share, as "37 truncated (93 %)". */
+export function auditText(name: string, number: number, audit: { documents: number; answers: number }): string {
+  const all = OF_DOCUMENTS.includes(name as AuditCount) ? audit.documents : audit.answers;
+  return `${count(number)} ${AUDIT_LABELS[name as AuditCount] ?? name} (${percent(number / Math.max(1, all))})`;
+}
 
 export type Entry =
   { kind: 'heading'; label: string; runs: number } | { kind: 'run'; run: RunSummary; task: TaskSummary | null };

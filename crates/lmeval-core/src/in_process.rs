@@ -8,9 +8,10 @@ use tokio::runtime::Handle;
 
 use crate::instance::RequestType;
 use crate::model::{
-    Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelTemplate, OptionScoring, Response,
+    Answer, Dispatch, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelTemplate,
+    OptionScoring, Response,
 };
+use crate::model_error::{ModelError, ModelErrorKind};
 
 /// A model that runs in this process.
 ///

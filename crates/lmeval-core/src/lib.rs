@@ -28,6 +28,7 @@ pub mod judge;
 mod letters;
 mod message;
 mod model;
+mod model_error;
 mod model_settings;
 pub mod recorded;
 pub mod registry;
@@ -57,9 +58,10 @@ pub use letters::{Letter, LetterOutcome, letters_value};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
+    Answer, AnswerSink, Dispatch, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
+    ModelTemplate, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
 };
+pub use model_error::{ModelError, ModelErrorKind};
 pub use model_settings::ModelSettings;
 pub use stops::stops;
 pub use windows::{Window, windows};

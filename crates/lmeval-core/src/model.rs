@@ -10,10 +10,10 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::chat::ChatTemplate;
 use crate::check::CheckSink;
-use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 use crate::letters::{Letter, letters_value};
+use crate::model_error::{ModelError, ModelErrorKind};
 
 /// The boxed future that methods of [`Model`] return.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -132,83 +132,6 @@ impl From<Response> for Answer {
     }
 }
 
-/// The category of a model error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ModelErrorKind {
-    /// A model argument is invalid, or something the model needs is missing.
-    Configuration,
-    /// The model does not support this kind of request.
-    Unsupported,
-    /// The credentials are missing or were rejected.
-    Authentication,
-    /// The server, as configured, cannot provide what the task needs.
-    Capability,
-    /// The request itself was rejected.
-    Request,
-    /// The model was unreachable or failed, after all retries.
-    Unreachable,
-    /// The response is not a valid answer.
-    Answer,
-}
-
-/// The error of a request that was not answered.
-#[derive(Clone, Debug)]
-pub struct ModelError {
-    kind: ModelErrorKind,
-    message: String,
-    hints: Vec<String>,
-    traceback: Option<Arc<str>>,
-}
-
-impl ModelError {
-    /// An error with a message: a sentence without a full stop.
-    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), traceback: None }
-    }
-
-    /// Adds a suggestion for fixing the problem.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
-
-    /// Attaches a Python traceback.
-    pub fn with_traceback(mut self, traceback: impl Into<Arc<str>>) -> Self {
-        self.traceback = Some(traceback.into());
-        self
-    }
-
-    /// The category of the error.
-    pub fn kind(&self) -> ModelErrorKind {
-        self.kind
-    }
-
-    /// Whether every other request would fail in the same way, so the run must stop.
-    pub fn is_fatal(&self) -> bool {
-        use ModelErrorKind::{Authentication, Capability, Configuration, Unsupported};
-        matches!(self.kind, Configuration | Unsupported | Authentication | Capability)
-    }
-}
-
-impl fmt::Display for ModelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ModelError {}
-
-impl Diagnose for ModelError {
-    fn hints(&self) -> Vec<String> {
-        self.hints.clone()
-    }
-
-    fn traceback(&self) -> Option<&str> {
-        self.traceback.as_deref()
-    }
-}
-
 /// How a model can score the options of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionScoring {
@@ -218,6 +141,24 @@ pub enum OptionScoring {
     Letters,
     /// Not at all: it can only write an answer.
     Generations,
+}
+
+impl OptionScoring {
+    const ALL: [Self; 3] = [Self::Continuations, Self::Letters, Self::Generations];
+
+    /// The name in messages between processes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Continuations => "continuations",
+            Self::Letters => "letters",
+            Self::Generations => "generations",
+        }
+    }
+
+    /// The one with a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scoring| scoring.name() == name)
+    }
 }
 
 /// The identity of a model. Saved answers are reused only for a model with the same identity.

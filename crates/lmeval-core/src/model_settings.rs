@@ -7,7 +7,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::dialect::Dialect;
 use crate::downloads::DownloadProgress;
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model_error::{ModelError, ModelErrorKind};
 
 /// Arguments whose values may be secrets; redacted in debug output.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];

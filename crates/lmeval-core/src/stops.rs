@@ -2,7 +2,7 @@
 
 use lmeval_pycompat::{Value, repr};
 
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model_error::{ModelError, ModelErrorKind};
 
 /// The list of stop strings: `until` as a string or a list, then the end-of-text string unless it is already
 /// included.

@@ -14,17 +14,6 @@ use lmeval_pycompat::{Dict, Value, json};
 use super::work::prompt_of;
 use crate::arguments::configuration;
 
-/// Error kinds and their wire names.
-const KINDS: [(ModelErrorKind, &str); 7] = [
-    (ModelErrorKind::Configuration, "configuration"),
-    (ModelErrorKind::Unsupported, "unsupported"),
-    (ModelErrorKind::Authentication, "authentication"),
-    (ModelErrorKind::Capability, "capability"),
-    (ModelErrorKind::Request, "request"),
-    (ModelErrorKind::Unreachable, "unreachable"),
-    (ModelErrorKind::Answer, "answer"),
-];
-
 /// The line that cancels running work.
 pub(super) const END: &str = r#"{"end": true}"#;
 
@@ -231,10 +220,9 @@ fn to_answer(value: &Value) -> Option<Answer> {
 }
 
 fn of_error(error: &ModelError) -> Value {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map_or("capability", |(_, name)| name);
     let hints = error.hints().into_iter().map(Value::str);
     Value::dict([
-        ("kind", Value::str(kind)),
+        ("kind", Value::str(error.kind().name())),
         ("message", Value::str(error.to_string())),
         ("hints", Value::list(hints)),
     ])
@@ -242,9 +230,8 @@ fn of_error(error: &ModelError) -> Value {
 
 fn to_error(value: &Value) -> Option<ModelError> {
     let fields = value.as_dict()?;
-    let name = fields.get_str("kind")?.as_str()?;
-    let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
-    let error = ModelError::new(*kind, fields.get_str("message")?.as_str()?);
+    let kind = ModelErrorKind::from_name(fields.get_str("kind")?.as_str()?)?;
+    let error = ModelError::new(kind, fields.get_str("message")?.as_str()?);
     let hints = fields.get_str("hints")?.as_list()?.iter().filter_map(Value::as_str);
     Some(hints.fold(error, ModelError::hint))
 }
@@ -309,7 +296,7 @@ mod tests {
 
     #[test]
     fn errors_keep_their_kind_and_hints() {
-        for (kind, _) in KINDS {
+        for kind in ModelErrorKind::ALL {
             let sent = FromWorker::Failed(ModelError::new(kind, "No").hint("Try"));
             let Some(FromWorker::Failed(found)) = FromWorker::from_line(&sent.to_line().unwrap()) else {
                 panic!("{sent:?}")

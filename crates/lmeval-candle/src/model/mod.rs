@@ -7,10 +7,10 @@ mod process;
 mod serve;
 mod work;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lmeval_core::work_queue::{Sink, unanswered};
+use lmeval_core::work_queue::{Sink, in_order, unanswered};
 use lmeval_core::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
     ModelRequest, ModelSettings, ModelStats, ModelTemplate,
@@ -105,23 +105,4 @@ fn failed(error: tokio::task::JoinError) -> ModelError {
         panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     let message = format!("Internal error in the model: {}", message.unwrap_or("unknown panic"));
     ModelError::new(ModelErrorKind::Capability, message)
-}
-
-/// Collects the answers of [`Model::answer_each`] in the order of the requests.
-fn in_order(
-    model: &dyn Model,
-    requests: Vec<ModelRequest>,
-) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
-    Box::pin(async move {
-        let answers = Arc::new(Mutex::new(vec![None; requests.len()]));
-        let slots = Arc::clone(&answers);
-        let sink = move |index: usize, answer| {
-            if let Some(slot) = slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
-                *slot = Some(answer);
-            }
-        };
-        model.answer_each(requests, Box::new(sink)).await;
-        let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
-    })
 }

@@ -10,18 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lmeval_core::work_queue::{Item, Queue, Sink};
+use lmeval_core::work_queue::{Item, Queue, in_order};
 use lmeval_core::{
     Answer, AnswerSink, Diagnose as _, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
     ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate,
 };
 use lmeval_pycompat::Value;
-use tokio::sync::mpsc::channel;
 
 use super::message::{END, FromWorker, request_json, requests_line, setup_line};
 use super::prepare::Prepared;
 use super::process::{Input, Process, THREADS, write_line};
-use super::{BATCH_BYTES, FILL_TIME, REQUESTS, in_order};
+use super::{BATCH_BYTES, FILL_TIME, REQUESTS};
 use crate::arguments::configuration;
 use crate::device::DeviceSpec;
 use crate::load::Opened;
@@ -301,21 +300,7 @@ impl Model for ParallelModel {
     }
 
     fn answer_each(&self, requests: Vec<ModelRequest>, sink: AnswerSink) -> ModelFuture<'_, ()> {
-        Box::pin(async move {
-            let sink = Arc::new(Sink::new(sink, requests.len()));
-            let (open, mut done) = channel(1);
-            let mut items = Vec::with_capacity(requests.len());
-            for (index, request) in requests.iter().enumerate() {
-                match request_json(request) {
-                    Ok(json) => items.push(Item::new(json, index, &sink, &open)),
-                    Err(error) => sink.deliver(index, Err(error)),
-                }
-            }
-            drop((requests, open));
-            self.shared.queue.add(items);
-            // Nothing is ever sent: the channel closes when the last request is answered.
-            let _ = done.recv().await;
-        })
+        Box::pin(self.shared.queue.answer_each(requests, sink, request_json))
     }
 }
 

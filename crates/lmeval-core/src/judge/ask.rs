@@ -7,7 +7,7 @@ use lmeval_pycompat::Dict;
 
 use super::call::conversation;
 use crate::message::ChatMessage;
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model_error::{ModelError, ModelErrorKind};
 
 /// A question to a judge.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ pub struct Item {
 
 impl Item {
     /// The request at an index of a batch.
-    pub fn new(json: String, index: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
+    pub(super) fn new(json: String, index: usize, batch: &Arc<Sink>, open: &Sender<()>) -> Self {
         Self { json, index, batch: Arc::clone(batch), _open: open.clone(), deaths: 0 }
     }
 

@@ -1,16 +1,15 @@
 //! The model that the workers of a run form.
 
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lmeval_core::work_queue::{Item, Sink, unanswered};
+use lmeval_core::work_queue::in_order;
 use lmeval_core::{
     Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Model, ModelError,
     ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate,
 };
-use tokio::sync::mpsc::channel;
 
 use super::pool::{PoolOptions, Shared, WorkerNotes};
 use super::wire::{Description, ToWorker, request_json};
@@ -123,38 +122,14 @@ impl Model for WorkerPool {
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
-        Box::pin(async move {
-            let answers = Arc::new(Mutex::new(vec![None; requests.len()]));
-            let slots = Arc::clone(&answers);
-            let sink = move |index: usize, answer| {
-                if let Some(slot) = slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index) {
-                    *slot = Some(answer);
-                }
-            };
-            self.answer_each(requests, Box::new(sink)).await;
-            let answers = std::mem::take(&mut *answers.lock().unwrap_or_else(PoisonError::into_inner));
-            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
-        })
+        in_order(self, requests)
     }
 
     fn answer_each(&self, requests: Vec<ModelRequest>, sink: AnswerSink) -> ModelFuture<'_, ()> {
-        Box::pin(async move {
-            let sink = Arc::new(Sink::new(sink, requests.len()));
-            let (open, mut done) = channel(1);
-            let mut items = Vec::with_capacity(requests.len());
-            for (index, request) in requests.iter().enumerate() {
-                match request_json(request) {
-                    Ok(json) => items.push(Item::new(json, index, &sink, &open)),
-                    Err(message) => {
-                        sink.deliver(index, Err(ModelError::new(ModelErrorKind::Request, message)));
-                    }
-                }
-            }
-            drop((requests, open));
-            self.shared.add(items);
-            // Nothing is ever sent: the channel closes when the last request is answered.
-            let _ = done.recv().await;
-        })
+        let serialise = |request: &ModelRequest| {
+            request_json(request).map_err(|message| ModelError::new(ModelErrorKind::Request, message))
+        };
+        Box::pin(self.shared.queue().answer_each(requests, sink, serialise))
     }
 }
 

@@ -109,9 +109,9 @@ impl Shared {
         &self.stats
     }
 
-    /// Adds requests for any worker.
-    pub(super) fn add(&self, items: Vec<Item>) {
-        self.queue.add(items);
+    /// The requests for any worker.
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     /// Takes no more requests; those in flight are still answered.

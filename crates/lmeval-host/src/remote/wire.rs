@@ -11,17 +11,6 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::protocol;
 
-/// Error kinds and their names.
-const KINDS: [(ModelErrorKind, &str); 7] = [
-    (ModelErrorKind::Configuration, "configuration"),
-    (ModelErrorKind::Unsupported, "unsupported"),
-    (ModelErrorKind::Authentication, "authentication"),
-    (ModelErrorKind::Capability, "capability"),
-    (ModelErrorKind::Request, "request"),
-    (ModelErrorKind::Unreachable, "unreachable"),
-    (ModelErrorKind::Answer, "answer"),
-];
-
 /// A message to a worker.
 #[derive(Debug)]
 pub(super) enum ToWorker {
@@ -313,9 +302,8 @@ fn to_answer(value: &Value) -> Option<Answer> {
 }
 
 fn of_error(error: &ModelError) -> Value {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map_or("capability", |(_, name)| name);
     Value::dict([
-        ("kind", Value::str(kind)),
+        ("kind", Value::str(error.kind().name())),
         ("message", Value::str(error.to_string())),
         ("hints", Value::list(error.hints().into_iter().map(Value::str))),
     ])
@@ -326,9 +314,8 @@ fn to_error(value: &Value) -> Option<ModelError> {
 }
 
 fn error_of(fields: &Dict) -> Option<ModelError> {
-    let name = fields.get_str("kind")?.as_str()?;
-    let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
-    let error = ModelError::new(*kind, fields.get_str("message")?.as_str()?);
+    let kind = ModelErrorKind::from_name(fields.get_str("kind")?.as_str()?)?;
+    let error = ModelError::new(kind, fields.get_str("message")?.as_str()?);
     let hints = fields.get_str("hints")?.as_list()?.iter().filter_map(Value::as_str);
     Some(hints.fold(error, ModelError::hint))
 }

@@ -62,26 +62,59 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Item>,
+    /// Requests of workers that died. They are taken first.
+    returned: VecDeque<Item>,
+    /// Requests that no worker has had, by batch. Each batch is sorted, and none is empty.
+    batches: VecDeque<VecDeque<Item>>,
     /// Set when the queue no longer accepts requests.
     closed: Option<ModelError>,
 }
 
+/// The length of the common prefix in bytes.
+fn common(item: &Item, other: &[u8]) -> usize {
+    item.json.bytes().zip(other).take_while(|(one, other)| one == *other).count()
+}
+
 impl State {
-    /// The index of the first request with the longest common prefix with `last`; the front if another one is not worth
-    /// the search.
-    fn nearest(&self, last: Option<&str>) -> usize {
-        let Some(last) = last else { return 0 };
-        let common =
-            |item: &Item| item.json.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count();
-        let (mut best, mut longest) = (0, self.waiting.front().map_or(0, common).max(MIN_SHARED));
-        for (index, item) in self.waiting.iter().enumerate() {
-            let length = common(item);
-            if length > longest && item.deaths == 0 {
-                (best, longest) = (index, length);
+    fn waiting(&self) -> usize {
+        self.returned.len() + self.batches.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// The batch and index of the first request with the longest common prefix with `last`; the front if another one is
+    /// not worth the search.
+    fn nearest(&self, last: Option<&str>) -> (usize, usize) {
+        let Some(last) = last.map(str::as_bytes) else { return (0, 0) };
+        let front = self.batches.front().and_then(VecDeque::front);
+        let (mut best, mut longest) = ((0, 0), front.map_or(0, |item| common(item, last)).max(MIN_SHARED));
+        for (number, batch) in self.batches.iter().enumerate() {
+            // In sorted requests, the nearest ones are those before and after the position of `last`.
+            let position = batch.partition_point(|item| item.json.as_bytes() < last);
+            let neighbours = [position.checked_sub(1), Some(position)].into_iter().flatten();
+            let length = neighbours.filter_map(|index| Some(common(batch.get(index)?, last))).max();
+            if let Some(length) = length.filter(|length| *length > longest) {
+                let first = batch.partition_point(|item| item.json.as_bytes() < &last[..length]);
+                (best, longest) = ((number, first), length);
             }
         }
         best
+    }
+
+    /// Removes up to `most` requests from a position on, of this batch and those after it.
+    fn remove(&mut self, (mut number, mut start): (usize, usize), most: usize) -> Vec<Item> {
+        let mut removed = Vec::with_capacity(most);
+        while removed.len() < most
+            && let Some(batch) = self.batches.get_mut(number)
+        {
+            let end = batch.len().min(start + most - removed.len());
+            removed.extend(batch.drain(start..end));
+            if batch.is_empty() {
+                self.batches.remove(number);
+            } else {
+                number += 1;
+            }
+            start = 0;
+        }
+        removed
     }
 }
 
@@ -95,7 +128,8 @@ impl Queue {
         items.sort_by(|a, b| a.json.cmp(&b.json));
         let mut state = self.state();
         match &state.closed {
-            None => state.waiting.extend(items),
+            None if items.is_empty() => {}
+            None => state.batches.push_back(items.into()),
             Some(error) => items.into_iter().for_each(|item| item.answer(Err(error.clone()))),
         }
         self.change.notify_all();
@@ -106,7 +140,7 @@ impl Queue {
         let mut state = self.state();
         for item in items.into_iter().rev() {
             match &state.closed {
-                None => state.waiting.push_front(item),
+                None => state.returned.push_front(item),
                 Some(error) => item.answer(Err(error.clone())),
             }
         }
@@ -133,7 +167,7 @@ impl Queue {
             if state.closed.is_some() {
                 return Taken::Closed;
             }
-            if !state.waiting.is_empty() {
+            if !state.returned.is_empty() || !state.batches.is_empty() {
                 break;
             }
             state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
@@ -142,26 +176,23 @@ impl Queue {
                 Some(left) => self.change.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
         }
-        let workers = workers.max(1);
-        let deaths = state.waiting.front().map_or(0, |item| item.deaths);
-        let most = match deaths {
-            0 => {
-                let waiting = state.waiting.len();
-                (waiting / (2 * workers)).max(MIN_TAKEN.min(waiting.div_ceil(workers)))
-            }
-            _ => MAX_RETAKEN[(deaths - 1).min(MAX_RETAKEN.len() - 1)],
+        let (waiting, workers) = (state.waiting(), workers.max(1));
+        let share = (waiting / (2 * workers)).max(MIN_TAKEN.min(waiting.div_ceil(workers)));
+        let Some(deaths) = state.returned.front().map(|item| item.deaths) else {
+            let start = state.nearest(last);
+            return Taken::Items(state.remove(start, share));
         };
-        let start = if deaths == 0 { state.nearest(last) } else { 0 };
-        let like_first = state.waiting.iter().skip(start).take(most).take_while(|item| item.deaths == deaths);
-        let count = like_first.count();
-        Taken::Items(state.waiting.drain(start..start + count).collect())
+        let most = if deaths == 0 { share } else { MAX_RETAKEN[(deaths - 1).min(MAX_RETAKEN.len() - 1)] };
+        let count = state.returned.iter().take(most).take_while(|item| item.deaths == deaths).count();
+        Taken::Items(state.returned.drain(..count).collect())
     }
 
     /// Fails waiting and future requests with an error.
     pub fn close(&self, error: &ModelError) {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| error.clone());
-        for item in state.waiting.drain(..) {
+        let State { returned, batches, .. } = &mut *state;
+        for item in returned.drain(..).chain(batches.drain(..).flatten()) {
             item.answer(Err(error.clone()));
         }
         self.change.notify_all();
@@ -262,6 +293,23 @@ mod tests {
         let last = format!("{}zzz", prefixes[2]);
         assert!(take(Some(&last)).iter().all(|item| item.json.starts_with('c')));
         assert!(take(Some("other")).iter().all(|item| item.json.starts_with('a')));
+        let last = format!("{}zzz", prefixes[1]);
+        let mut rest = Vec::new();
+        while let Taken::Items(items) = queue.take_near(4, Some(&last), Some(Duration::ZERO)) {
+            rest.extend(items);
+        }
+        assert!(rest[0].json.starts_with('b'));
+        assert_eq!(rest.len(), 300 - 37 - 32 - 32);
         assert!(matches!(Queue::default().take_near(1, None, Some(Duration::ZERO)), Taken::Nothing));
+    }
+
+    #[test]
+    fn worker_takes_from_several_batches() {
+        let queue = Queue::default();
+        for _ in 0..3 {
+            queue.add(items(20).0);
+        }
+        let sizes: Vec<usize> = (0..2).map(|_| queue.take(1).unwrap().len()).collect();
+        assert_eq!(sizes, [32, 28]);
     }
 }

@@ -11,36 +11,36 @@ use crate::local;
 /// The registry entries of this crate's back ends.
 pub fn models() -> Vec<ModelEntry> {
     vec![
-        entry(&["local-completions"], "An OpenAI-compatible completions server, such as vLLM", |settings| {
+        server(&["local-completions"], "An OpenAI-compatible completions server, such as vLLM", |settings| {
             api::LOCAL_COMPLETIONS.create(settings)
         }),
-        entry(&["local-chat-completions"], "An OpenAI-compatible chat completions server", |settings| {
+        server(&["local-chat-completions"], "An OpenAI-compatible chat completions server", |settings| {
             api::LOCAL_CHAT_COMPLETIONS.create(settings)
         }),
-        entry(&["openai-completions"], "OpenAI's completions API", |settings| {
+        server(&["openai-completions"], "OpenAI's completions API", |settings| {
             api::OPENAI_COMPLETIONS.create(settings)
         }),
-        entry(&["openai-chat-completions"], "OpenAI's chat completions API", |settings| {
+        server(&["openai-chat-completions"], "OpenAI's chat completions API", |settings| {
             api::OPENAI_CHAT.create(settings)
         }),
-        entry(
+        server(
             &["azure-openai-chat-completions"],
             "OpenAI's chat completions API on Azure",
             api::create_azure,
         ),
-        entry(&["anthropic-chat", "anthropic-chat-completions"], "Anthropic's messages API", |settings| {
+        server(&["anthropic-chat", "anthropic-chat-completions"], "Anthropic's messages API", |settings| {
             api::ANTHROPIC_CHAT.create(settings)
         }),
-        entry(&["anthropic-completions"], "Anthropic's legacy completions API", |settings| {
+        server(&["anthropic-completions"], "Anthropic's legacy completions API", |settings| {
             api::ANTHROPIC_COMPLETIONS.create(settings)
         }),
-        entry(&["sglang-generate"], "The native API of an SGLang server", |settings| {
+        server(&["sglang-generate"], "The native API of an SGLang server", |settings| {
             api::SGLANG.create(settings)
         }),
-        entry(&["gguf", "ggml"], "A llama.cpp model served by llama-cpp-python", |settings| {
+        server(&["gguf", "ggml"], "A llama.cpp model served by llama-cpp-python", |settings| {
             api::GGUF.create(settings)
         }),
-        entry(&["textsynth"], "The TextSynth API", |settings| api::TEXTSYNTH.create(settings)),
+        server(&["textsynth"], "The TextSynth API", |settings| api::TEXTSYNTH.create(settings)),
         entry(
             &["replay"],
             "Answers from a recording, such as the samples files of an earlier run",
@@ -60,6 +60,15 @@ pub fn models() -> Vec<ModelEntry> {
 /// Creates a model by name; the name must belong to this crate.
 pub fn create(name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     Registry::default().with_models(models()).model(name, settings)
+}
+
+/// A back end that sends requests to a server.
+fn server(
+    names: &'static [&'static str],
+    summary: &'static str,
+    create: fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError>,
+) -> ModelEntry {
+    entry(names, summary, create).served()
 }
 
 fn entry(

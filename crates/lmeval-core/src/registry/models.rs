@@ -22,6 +22,8 @@ pub type ModelEntry = Entry<ModelKind>;
 pub struct ModelNames {
     /// Aliases.
     pub other_names: Cow<'static, [&'static str]>,
+    /// Whether a server computes the model.
+    pub is_served: bool,
 }
 
 impl Kind for ModelKind {
@@ -56,6 +58,12 @@ impl ModelEntry {
         let mut entry = Self::new(name, make);
         entry.facts.other_names = Cow::Borrowed(others);
         entry
+    }
+
+    /// Marks a model that a server computes.
+    pub fn served(mut self) -> Self {
+        self.facts.is_served = true;
+        self
     }
 
     /// All names, the main one first.

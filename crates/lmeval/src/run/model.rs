@@ -85,6 +85,13 @@ pub(crate) fn create(
 
 /// Waits for workers that compute the model.
 fn pool(settings: &RunSettings, workers: &WorkerSettings, notes: &Notes) -> Result<WorkerPool> {
+    let name = settings.model.as_str();
+    if lmeval::registry().models.get(name).is_some_and(|entry| entry.facts.is_served)
+        && settings.plugins.is_empty()
+    {
+        let diagnostic = Diagnostic::new(format!("`--workers` is not for `{name}`, which a server computes"));
+        bail!(diagnostic.hint("Leave it out; `base_url` takes the addresses of several servers"));
+    }
     let options = PoolOptions {
         listen: workers.listen.clone(),
         token: Token::read(&workers.token_file)?,

@@ -60,6 +60,8 @@ impl RunSettings {
         own.device =
             args.remove_str("device").map(|device| repr::str(&device)).or_else(|| self.device.clone());
         (own.model, own.model_args) = (judge.backend.clone(), args);
+        // Workers compute the evaluated model only.
+        own.workers = None;
         own
     }
 

@@ -9,7 +9,7 @@ use crate::context;
 use crate::long_run::newest;
 
 /// The content of the last message.
-fn asked(body: &Value) -> &str {
+pub(crate) fn asked(body: &Value) -> &str {
     body["messages"].as_array().and_then(|messages| messages.last()?["content"].as_str()).unwrap_or_default()
 }
 
@@ -50,7 +50,7 @@ fn server(chat: fn(&Value, usize) -> Scripted) -> StandInServer {
 }
 
 /// A task of `documents` questions with a scorer, given as YAML below `scorer:`.
-fn write_task(context: &TestContext, documents: usize, scorer: &str) {
+pub(crate) fn write_task(context: &TestContext, documents: usize, scorer: &str) {
     let row = |number| {
         json!({"q": format!("Question {number}"), "a": "Paris", "other": "Another one."}).to_string()
     };
@@ -68,7 +68,7 @@ fn write_task(context: &TestContext, documents: usize, scorer: &str) {
     );
 }
 
-const GRADED: &str = "role: grader
+pub(crate) const GRADED: &str = "role: grader
 prompt: |
   Grade this. {{ doc.q }}
   <answer>
@@ -102,7 +102,7 @@ fn run(context: &TestContext, words: &[String]) -> lmeval_testkit::Output {
     context.run(&words)
 }
 
-fn results(context: &TestContext, folder: &str) -> Value {
+pub(crate) fn results(context: &TestContext, folder: &str) -> Value {
     let path = newest(&context.work().join(folder), "results_");
     serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap()
 }
@@ -114,7 +114,7 @@ fn samples(context: &TestContext, folder: &str) -> Vec<Value> {
 }
 
 /// Bodies of requests to judges.
-fn questions(server: &StandInServer, model: &str) -> usize {
+pub(crate) fn questions(server: &StandInServer, model: &str) -> usize {
     let is_of = |body: &str| serde_json::from_str::<Value>(body).is_ok_and(|body| body["model"] == model);
     server.counts().bodies.iter().filter(|(_, body)| is_of(body)).count()
 }

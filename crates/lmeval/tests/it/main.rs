@@ -58,6 +58,8 @@ mod validate;
 mod view;
 #[cfg(unix)]
 mod workers;
+#[cfg(unix)]
+mod workers_judge;
 
 use lmeval_testkit::TestContext;
 

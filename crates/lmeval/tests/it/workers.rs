@@ -1,5 +1,6 @@
 //! `lm-eval run --workers` and `lm-eval worker`, with real processes on loopback.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
@@ -8,23 +9,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_testkit::{Output, TestContext};
+use serde_json::Value;
 
 use crate::hf::{DOCUMENTS, answers, arguments, model, prepared, run};
 
-const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A run that waits for workers, with the lines of its standard error.
-struct Run {
-    child: Child,
-    address: String,
+pub(crate) struct Run {
+    pub(crate) child: Child,
+    pub(crate) address: String,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Run {
     /// Starts a run with more arguments and waits until it listens.
-    fn start(context: &TestContext, mut words: Vec<String>, more: &str) -> Self {
+    pub(crate) fn start(context: &TestContext, words: Vec<String>, more: &str) -> Self {
+        Self::listen(context, words, "127.0.0.1:0", more)
+    }
+
+    /// Starts a run at an address.
+    pub(crate) fn listen(context: &TestContext, mut words: Vec<String>, address: &str, more: &str) -> Self {
         write_token(context, "token", "0123456789abcdef0123456789abcdef");
-        words.extend(["--workers".to_owned(), format!("listen=127.0.0.1:0,token_file=token{more}")]);
+        words.extend(["--workers".to_owned(), format!("listen={address},token_file=token{more}")]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut child = context.command(&words).spawn_piped();
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -41,12 +48,12 @@ impl Run {
         run
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
 
     /// Waits for a line of standard error that contains a string.
-    fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
             let found = self.lines.lock().unwrap().iter().find(|line| line.contains(text)).cloned();
@@ -65,7 +72,7 @@ impl Run {
     }
 
     /// Waits until a string occurs this often in standard error.
-    fn wait_for_count(&self, text: &str, count: usize) {
+    pub(crate) fn wait_for_count(&self, text: &str, count: usize) {
         let start = Instant::now();
         while self.text().matches(text).count() < count {
             assert!(start.elapsed() < PATIENCE, "no {count} `{text}` in:\n{}", self.text());
@@ -74,7 +81,7 @@ impl Run {
     }
 
     /// Waits for the end of the run, which must succeed.
-    fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -88,18 +95,18 @@ impl Run {
         self.text()
     }
 
-    fn worker<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn worker<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         [&["worker", "--connect", &self.address, "--token_file", "token", "--patience", "10"][..], more]
             .concat()
     }
 
     /// Starts a worker.
-    fn join(&self, context: &TestContext) -> Child {
+    pub(crate) fn join(&self, context: &TestContext) -> Child {
         context.command(&self.worker(&[])).spawn_piped()
     }
 
     /// Runs a worker that is refused.
-    fn refuse(&self, context: &TestContext, more: &[&str]) -> Output {
+    pub(crate) fn refuse(&self, context: &TestContext, more: &[&str]) -> Output {
         context.run(&self.worker(more))
     }
 }
@@ -112,18 +119,18 @@ impl Drop for Run {
     }
 }
 
-fn write_token(context: &TestContext, name: &str, token: &str) {
+pub(crate) fn write_token(context: &TestContext, name: &str, token: &str) {
     let path = context.write(name, token);
     restrict(&path, 0o600);
 }
 
-fn restrict(path: &std::path::Path, mode: u32) {
+pub(crate) fn restrict(path: &std::path::Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
     fs_err::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Waits until a worker has ended by itself; returns its exit status and standard error.
-fn ended(mut worker: Child) -> (i32, String) {
+pub(crate) fn ended(mut worker: Child) -> (i32, String) {
     let start = Instant::now();
     while worker.try_wait().unwrap().is_none() {
         assert!(start.elapsed() < PATIENCE, "the worker outlives its run");
@@ -134,12 +141,12 @@ fn ended(mut worker: Child) -> (i32, String) {
 }
 
 /// Kills a worker.
-fn end(worker: &mut Child) {
+pub(crate) fn end(worker: &mut Child) {
     worker.kill().unwrap();
     worker.wait().unwrap();
 }
 
-fn kill(name: &str, process: u32) {
+pub(crate) fn kill(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
@@ -180,12 +187,22 @@ fn begun(context: &TestContext, more: &str) -> (Run, Vec<Child>) {
 }
 
 /// The number of answers in the journal.
-fn saved(context: &TestContext) -> usize {
-    let Ok(folders) = fs_err::read_dir(context.work().join("out")) else { return 0 };
+pub(crate) fn saved(context: &TestContext) -> usize {
+    export(context).lines().count()
+}
+
+/// The documents that have an answer in the journal.
+pub(crate) fn saved_documents(context: &TestContext) -> BTreeSet<u64> {
+    let document = |line: &str| serde_json::from_str::<Value>(line).unwrap()["doc_id"].as_u64().unwrap();
+    export(context).lines().map(document).collect()
+}
+
+fn export(context: &TestContext) -> String {
+    let Ok(folders) = fs_err::read_dir(context.work().join("out")) else { return String::new() };
     let journal =
         folders.map(|entry| entry.unwrap().path().join("answers.journal")).find(|path| path.exists());
-    let Some(journal) = journal else { return 0 };
-    context.run(&["journal", "export", journal.to_str().unwrap()]).stdout.lines().count()
+    let Some(journal) = journal else { return String::new() };
+    context.run(&["journal", "export", journal.to_str().unwrap()]).stdout
 }
 
 fn assert_undisturbed(context: &TestContext) {

@@ -55,6 +55,8 @@ pub use options::{Log, PythonOptions};
 #[doc(hidden)]
 pub use protocol::read_any as fuzz_frames;
 pub use protocol::{decode_value, encode_value};
-pub use remote::{CreateModel, PoolOptions, Token, WorkerNotes, WorkerOptions, WorkerPool, work_for_run};
+pub use remote::{
+    CreateModel, PoolOptions, RunTls, Token, WorkerNotes, WorkerOptions, WorkerPool, WorkerTls, work_for_run,
+};
 pub use socket::Socket;
 pub use tracker::{Tracked, TrackerError, Trackers};

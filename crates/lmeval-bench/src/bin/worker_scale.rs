@@ -85,6 +85,7 @@ fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -
     let options = PoolOptions {
         listen: address.clone(),
         token: token.clone(),
+        tls: None,
         stall: Duration::from_mins(1),
         version: "bench".to_owned(),
         setup: Dict::new(),
@@ -94,6 +95,7 @@ fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -
             let options = WorkerOptions {
                 address: address.clone(),
                 token: token.clone(),
+                tls: None,
                 version: "bench".to_owned(),
                 patience: Duration::from_secs(20),
                 name: format!("worker {number}"),

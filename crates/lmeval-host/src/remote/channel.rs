@@ -1,7 +1,7 @@
 //! An authenticated connection between a run and a worker.
 //!
 //! Both sides prove that they know the token by answering a challenge, so neither a stranger that connects nor a stranger that
-//! listens learns anything. Every frame after that has a tag over its index and its content. Nothing is encrypted.
+//! listens learns anything. Every frame after that has a tag over its index and its content. Encryption is left to TLS.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,9 +12,15 @@ use std::time::Duration;
 use lmeval_core::{ModelError, ModelErrorKind};
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
+use rustls::Connection;
+
+use super::stream::Stream;
 
 /// The first bytes of both sides, with the version of the protocol.
-const GREETING: &[u8; 16] = b"lm-eval worker 1";
+pub(super) const GREETING: &[u8; 16] = b"lm-eval worker 2";
+
+/// The first byte of TLS: a handshake or an alert.
+const TLS_RECORDS: [u8; 2] = [0x16, 0x15];
 
 /// How long a side of the handshake may take.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -43,48 +49,93 @@ impl Token {
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         let shown = path.display();
         let create = format!("Create one with `(umask 077; openssl rand -hex 32 > {shown})`");
-        let wrong = |message: String| ModelError::new(ModelErrorKind::Configuration, message);
-        let text = fs_err::read_to_string(path)
-            .map_err(|error| wrong(format!("Cannot read the token file `{shown}`: {error}")).hint(&create))?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let mode = fs_err::metadata(path).map(|metadata| metadata.permissions().mode());
-            if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-                return Err(wrong(format!("Other users can read the token file `{shown}`"))
-                    .hint(format!("Run `chmod 600 {shown}`")));
-            }
-        }
+        let text = read_private(path, "token", &create)?;
         let text = text.trim();
         if text.len() < SHORTEST {
-            return Err(
-                wrong(format!("The token in `{shown}` is shorter than {SHORTEST} characters")).hint(create)
-            );
+            let message = format!("The token in `{shown}` is shorter than {SHORTEST} characters");
+            return Err(ModelError::new(ModelErrorKind::Configuration, message).hint(create));
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes())))
     }
 
-    fn sign(&self, role: &str, challenges: [&[u8; SIZE]; 2]) -> hmac::Tag {
-        hmac::sign(&self.0, &claim(role, challenges))
+    fn sign(&self, claim: &Claim<'_>, role: &str) -> hmac::Tag {
+        hmac::sign(&self.0, &claim.bytes(role))
     }
 }
 
-/// The bytes that a proof is computed from.
-fn claim(role: &str, [run, worker]: [&[u8; SIZE]; 2]) -> Vec<u8> {
-    [role.as_bytes(), run, worker].concat()
+/// Reads a secret from a file that only its owner can read. `kind` names it in messages.
+pub(super) fn read_private(path: &Path, kind: &str, create: &str) -> Result<String, ModelError> {
+    let shown = path.display();
+    let wrong = |message: String| ModelError::new(ModelErrorKind::Configuration, message);
+    let text = fs_err::read_to_string(path)
+        .map_err(|error| wrong(format!("Cannot read the {kind} file `{shown}`: {error}")).hint(create))?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs_err::metadata(path).map(|metadata| metadata.permissions().mode());
+        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+            return Err(wrong(format!("Other users can read the {kind} file `{shown}`"))
+                .hint(format!("Run `chmod 600 {shown}`")));
+        }
+    }
+    Ok(text)
 }
 
-/// Why a connection could not be established.
+/// The facts that a proof is computed from: the challenges of both sides, and their encrypted connection.
+struct Claim<'a> {
+    run: &'a [u8; SIZE],
+    worker: &'a [u8; SIZE],
+    binding: &'a [u8],
+}
+
+impl Claim<'_> {
+    fn bytes(&self, role: &str) -> Vec<u8> {
+        [role.as_bytes(), self.run, self.worker, self.binding].concat()
+    }
+}
+
+/// Why a connection could not be established. The messages are those of the run about a worker.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
     /// The other side does not speak this protocol.
     #[error("it does not speak the protocol of lm-eval workers")]
     Stranger,
+    /// The other side has another version of this protocol.
+    #[error("it is another version of lm-eval")]
+    Release,
+    /// The other side is connected, but sends nothing.
+    #[error("it said nothing for {} s", HANDSHAKE_LIMIT.as_secs())]
+    Silent,
     /// The other side has another token.
     #[error("it has another token")]
     Token,
+    /// The other side does not use TLS.
+    #[error("it does not use TLS: start it with `--tls_ca FILE`")]
+    Plain,
+    /// The other side uses TLS, and this one does not.
+    #[error("it uses TLS, and this run does not: add `tls_cert` and `tls_key` to `--workers`")]
+    Encrypted,
+    /// The certificate of the run is not accepted here.
+    #[error("{0}")]
+    Certificate(String),
+    /// The certificate of the run is not accepted by the other side.
+    #[error("it does not trust the certificate of this run: {0}")]
+    Distrust(String),
+    #[error("the TLS handshake failed: {0}")]
+    Tls(String),
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
+}
+
+impl HandshakeError {
+    /// The error of reading: a side that closes the connection is a stranger.
+    pub(super) fn from_read(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Self::Stranger,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 /// The side of a connection.
@@ -98,7 +149,7 @@ pub(super) enum Side {
 
 /// Sends frames.
 pub(super) struct Sender {
-    stream: TcpStream,
+    stream: Stream,
     key: hmac::Key,
     sent: u64,
     buffer: Vec<u8>,
@@ -106,52 +157,67 @@ pub(super) struct Sender {
 
 /// Receives frames.
 pub(super) struct Receiver {
-    stream: io::BufReader<TcpStream>,
+    stream: io::BufReader<Stream>,
     key: hmac::Key,
     received: u64,
 }
 
-/// Authenticates both sides of a new connection.
+/// Authenticates both sides of a new connection. With `tls`, the connection is encrypted first.
 pub(super) fn handshake(
-    mut stream: TcpStream,
+    socket: TcpStream,
     token: &Token,
     side: Side,
+    tls: Option<Connection>,
 ) -> Result<(Sender, Receiver), HandshakeError> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(HANDSHAKE_LIMIT))?;
-    stream.set_write_timeout(Some(HANDSHAKE_LIMIT))?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(HANDSHAKE_LIMIT))?;
+    socket.set_write_timeout(Some(HANDSHAKE_LIMIT))?;
+    let is_plain = tls.is_none();
+    let mut stream = Stream::open(socket, tls)?;
     let own = challenge()?;
     stream.write_all(&[&GREETING[..], &own].concat())?;
     let mut greeting = [0; GREETING.len()];
-    read(&mut stream, &mut greeting)?;
+    read(&mut stream, &mut greeting[..1])?;
+    if is_plain && TLS_RECORDS.contains(&greeting[0]) {
+        stream.linger();
+        return Err(HandshakeError::Encrypted);
+    }
+    read(&mut stream, &mut greeting[1..])?;
     if greeting != *GREETING {
-        return Err(HandshakeError::Stranger);
+        let version = GREETING.len() - 1;
+        let is_other = greeting[..version] == GREETING[..version];
+        return Err(if is_other { HandshakeError::Release } else { HandshakeError::Stranger });
     }
     let mut other = [0; SIZE];
     read(&mut stream, &mut other)?;
+    let binding = stream.binding()?;
     let (run, worker) = if side == Side::Run { (&own, &other) } else { (&other, &own) };
+    let claim = Claim { run, worker, binding: &binding };
     let (mine, theirs) = if side == Side::Run { ("run", "worker") } else { ("worker", "run") };
     // The worker proves itself first: a stranger that connects gets nothing that depends on the token.
     let mut tag = [0; SIZE];
     if side == Side::Worker {
-        stream.write_all(token.sign(mine, [run, worker]).as_ref())?;
+        stream.write_all(token.sign(&claim, mine).as_ref())?;
     }
-    read(&mut stream, &mut tag).map_err(|error| match error {
-        // The run closes the connection if the proof is wrong.
-        HandshakeError::Stranger if side == Side::Worker => HandshakeError::Token,
-        error => error,
-    })?;
-    hmac::verify(&token.0, &claim(theirs, [run, worker]), &tag).map_err(|_| HandshakeError::Token)?;
+    read(&mut stream, &mut tag)?;
+    if hmac::verify(&token.0, &claim.bytes(theirs), &tag).is_err() {
+        if side == Side::Run {
+            // Not a proof, so the worker knows that it has another token: not that the run is gone.
+            stream.write_all(&[0; SIZE])?;
+        }
+        return Err(HandshakeError::Token);
+    }
     if side == Side::Run {
-        stream.write_all(token.sign(mine, [run, worker]).as_ref())?;
+        stream.write_all(token.sign(&claim, mine).as_ref())?;
     }
     let key = |role: &str| {
-        let secret = token.sign(&format!("frames of the {role}"), [run, worker]);
+        let secret = token.sign(&claim, &format!("frames of the {role}"));
         hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref())
     };
-    let sender = Sender { stream: stream.try_clone()?, key: key(mine), sent: 0, buffer: Vec::new() };
-    let stream = io::BufReader::with_capacity(1 << 16, stream);
-    Ok((sender, Receiver { stream, key: key(theirs), received: 0 }))
+    let sender = Sender { stream: stream.half()?, key: key(mine), sent: 0, buffer: Vec::new() };
+    let receiver =
+        Receiver { key: key(theirs), stream: io::BufReader::with_capacity(1 << 16, stream), received: 0 };
+    Ok((sender, receiver))
 }
 
 fn challenge() -> io::Result<[u8; SIZE]> {
@@ -160,15 +226,8 @@ fn challenge() -> io::Result<[u8; SIZE]> {
     Ok(bytes)
 }
 
-/// Reads bytes of the handshake; a side that closes the connection or says nothing is a stranger.
-fn read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
-    stream.read_exact(bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof
-        | io::ErrorKind::ConnectionReset
-        | io::ErrorKind::WouldBlock
-        | io::ErrorKind::TimedOut => HandshakeError::Stranger,
-        _ => HandshakeError::Io(error),
-    })
+fn read(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
+    stream.read_exact(bytes).map_err(HandshakeError::from_read)
 }
 
 impl Sender {
@@ -184,13 +243,13 @@ impl Sender {
 
     /// How long a frame may take to be sent.
     pub(super) fn set_limit(&self, limit: Duration) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(limit))
+        self.stream.socket().set_write_timeout(Some(limit))
     }
 
     /// Closes the connection in both directions.
     pub(super) fn close(&self) {
         // Fails if it is closed already.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.stream.socket().shutdown(Shutdown::Both);
     }
 }
 
@@ -219,7 +278,7 @@ impl Receiver {
 
     /// How long to wait for the next bytes.
     pub(super) fn set_limit(&self, limit: Duration) -> io::Result<()> {
-        self.stream.get_ref().set_read_timeout(Some(limit))
+        self.stream.get_ref().socket().set_read_timeout(Some(limit))
     }
 }
 
@@ -247,10 +306,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let other = thread::spawn(move || {
-            handshake(TcpStream::connect(address).unwrap(), &token(worker), Side::Worker)
+            handshake(TcpStream::connect(address).unwrap(), &token(worker), Side::Worker, None)
         });
         let (stream, _) = listener.accept().unwrap();
-        let made = handshake(stream, &token(run), Side::Run);
+        let made = handshake(stream, &token(run), Side::Run, None);
         (made, other.join().unwrap())
     }
 

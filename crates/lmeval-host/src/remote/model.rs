@@ -9,6 +9,7 @@ use lmeval_core::work_queue::in_order;
 use lmeval_core::{
     Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Model, ModelError,
     ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate,
+    OptionScoring,
 };
 
 use super::pool::{PoolOptions, Shared, WorkerNotes};
@@ -47,8 +48,9 @@ impl WorkerPool {
             ModelError::new(ModelErrorKind::Configuration, message)
                 .hint("Choose another address with `--workers listen=HOST:PORT`; port 0 means any free one")
         })?;
+        let tls = if options.tls.is_some() { " --tls_ca FILE" } else { "" };
         note(&format!(
-            "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE`"
+            "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE{tls}`"
         ));
         let shared = Arc::new(Shared::new(options, note));
         let accepting = {
@@ -99,6 +101,14 @@ impl Model for WorkerPool {
 
     fn fill_time(&self) -> Duration {
         FILL_TIME
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        self.description.option_scoring
+    }
+
+    fn reasons(&self) -> bool {
+        self.description.reasons
     }
 
     fn depends_on_document(&self) -> bool {

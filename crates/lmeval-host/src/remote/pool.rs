@@ -10,15 +10,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_core::work_queue::{Item, Queue, Taken};
-use lmeval_core::{ModelError, ModelErrorKind, ModelIdentity, ModelStats};
+use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
 
-use super::channel::{Receiver, Sender, Side, Token, handshake};
+use super::channel::{Sender, Side, Token, handshake};
+use super::link::{Link, deliver, difference, reason};
+use super::tls::RunTls;
 use super::wire::{Description, FromWorker, ToWorker, requests_message};
 
-/// How often both sides say that they are still there.
-pub(super) const PING: Duration = Duration::from_secs(2);
+/// How often both sides say that they are still there, unless a side is given up soon after.
+const PING: Duration = Duration::from_secs(2);
 /// How often a thread that waits for answers looks whether the run has ended.
 const TICK: Duration = Duration::from_millis(200);
 /// How often the run looks for new connections.
@@ -32,6 +34,11 @@ const REMIND: Duration = Duration::from_mins(1);
 /// The stack of a thread that attends to a worker.
 const STACK: usize = 512 << 10;
 
+/// How often both sides send a heartbeat, if one that says nothing for `stall` is given up.
+pub(super) fn heartbeat(stall: Duration) -> Duration {
+    PING.min(stall / 4)
+}
+
 /// The options of a pool of workers.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
@@ -39,7 +46,9 @@ pub struct PoolOptions {
     pub listen: String,
     /// The secret that workers must know.
     pub token: Token,
-    /// A worker that says nothing for this long is given up.
+    /// The certificate of the run, if connections are encrypted.
+    pub tls: Option<RunTls>,
+    /// A worker that says nothing for this long is given up, and so is the run by its workers.
     pub stall: Duration,
     /// The release of lm-eval, which workers must have, too.
     pub version: String,
@@ -193,7 +202,9 @@ impl Shared {
         if let Err(error) = stream.set_nonblocking(false) {
             return refuse(&error);
         }
-        let (sender, receiver) = match handshake(stream, &self.options.token, Side::Run) {
+        let made = self.options.tls.as_ref().map(RunTls::connection).transpose();
+        let made = made.and_then(|tls| handshake(stream, &self.options.token, Side::Run, tls));
+        let (sender, receiver) = match made {
             Ok(made) => made,
             Err(error) => return refuse(&error),
         };
@@ -219,7 +230,8 @@ impl Shared {
         if version != self.options.version {
             return Err(format!("it is lm-eval {version}, and the run is {}", self.options.version));
         }
-        link.send(&ToWorker::Setup(self.options.setup.clone())).map_err(lost)?;
+        let setup = ToWorker::Setup { settings: self.options.setup.clone(), stall: self.options.stall };
+        link.send(&setup).map_err(lost)?;
         loop {
             match link.receive().map_err(lost)? {
                 Some(FromWorker::Alive) => {}
@@ -300,9 +312,10 @@ impl Shared {
         }
         let send = |text: &str| sender.lock().unwrap_or_else(PoisonError::into_inner).send(text);
         let mut last: Option<String> = None;
+        let period = heartbeat(self.options.stall);
         loop {
             let workers = self.members().list.len();
-            match self.queue.take_near(workers, last.as_deref(), Some(PING)) {
+            match self.queue.take_near(workers, last.as_deref(), Some(period)) {
                 Taken::Closed => {
                     if let Ok(text) = ToWorker::End.encode() {
                         // It may be gone.
@@ -352,24 +365,26 @@ impl Shared {
                 failure = sent.err().map(|error| reason(&error, self.options.stall));
                 continue;
             }
-            match inbox.recv_timeout(TICK) {
-                Ok(Ok(FromWorker::Answers(answers))) => {
-                    for (index, answer) in answers {
-                        if let Some(item) = open.get_mut(index).and_then(Option::take) {
-                            item.answer(answer);
-                        }
-                    }
-                }
+            match inbox.recv_timeout(TICK.min(heartbeat(self.options.stall))) {
+                Ok(Ok(FromWorker::Answers(answers))) => deliver(&mut open, answers),
                 Ok(Ok(FromWorker::Done)) => break,
                 Ok(Ok(FromWorker::Alive)) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Ok(_)) => failure = Some("it sent an unexpected message".to_owned()),
                 Ok(Err(reason)) => failure = Some(reason),
                 Err(RecvTimeoutError::Disconnected) => failure = Some("the connection was closed".to_owned()),
             }
-            if failure.is_none() && pinged.elapsed() >= PING {
+            if failure.is_none() && pinged.elapsed() >= heartbeat(self.options.stall) {
                 pinged = Instant::now();
                 let sent = ToWorker::Ping.encode().map_err(io::Error::other).and_then(|text| send(&text));
                 failure = sent.err().map(|error| reason(&error, self.options.stall));
+            }
+        }
+        if failure.is_some() {
+            // Answers may have arrived before the worker left.
+            while let Ok(Ok(message)) = inbox.recv_timeout(TICK) {
+                if let FromWorker::Answers(answers) = message {
+                    deliver(&mut open, answers);
+                }
             }
         }
         let left: Vec<Item> = open.into_iter().flatten().collect();
@@ -433,51 +448,4 @@ impl Shared {
             members = self.members();
         }
     }
-}
-
-/// A connection to a worker.
-struct Link {
-    sender: Arc<Mutex<Sender>>,
-    receiver: Receiver,
-    decoder: Decoder,
-}
-
-impl Link {
-    fn locked(&self) -> MutexGuard<'_, Sender> {
-        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn send(&self, message: &ToWorker) -> io::Result<()> {
-        self.locked().send(&message.encode().map_err(io::Error::other)?)
-    }
-
-    fn receive(&mut self) -> io::Result<Option<FromWorker>> {
-        let text = self.receiver.receive()?;
-        Ok(FromWorker::decode(&mut self.decoder, &text))
-    }
-}
-
-/// Why a connection ended.
-fn reason(error: &io::Error, stall: Duration) -> String {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-            "it closed the connection".to_owned()
-        }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("it said nothing for {} s", stall.as_secs_f64())
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// The first fact in which two models differ.
-fn difference(known: &ModelIdentity, other: &ModelIdentity) -> String {
-    if known.backend != other.backend {
-        return format!("{} instead of {}", other.backend, known.backend);
-    }
-    let names = known.facts.iter().chain(&other.facts).map(|(name, _)| *name);
-    let differing = names.into_iter().find(|name| known.fact(name) != other.fact(name));
-    let Some(name) = differing else { return "other facts".to_owned() };
-    let shown = |identity: &ModelIdentity| identity.fact(name).unwrap_or("none").to_owned();
-    format!("{name} {} instead of {}", shown(other), shown(known))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lmeval_core::{
     Arguments, ChatError, ChatMessage, ChatTemplate, Context, DocId, InProcess, LocalModel, Model,
-    ModelError, ModelIdentity, ModelRequest, ModelTemplate, Response, Role,
+    ModelError, ModelIdentity, ModelRequest, ModelTemplate, OptionScoring, Response, Role,
 };
 use lmeval_pycompat::Dict;
 
@@ -26,6 +26,10 @@ struct Slow {
 impl LocalModel for Slow {
     fn identity(&self) -> ModelIdentity {
         ModelIdentity { backend: "slow".to_owned(), facts: vec![("weights", self.weights.to_owned())] }
+    }
+
+    fn option_scoring(&self) -> OptionScoring {
+        OptionScoring::Generations
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
@@ -100,6 +104,7 @@ impl Test {
         let options = PoolOptions {
             listen: self.address.clone(),
             token: self.token.clone(),
+            tls: None,
             stall,
             version: "1".to_owned(),
             setup: Dict::new(),
@@ -122,6 +127,7 @@ impl Test {
         let options = WorkerOptions {
             address: address.to_owned(),
             token: self.token.clone(),
+            tls: None,
             version: version.to_owned(),
             patience: Duration::from_secs(20),
             name: format!("worker with {weights}"),
@@ -180,6 +186,8 @@ fn chat_prompts_are_rendered_by_a_worker() {
     let pool = test.pool(Duration::from_secs(5));
     let worker = test.worker(&test.address, "1", "w");
     let pool = pool.join().unwrap().unwrap();
+    // Otherwise, options would be scored by log-likelihoods that this model does not have.
+    assert_eq!(pool.option_scoring(), OptionScoring::Generations);
     let template = pool.chat_template(Some("own")).unwrap();
     assert_eq!(template.source.as_deref(), Some("source of own"));
     let messages = vec![ChatMessage::new(Role::System, "s"), ChatMessage::new(Role::User, "é\n")];

@@ -1,10 +1,11 @@
 //! The messages between a run and a worker: dictionaries in the encoding of [`protocol`](crate::protocol).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, Diagnose as _, DocId, Letter, ModelError, ModelErrorKind,
-    ModelFacts, ModelIdentity, ModelRequest, Response, Usage, letters_value,
+    ModelFacts, ModelIdentity, ModelRequest, OptionScoring, Response, Usage, letters_value,
 };
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
@@ -14,8 +15,8 @@ use crate::protocol;
 /// A message to a worker.
 #[derive(Debug)]
 pub(super) enum ToWorker {
-    /// The settings of the model.
-    Setup(Dict),
+    /// The settings of the model, and how long either side may say nothing.
+    Setup { settings: Dict, stall: Duration },
     /// The worker is not used, and should not try again.
     Refused(String),
     /// The worker is used from now on.
@@ -37,6 +38,8 @@ pub(super) enum ToWorker {
 pub(super) struct Description {
     pub(super) identity: ModelIdentity,
     pub(super) facts: ModelFacts,
+    pub(super) option_scoring: OptionScoring,
+    pub(super) reasons: bool,
     pub(super) depends_on_document: bool,
     pub(super) is_worth_saving: bool,
 }
@@ -151,7 +154,10 @@ impl ToWorker {
     pub(super) fn encode(&self) -> Result<String, String> {
         let name = |name: &Option<String>| name.as_deref().map_or(Value::None, Value::str);
         encode(&match self {
-            Self::Setup(settings) => tagged("setup", Value::from(settings.clone())),
+            Self::Setup { settings, stall } => {
+                let settings = Value::from(settings.clone());
+                tagged("setup", Value::list([settings, Value::Float(stall.as_secs_f64())]))
+            }
             Self::Refused(reason) => tagged("refused", Value::str(reason.as_str())),
             Self::Accepted => tagged("accepted", Value::Bool(true)),
             Self::Requests(_) => return Err("requests are serialised one by one".to_owned()),
@@ -174,7 +180,13 @@ impl ToWorker {
         let message = decode(decoder, text).ok()?;
         let (kind, value) = message.as_dict()?.get_index(0)?;
         Some(match kind.as_str()? {
-            "setup" => Self::Setup(value.as_dict()?.clone()),
+            "setup" => match value.as_list()? {
+                [Value::Dict(settings), stall] => {
+                    let stall = Duration::try_from_secs_f64(stall.to_f64()?).ok()?;
+                    Self::Setup { settings: Dict::clone(settings), stall }
+                }
+                _ => return None,
+            },
             "refused" => Self::Refused(value.as_str()?.to_owned()),
             "accepted" => Self::Accepted,
             "requests" => Self::Requests(value.as_list()?.iter().map(to_request).collect::<Option<_>>()?),
@@ -321,7 +333,8 @@ fn error_of(fields: &Dict) -> Option<ModelError> {
 }
 
 fn of_description(description: &Description) -> Value {
-    let Description { identity, facts, depends_on_document, is_worth_saving } = description;
+    let Description { identity, facts, option_scoring, reasons, depends_on_document, is_worth_saving } =
+        description;
     let pairs = identity.facts.iter();
     let pairs = pairs.map(|(name, fact)| Value::list([Value::str(*name), Value::str(fact.as_str())]));
     Value::dict([
@@ -331,6 +344,8 @@ fn of_description(description: &Description) -> Value {
         ("tokenizer", Value::from(facts.tokenizer.clone())),
         ("batch_sizes", Value::list(facts.batch_sizes.iter().copied().map(Value::Int))),
         ("device", facts.device.as_deref().map_or(Value::None, Value::str)),
+        ("option_scoring", Value::str(option_scoring.name())),
+        ("reasons", Value::Bool(*reasons)),
         ("depends_on_document", Value::Bool(*depends_on_document)),
         ("is_worth_saving", Value::Bool(*is_worth_saving)),
     ])
@@ -360,6 +375,8 @@ fn to_description(value: &Value) -> Option<Description> {
                 .collect::<Option<_>>()?,
             device: fields.get_str("device")?.as_str().map(str::to_owned),
         },
+        option_scoring: OptionScoring::from_name(fields.get_str("option_scoring")?.as_str()?)?,
+        reasons: fields.get_str("reasons")?.as_bool()?,
         depends_on_document: fields.get_str("depends_on_document")?.as_bool()?,
         is_worth_saving: fields.get_str("is_worth_saving")?.as_bool()?,
     })
@@ -407,7 +424,14 @@ mod tests {
         let identity = ModelIdentity { backend: "hf".to_owned(), facts: vec![("weights", "w".to_owned())] };
         let facts =
             ModelFacts { batch_sizes: vec![4], device: Some("cpu".to_owned()), ..ModelFacts::default() };
-        let description = Description { identity, facts, depends_on_document: true, is_worth_saving: true };
+        let description = Description {
+            identity,
+            facts,
+            option_scoring: OptionScoring::Letters,
+            reasons: true,
+            depends_on_document: true,
+            is_worth_saving: true,
+        };
         let error = || ModelError::new(ModelErrorKind::Capability, "No");
         let sent = [
             FromWorker::Hello { version: "1".to_owned(), name: "node".to_owned() },
@@ -426,7 +450,7 @@ mod tests {
         }
         let messages = vec![ChatMessage::new(Role::System, "s")];
         let sent = [
-            ToWorker::Setup(Dict::new()),
+            ToWorker::Setup { settings: Dict::new(), stall: Duration::from_millis(1500) },
             ToWorker::Refused("no".to_owned()),
             ToWorker::Accepted,
             ToWorker::Template { id: 1, name: None },

@@ -13,7 +13,8 @@ use lmeval_pycompat::{Dict, Value};
 use tokio::runtime::Runtime;
 
 use super::channel::{HandshakeError, Receiver, Sender, Side, Token, handshake};
-use super::pool::PING;
+use super::pool::heartbeat;
+use super::tls::WorkerTls;
 use super::wire::{Description, FromWorker, ToWorker};
 
 /// How long connecting to an address may take.
@@ -22,7 +23,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Answers per message.
 const ANSWERS: usize = 256;
-/// A run that says nothing for this long is gone.
+/// How long a run may say nothing before it says how long it may.
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// The options of a worker.
@@ -32,6 +33,8 @@ pub struct WorkerOptions {
     pub address: String,
     /// The secret of the run.
     pub token: Token,
+    /// The certificates that are trusted, if connections are encrypted.
+    pub tls: Option<WorkerTls>,
     /// The release of lm-eval.
     pub version: String,
     /// How long to try to reach the run, at the start and after the connection is lost.
@@ -70,9 +73,10 @@ pub fn work_for_run(
     let mut loaded: Option<Loaded> = None;
     let mut alone_since = Instant::now();
     let mut problem;
+    let mut reported = String::new();
     loop {
         match connect(options) {
-            Ok(stream) => match handshake(stream, &options.token, Side::Worker) {
+            Ok(stream) => match join(options, stream) {
                 Ok((sender, receiver)) => {
                     let sender = Arc::new(Mutex::new(sender));
                     let mut session = Session { options, sender, receiver, decoder: Decoder::new() };
@@ -87,16 +91,15 @@ pub fn work_for_run(
                                 options.address
                             ));
                             problem = reason;
+                            reported.clone_from(&problem);
                             alone_since = Instant::now();
                         }
                     }
                 }
-                Err(HandshakeError::Token) => {
-                    let message = format!("The run at {} has another token", options.address);
-                    let error = ModelError::new(ModelErrorKind::Authentication, message);
-                    return Err(error.hint("The run and its workers need the same token file"));
-                }
-                Err(error) => problem = error.to_string(),
+                Err(error) => match mistake(&error, &options.address) {
+                    Some(mistake) => return Err(mistake),
+                    None => problem = error.to_string(),
+                },
             },
             Err(error) => problem = error.to_string(),
         }
@@ -104,12 +107,49 @@ pub fn work_for_run(
             let message = format!("Cannot reach a run at {}: {problem}", options.address);
             return Err(unreachable(message).hint("`--patience SECONDS` sets how long a worker tries"));
         }
+        if problem != reported {
+            note(&format!("Waiting for a run at {}: {problem}", options.address));
+            reported.clone_from(&problem);
+        }
         thread::sleep(PAUSE.min(options.patience));
     }
 }
 
 fn unreachable(message: String) -> ModelError {
     ModelError::new(ModelErrorKind::Unreachable, message)
+}
+
+fn join(options: &WorkerOptions, socket: TcpStream) -> Result<(Sender, Receiver), HandshakeError> {
+    let tls = options.tls.as_ref().map(|tls| tls.connection(&options.address)).transpose()?;
+    handshake(socket, &options.token, Side::Worker, tls)
+}
+
+/// The error of a worker that a later attempt cannot succeed for.
+fn mistake(error: &HandshakeError, address: &str) -> Option<ModelError> {
+    let (message, hint) = match error {
+        HandshakeError::Token => (
+            format!("The run at {address} has another token"),
+            "The run and its workers need the same token file",
+        ),
+        HandshakeError::Release => (
+            format!("The run at {address} is another version of lm-eval"),
+            "Install the same version on both machines",
+        ),
+        HandshakeError::Plain => (
+            format!("The run at {address} does not use TLS"),
+            "Start the run with `--workers …,tls_cert=FILE,tls_key=FILE`, or this worker without `--tls_ca`",
+        ),
+        HandshakeError::Encrypted => (
+            format!("The run at {address} uses TLS"),
+            "Pass `--tls_ca FILE` with its certificate, or that of the authority which issued it",
+        ),
+        HandshakeError::Certificate(reason) => (
+            format!("The certificate of the run at {address} is not accepted: {reason}"),
+            "`--tls_ca FILE` takes the certificate of the run itself, which is then accepted for any name",
+        ),
+        _ => return None,
+    };
+    Some(ModelError::new(ModelErrorKind::Authentication, message).hint(hint))
 }
 
 fn connect(options: &WorkerOptions) -> io::Result<TcpStream> {
@@ -147,6 +187,12 @@ impl Session<'_> {
         ToWorker::decode(&mut self.decoder, &text).ok_or_else(|| "the run sent an invalid message".to_owned())
     }
 
+    /// Sets how long the run may say nothing.
+    fn set_limits(&self, limit: Duration) -> io::Result<()> {
+        self.receiver.set_limit(limit)?;
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner).set_limit(limit)
+    }
+
     /// Joins the run and answers its requests until it is over or the connection is lost.
     fn run(
         &mut self,
@@ -157,19 +203,19 @@ impl Session<'_> {
     ) -> Result<Ended, ModelError> {
         let hello =
             FromWorker::Hello { version: self.options.version.clone(), name: self.options.name.clone() };
-        let limits = self.receiver.set_limit(SILENCE);
-        let limits = limits
-            .and_then(|()| self.sender.lock().unwrap_or_else(PoisonError::into_inner).set_limit(SILENCE));
-        if let Err(error) = limits.and_then(|()| send(&self.sender, &hello)) {
+        if let Err(error) = self.set_limits(SILENCE).and_then(|()| send(&self.sender, &hello)) {
             return Ok(Ended::Lost(error.to_string()));
         }
-        let setup = match self.receive() {
-            Ok(ToWorker::Setup(setup)) => setup,
+        let (setup, stall) = match self.receive() {
+            Ok(ToWorker::Setup { settings, stall }) => (settings, stall),
             Ok(ToWorker::Refused(reason)) => return Err(self.refused(&reason)),
             Ok(_) => return Ok(Ended::Lost("the run sent an unexpected message".to_owned())),
             Err(reason) => return Ok(Ended::Lost(reason)),
         };
-        let heartbeat = Heartbeat::start(&self.sender);
+        if let Err(error) = self.set_limits(stall) {
+            return Ok(Ended::Lost(error.to_string()));
+        }
+        let heartbeat = Heartbeat::start(&self.sender, heartbeat(stall));
         if loaded.as_ref().is_none_or(|loaded| loaded.setup != setup) {
             *loaded = None;
             note("Loading the model");
@@ -262,7 +308,7 @@ impl Session<'_> {
                     return Ended::Over;
                 }
                 Ok(ToWorker::Refused(reason)) => break Ended::Lost(reason),
-                Ok(ToWorker::Setup(_) | ToWorker::Accepted) => {
+                Ok(ToWorker::Setup { .. } | ToWorker::Accepted) => {
                     break Ended::Lost("the run sent an unexpected message".to_owned());
                 }
                 Err(reason) => break Ended::Lost(reason),
@@ -311,6 +357,8 @@ fn describe(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<Description, Mo
     Ok(Description {
         identity,
         facts: model.facts(),
+        option_scoring: model.option_scoring(),
+        reasons: model.reasons(),
         depends_on_document: model.depends_on_document(),
         is_worth_saving: model.is_worth_saving(),
     })
@@ -320,14 +368,14 @@ fn describe(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<Description, Mo
 struct Heartbeat(Arc<AtomicBool>);
 
 impl Heartbeat {
-    fn start(sender: &Arc<Mutex<Sender>>) -> Self {
+    fn start(sender: &Arc<Mutex<Sender>>, period: Duration) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (sender, flag) = (Arc::clone(sender), Arc::clone(&is_over));
         thread::spawn(move || {
             let mut last = Instant::now();
             while !flag.load(Ordering::Relaxed) {
-                thread::sleep(PAUSE);
-                if last.elapsed() >= PING {
+                thread::sleep(PAUSE.min(period));
+                if last.elapsed() >= period {
                     last = Instant::now();
                     if send(&sender, &FromWorker::Alive).is_err() {
                         return;

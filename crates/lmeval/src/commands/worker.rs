@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use lmeval::settings::{Options, PythonArgs, RunSettings, parse_pairs};
 use lmeval_core::{ModelError, ModelErrorKind};
-use lmeval_host::{Token, WorkerOptions, work_for_run};
+use lmeval_host::{Token, WorkerOptions, WorkerTls, work_for_run};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::lm_eval_version;
 
@@ -29,6 +29,10 @@ pub(crate) struct WorkerArgs {
     /// The file with the token of the run.
     #[arg(long = "token_file", alias = "token-file", value_name = "FILE")]
     pub token_file: PathBuf,
+
+    /// Encrypt the connection (TLS): a PEM file with the certificate of the run, or that of the authority which issued it.
+    #[arg(long = "tls_ca", alias = "tls-ca", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
 
     /// Model arguments of this machine, over those of the run: `key=value,…`, such as the path of the checkpoint here.
     #[arg(long = "model_args", alias = "model-args", value_name = "ARGS")]
@@ -54,6 +58,7 @@ pub(crate) fn run(arguments: &WorkerArgs, printer: &mut Printer) -> Result<Statu
     let options = WorkerOptions {
         address: arguments.connect.clone(),
         token: Token::read(&arguments.token_file)?,
+        tls: arguments.tls_ca.as_deref().map(WorkerTls::read).transpose()?,
         version: lm_eval_version().to_owned(),
         patience: Duration::from_secs_f64(patience),
         name: name(),

@@ -8,7 +8,7 @@ use lmeval::settings::{RunSettings, WorkerSettings, worker_setup};
 use lmeval_core::registry::{Kind, ModelKind, Registered};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{
-    PoolOptions, PythonModel, PythonModelSettings, PythonOptions, RegisteredModels, Token, WorkerPool,
+    PoolOptions, PythonModel, PythonModelSettings, PythonOptions, RegisteredModels, RunTls, Token, WorkerPool,
 };
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_report::lm_eval_version;
@@ -95,6 +95,7 @@ fn pool(settings: &RunSettings, workers: &WorkerSettings, notes: &Notes) -> Resu
     let options = PoolOptions {
         listen: workers.listen.clone(),
         token: Token::read(&workers.token_file)?,
+        tls: workers.tls.as_ref().map(|[certificate, key]| RunTls::read(certificate, key)).transpose()?,
         stall: workers.stall,
         version: lm_eval_version().to_owned(),
         setup: worker_setup(&settings.given),

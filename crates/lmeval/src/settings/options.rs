@@ -393,7 +393,7 @@ pub(super) const DICT_OPTIONS: [DictOption; 7] = [
         dashed: "workers",
         short: None,
         heading: None,
-        help: "Let workers on other machines compute the model: `listen=HOST:PORT,token_file=FILE`",
+        help: "Let workers on other machines compute the model: `listen=HOST:PORT,token_file=FILE`; with TLS also `tls_cert=FILE,tls_key=FILE`",
     },
     DictOption::tracker(
         "hf_hub_log_args",

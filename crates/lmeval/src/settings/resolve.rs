@@ -140,8 +140,9 @@ impl RunSettings {
     }
 }
 
-/// Settings whose values may be part of prompts and answers, so they are not searched for secrets.
-pub(super) const DATA_SETTINGS: [&str; 2] = ["gen_kwargs", "metadata"];
+/// Settings whose values may be part of prompts, answers and messages, so they are not searched for secrets: `tls_key` of
+/// `workers` is the name of a file.
+pub(super) const DATA_SETTINGS: [&str; 3] = ["gen_kwargs", "metadata", "workers"];
 
 /// The combined layers of a command line.
 pub(super) struct Layered {
@@ -371,7 +372,7 @@ impl Resolver {
             let parsed = given.map(|pairs| pairs.dict(name)).transpose()?.unwrap_or_default();
             self.notes.extend(parsed.notes);
             let dict = Value::from(parsed.dict);
-            // These values are data for prompts and generations, whatever their names end in.
+            // These values are data for prompts and generations, or paths, whatever their names end in.
             if !DATA_SETTINGS.contains(&name) {
                 secrets::learn(&dict);
             }

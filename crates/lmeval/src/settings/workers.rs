@@ -8,7 +8,7 @@ use lmeval_core::{Diagnostic, nearest, secrets};
 use lmeval_pycompat::{Dict, Value, repr};
 
 /// The arguments of `--workers`.
-const ARGUMENTS: [&str; 3] = ["listen", "token_file", "stall"];
+const ARGUMENTS: [&str; 5] = ["listen", "token_file", "tls_cert", "tls_key", "stall"];
 
 /// Settings from which a worker creates the model.
 const OF_MODEL: [&str; 8] =
@@ -24,6 +24,8 @@ pub struct WorkerSettings {
     pub listen: String,
     /// The file with the token of the run.
     pub token_file: PathBuf,
+    /// The files of the certificate and of its key, if connections are encrypted.
+    pub tls: Option<[PathBuf; 2]>,
     /// A worker that says nothing for this long is given up.
     pub stall: Duration,
 }
@@ -52,12 +54,22 @@ impl WorkerSettings {
                     "Create one with `(umask 077; openssl rand -hex 32 > token)` and pass `token_file=token`",
                 )
         })?;
+        let tls = match (text("tls_cert"), text("tls_key")) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some([certificate, key].map(PathBuf::from)),
+            (certificate, _) => {
+                let [given, missing] =
+                    if certificate.is_some() { ["tls_cert", "tls_key"] } else { ["tls_key", "tls_cert"] };
+                let diagnostic = Diagnostic::new(format!("`--workers` has `{given}`, but not `{missing}`"));
+                bail!(diagnostic.hint("TLS needs both: `tls_cert=FILE,tls_key=FILE`"));
+            }
+        };
         let stall = given.get_str("stall").map_or(Some(STALL), Value::to_f64);
         let stall = stall.filter(|seconds| (1.0..=86_400.0).contains(seconds));
         let stall =
             stall.ok_or_else(|| anyhow!("`stall` of `--workers` must be a number of seconds, at least 1"))?;
         let (token_file, stall) = (PathBuf::from(token_file), Duration::from_secs_f64(stall));
-        Ok(Some(Self { listen, token_file, stall }))
+        Ok(Some(Self { listen, token_file, tls, stall }))
     }
 }
 

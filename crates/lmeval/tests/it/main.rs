@@ -57,9 +57,13 @@ mod unusual_documents;
 mod validate;
 mod view;
 #[cfg(unix)]
+mod worker_proxy;
+#[cfg(unix)]
 mod workers;
 #[cfg(unix)]
 mod workers_judge;
+#[cfg(unix)]
+mod workers_tls;
 
 use lmeval_testkit::TestContext;
 

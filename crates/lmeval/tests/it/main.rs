@@ -61,6 +61,8 @@ mod worker_proxy;
 #[cfg(unix)]
 mod workers;
 #[cfg(unix)]
+mod workers_faults;
+#[cfg(unix)]
 mod workers_judge;
 #[cfg(unix)]
 mod workers_tls;

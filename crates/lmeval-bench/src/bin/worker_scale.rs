@@ -1,11 +1,16 @@
-//! How many requests per second a run can feed to workers over TCP.
+//! How many requests per second a run can feed to workers over TCP, and what they cost it.
 //!
-//! Starts a pool on loopback and workers as threads, each with a model that sleeps instead of computing, and prints the
-//! throughput for several numbers of workers. `worker_scale [MILLISECONDS] [SECONDS] [WORKERS…]`: the time per request, the
-//! duration of each measurement, and the numbers of workers.
+//! `worker-scale [MILLISECONDS] [SECONDS] [WORKERS…]` starts a pool in this process and workers in another one, each with a
+//! model that sleeps instead of computing, and prints for several numbers of workers: the throughput, its ratio to the one
+//! of a single sleeper without a network, the CPU time per request of both processes, and memory and threads of the pool.
+//!
+//! `worker-scale join ADDRESS TOKEN_FILE WORKERS MILLISECONDS` starts the workers alone. They join any run, such as
+//! `lm-eval run --workers`.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark")]
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -20,6 +25,8 @@ use lmeval_pycompat::Dict;
 
 /// The address of the pool; the port is chosen for each measurement.
 const HOST: &str = "127.0.0.1";
+/// The version that runs of this workspace expect of their workers.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+rust");
 
 /// Answers one request after the other, each as soon as it is known, until the run stops.
 #[derive(Debug)]
@@ -76,27 +83,15 @@ fn request(number: usize) -> ModelRequest {
     }
 }
 
-/// Requests per second with some workers.
-fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -> f64 {
-    let port = std::net::TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
-    let address = format!("{HOST}:{port}");
-    let joined = Arc::new(AtomicUsize::new(0));
-    let counting = Arc::clone(&joined);
-    let options = PoolOptions {
-        listen: address.clone(),
-        token: token.clone(),
-        tls: None,
-        stall: Duration::from_mins(1),
-        version: "bench".to_owned(),
-        setup: Dict::new(),
-    };
+/// Starts workers in this process, and waits for their end.
+fn join(address: &str, token: &Token, workers: usize, sleep: Duration) {
     let threads: Vec<_> = (0..workers)
         .map(|number| {
             let options = WorkerOptions {
-                address: address.clone(),
+                address: address.to_owned(),
                 token: token.clone(),
                 tls: None,
-                version: "bench".to_owned(),
+                version: VERSION.to_owned(),
                 patience: Duration::from_secs(20),
                 name: format!("worker {number}"),
             };
@@ -110,6 +105,54 @@ fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -
             })
         })
         .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// The CPU time of a process so far.
+fn cpu_time(process: &str) -> Duration {
+    let text = fs_err::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // After the name: user and system time in hundredths of a second.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+}
+
+/// A field of this process's status, as a number.
+fn status(name: &str) -> u64 {
+    let text = fs_err::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with(name));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+/// The figures of one measurement.
+struct Measured {
+    rate: f64,
+    /// Microseconds of CPU time per request: of the run and of all workers.
+    cost: [f64; 2],
+    megabytes: u64,
+    threads: u64,
+}
+
+fn measure(workers: usize, milliseconds: f64, duration: Duration, token_file: &Path) -> Measured {
+    let port = std::net::TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port();
+    let address = format!("{HOST}:{port}");
+    let joined = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&joined);
+    let options = PoolOptions {
+        listen: address.clone(),
+        token: Token::read(token_file).unwrap(),
+        tls: None,
+        stall: Duration::from_mins(1),
+        version: VERSION.to_owned(),
+        setup: Dict::new(),
+    };
+    let words = ["join".to_owned(), address, token_file.display().to_string()];
+    let numbers = [workers.to_string(), milliseconds.to_string()];
+    let binary = std::env::current_exe().unwrap();
+    let mut child = Command::new(binary).args(words).args(numbers).spawn().unwrap();
+    let process = child.id().to_string();
     let note = move |text: &str| {
         counting.fetch_add(usize::from(text.contains(" joined")), Ordering::Relaxed);
     };
@@ -139,23 +182,51 @@ fn measure(workers: usize, sleep: Duration, duration: Duration, token: &Token) -
     // Skip the start, while the first batches are serialised.
     thread::sleep(duration / 4);
     let (before, from) = (done.load(Ordering::Relaxed), Instant::now());
+    let times = ["self", &process].map(cpu_time);
     thread::sleep(duration * 3 / 4);
-    let rate = (done.load(Ordering::Relaxed) - before) as f64 / from.elapsed().as_secs_f64();
+    let answered = (done.load(Ordering::Relaxed) - before) as f64;
+    let later = ["self", &process].map(cpu_time);
+    let cost = [0, 1].map(|index| later[index].saturating_sub(times[index]).as_secs_f64() * 1e6 / answered);
+    let measured = Measured {
+        rate: answered / from.elapsed().as_secs_f64(),
+        cost,
+        megabytes: status("VmRSS:") / 1024,
+        threads: status("Threads:"),
+    };
     pool.wind_down();
     for task in tasks {
         runtime.block_on(task).unwrap();
     }
     drop(pool);
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    rate
+    child.wait().unwrap();
+    measured
+}
+
+/// Requests per second of one sleeper in this process.
+fn alone(sleep: Duration) -> f64 {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let start = Instant::now();
+    let count = 20;
+    runtime.block_on(async {
+        for _ in 0..count {
+            tokio::time::sleep(sleep).await;
+        }
+    });
+    f64::from(count) / start.elapsed().as_secs_f64()
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|word| word.parse::<f64>().unwrap());
-    let sleep = Duration::from_secs_f64(numbers.next().unwrap_or(10.0) / 1000.0);
-    let duration = Duration::from_secs_f64(numbers.next().unwrap_or(8.0));
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, address, token_file, workers, milliseconds] = words.as_slice()
+        && mode == "join"
+    {
+        let token = Token::read(Path::new(token_file)).unwrap();
+        let sleep = Duration::from_secs_f64(milliseconds.parse::<f64>().unwrap() / 1000.0);
+        return join(address, &token, workers.parse().unwrap(), sleep);
+    }
+    let mut numbers = words.iter().map(|word| word.parse::<f64>().unwrap());
+    let milliseconds = numbers.next().unwrap_or(50.0);
+    let duration = Duration::from_secs_f64(numbers.next().unwrap_or(12.0));
     let mut workers: Vec<usize> = numbers.map(|number| number as usize).collect();
     if workers.is_empty() {
         workers = vec![1, 2, 4, 8, 16, 64];
@@ -167,11 +238,26 @@ fn main() {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let token = Token::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    println!("{:>8} {:>12} {:>12}", "workers", "requests/s", "per worker");
+    let single = (milliseconds > 0.0).then(|| alone(Duration::from_secs_f64(milliseconds / 1000.0)));
+    println!(
+        "{:>8} {:>12} {:>12} {:>10} {:>14} {:>16} {:>8} {:>8}",
+        "workers",
+        "requests/s",
+        "per worker",
+        "of linear",
+        "CPU µs (run)",
+        "CPU µs (workers)",
+        "MB",
+        "threads"
+    );
     for count in workers {
-        let rate = measure(count, sleep, duration, &token);
-        println!("{count:>8} {rate:>12.0} {:>12.1}", rate / count as f64);
+        let Measured { rate, cost: [run, all], megabytes, threads } =
+            measure(count, milliseconds, duration, &path);
+        let each = rate / count as f64;
+        let linear = single.map_or("-".to_owned(), |single| format!("{:.1} %", 100.0 * each / single));
+        println!(
+            "{count:>8} {rate:>12.0} {each:>12.1} {linear:>10} {run:>14.1} {all:>16.1} {megabytes:>8} {threads:>8}"
+        );
     }
+    std::fs::remove_file(&path).unwrap();
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use lmeval_analysis::read::Fields;
+use lmeval_analysis::read::{Fields, number};
 use lmeval_core::Letter;
 use lmeval_pycompat::{Value, json, literal};
 
-use crate::scan::{self, Outcome};
+use crate::scan::Outcome;
 use crate::wire;
 
 /// One request of a document.
@@ -174,7 +174,7 @@ impl<'a> Record<'a> {
 
     /// The value of a metric, if it is a number.
     pub(crate) fn score(&self, metric: &str) -> Option<f64> {
-        self.fields.raw(metric).and_then(scan::number)
+        self.fields.raw(metric).and_then(number)
     }
 
     /// The outcome by one metric.

@@ -1,6 +1,6 @@
 //! One pass over the lines of a samples file: the columns that lists are filtered and sorted by.
 
-use lmeval_analysis::read::Fields;
+use lmeval_analysis::read::{Fields, NOT_SCORES, number};
 use memchr::memchr;
 use rustc_hash::FxHashSet;
 
@@ -19,23 +19,6 @@ pub(crate) const FLAGS: [(&str, u8); 4] =
 
 /// The output of filters for an answer that they do not match.
 const INVALID: &str = "\"[invalid]\"";
-
-/// Fields of a sample that are not scores, for files that do not name their metrics.
-const NOT_SCORES: [&str; 13] = [
-    "doc_id",
-    "doc",
-    "target",
-    "arguments",
-    "resps",
-    "filtered_resps",
-    "filter",
-    "metrics",
-    "doc_hash",
-    "prompt_hash",
-    "target_hash",
-    "scores_per_repeat",
-    "repeats",
-];
 
 /// How a document was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -304,19 +287,6 @@ pub(crate) fn metric_names(fields: &Fields<'_>) -> Vec<String> {
     }
     let others = fields.iter().filter(|(name, raw)| !NOT_SCORES.contains(name) && number(raw).is_some());
     others.map(|(name, _)| name.to_owned()).collect()
-}
-
-/// A raw JSON value as a number: booleans are 0 and 1, `NaN` and `Infinity` as Python writes them.
-pub(crate) fn number(raw: &str) -> Option<f64> {
-    match raw {
-        "true" => Some(1.0),
-        "false" => Some(0.0),
-        "NaN" => Some(f64::NAN),
-        "Infinity" => Some(f64::INFINITY),
-        "-Infinity" => Some(f64::NEG_INFINITY),
-        _ if raw.starts_with(|first: char| first.is_ascii_digit() || first == '-') => raw.parse().ok(),
-        _ => None,
-    }
 }
 
 /// Characters of the first prompt and of the first answer, without decoding them. Sets the flags of the answer.

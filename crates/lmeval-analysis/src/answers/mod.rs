@@ -1,35 +1,39 @@
-//! Answers of a finished run, looked up by request.
+//! Answers of a finished run, looked up by request, and its scores.
 //!
-//! Only an index is held in memory, 48 bytes per request; prompts and answers stay in the samples files.
+//! Only offsets and scores are held in memory, 32 bytes per document and 20 per document and pipeline; prompts and answers stay in the
+//! samples files.
 
-mod index;
+mod line;
+mod moved;
+mod reader;
+mod same;
+mod scores;
 
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fs_err as fs;
-use lmeval_core::recorded::{RequestContent, recorded_arguments, recorded_repeats, recorded_response};
+use lmeval_core::recorded::RequestContent;
 use lmeval_core::{Answer, Diagnostic, ModelRequest};
-use lmeval_pycompat::{Dict, Value, json, repr};
+use lmeval_pycompat::{Value, repr};
 
-use self::index::{Entry, canonical, hash};
+use self::line::{Indexed, Line, Problem, stored_requests};
+use self::moved::Contents;
+use self::reader::{Pieces, Reader};
 use crate::Error;
-use crate::read::{Fields, SamplesFile, read_line};
+use crate::read::{Fields, SamplesFile, read_line, unreadable};
 
-/// Answers this close in a file are read together with what is between them.
-const GAP: u64 = 64 << 10;
-
-/// The most bytes that are read together, unless one answer is longer.
-const MOST: u64 = 8 << 20;
+pub use self::scores::StoredScores;
 
 /// The answers in the samples files of a run, of ours or of the Python harness.
 #[derive(Debug)]
 pub struct StoredSamples {
     files: Vec<StoredFile>,
-    /// Sorted by hash.
-    entries: Vec<Entry>,
-    is_chat: bool,
+    /// The requests by content, read when a document does not have the one that it is looked up for.
+    contents: Mutex<Option<Arc<Contents>>>,
+    /// Buffers of lookups that have ended: fresh ones for each would cost more than reading into them.
+    buffers: Mutex<Vec<Pieces>>,
 }
 
 #[derive(Debug)]
@@ -37,13 +41,24 @@ struct StoredFile {
     /// The task, as the results name it.
     task: String,
     path: PathBuf,
-    file: Mutex<fs::File>,
+    file: fs::File,
+    content: Indexed,
+}
+
+/// A request of a line.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The index of the file.
+    file: usize,
+    line: Line,
+    /// The index among the requests of the document.
+    request: usize,
 }
 
 impl StoredFile {
     fn open(SamplesFile { task, path }: &SamplesFile) -> Result<Self, Error> {
         let file = fs::File::open(path).map_err(|error| unreadable(path, error))?;
-        Ok(Self { task: task.clone(), path: path.clone(), file: Mutex::new(file) })
+        Ok(Self { task: task.clone(), path: path.clone(), file, content: Indexed::read(path)? })
     }
 
     /// Whether requests of a task, named without its group and format, may be in the file.
@@ -52,140 +67,151 @@ impl StoredFile {
         own == task || own.split_once('@').is_some_and(|(own, _)| own == task) || self.task == task
     }
 
-    /// Bytes of the file.
-    fn read(&self, offset: u64, length: u64) -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; length as usize];
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut bytes));
-        drop(file);
-        read.map_err(|error| unreadable(&self.path, error))?;
-        Ok(bytes)
+    /// The indices of the lines of a document.
+    fn lines_of(&self, document: usize) -> std::ops::Range<usize> {
+        let lines = &self.content.lines;
+        let is_own = |line: &Line| line.document as usize == document;
+        // In a complete file without duplicates, the document is at its own index.
+        let is_alone = lines.get(document).is_some_and(is_own)
+            && !lines.get(document + 1).is_some_and(is_own)
+            && !document.checked_sub(1).is_some_and(|before| is_own(&lines[before]));
+        if is_alone {
+            return document..document + 1;
+        }
+        let start = lines.partition_point(|line| (line.document as usize) < document);
+        start..start + lines[start..].iter().take_while(|line| is_own(line)).count()
     }
 
-    /// The `resps` of an entry.
-    fn responses(&self, entry: Entry) -> Result<Value, Error> {
-        self.decode(entry, &self.read(entry.offset, u64::from(entry.length))?)
+    /// The error for a line.
+    fn problem(&self, line: Line, wrong: impl Into<String>) -> Diagnostic {
+        let count = || -> std::io::Result<usize> {
+            use std::io::Read as _;
+            let mut before = fs::File::open(&self.path)?.take(line.offset);
+            let (mut lines, mut buffer) = (1, vec![0; 1 << 16]);
+            loop {
+                match before.read(&mut buffer)? {
+                    0 => return Ok(lines),
+                    read => lines += memchr::memchr_iter(b'\n', &buffer[..read]).count(),
+                }
+            }
+        };
+        match count() {
+            Ok(index) => Problem::new(wrong).diagnostic(&self.path, index),
+            Err(error) => unreadable(&self.path, error),
+        }
     }
-
-    fn decode(&self, entry: Entry, raw: &[u8]) -> Result<Value, Error> {
-        let text = std::str::from_utf8(raw).map_err(|_| changed(&self.path))?;
-        json::loads(text).map_err(|_| malformed(self, entry, "its `resps` are not JSON").into())
-    }
-
-    /// The line of an entry.
-    fn line(&self, entry: Entry) -> Result<String, Error> {
-        let read = fs::File::open(&self.path)
-            .and_then(|file| read_line(&mut BufReader::new(file), entry.offset - u64::from(entry.indent)));
-        read.map_err(|error| unreadable(&self.path, error).into())
-    }
-}
-
-fn unreadable(path: &Path, error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
-}
-
-fn changed(path: &Path) -> Diagnostic {
-    Diagnostic::new(format!("`{}` changed while it was read", path.display()))
 }
 
 impl StoredSamples {
     /// Reads samples files. Of several lines of a document, one per filter pipeline, the first pipeline's is used.
     pub fn open(samples: &[SamplesFile]) -> Result<Self, Error> {
-        let mut files = Vec::with_capacity(samples.len());
-        let mut entries = Vec::new();
-        let mut is_chat = false;
-        for (number, sample) in samples.iter().enumerate() {
-            files.push(StoredFile::open(sample)?);
-            is_chat |= index::read(&sample.path, number as u32, &mut entries)?;
-        }
-        entries.sort_unstable();
-        Ok(Self { files, entries, is_chat })
-    }
-
-    /// The number of requests.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there are no requests.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        let files = samples.iter().map(StoredFile::open).collect::<Result<_, _>>()?;
+        Ok(Self { files, contents: Mutex::default(), buffers: Mutex::default() })
     }
 
     /// Whether a prompt is a list of chat messages.
     pub fn is_chat(&self) -> bool {
-        self.is_chat
+        self.files.iter().any(|file| file.content.is_chat)
     }
 
     /// The documents of a task, in order; those of the only file, whatever its name. `None` without a file of the task.
     pub fn documents(&self, task: &str) -> Option<Vec<i64>> {
-        let only = (self.files.len() == 1).then_some(0);
-        let number = self.files.iter().position(|file| file.task == task).or(only)? as u32;
-        let own = self.entries.iter().filter(|entry| entry.file == number);
-        let mut documents: Vec<i64> = own.map(|entry| i64::from(entry.document)).collect();
-        documents.sort_unstable();
+        let only = self.files.first().filter(|_| self.files.len() == 1);
+        let file = self.files.iter().find(|file| file.task == task).or(only)?;
+        let mut documents: Vec<i64> =
+            file.content.lines.iter().map(|line| i64::from(line.document)).collect();
         documents.dedup();
         Some(documents)
     }
 
+    /// The scores of a file, by pipeline.
+    pub fn scores(&self, path: &Path) -> Option<&[StoredScores]> {
+        self.files.iter().find(|file| file.path == path).map(|file| &file.content.scores[..])
+    }
+
     /// The stored answers of requests, `None` where there is none.
     pub fn find(&self, requests: &[ModelRequest]) -> Result<Vec<Option<Answer>>, Error> {
-        let mut settings = Settings::default();
-        let entries = requests.iter().map(|request| self.entry(request, &mut settings));
-        let entries = entries.collect::<Result<Vec<Option<Entry>>, Error>>()?;
-        let mut stored = Stored::default();
+        let last = requests.iter().map(|request| request.doc_id.0).max().unwrap_or_default();
+        let buffers = || self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let pieces = buffers().pop().unwrap_or_default();
+        let mut reader = Reader::new(&self.files, last, pieces);
+        let mut of_task: Option<(&Arc<str>, Vec<usize>)> = None;
         let mut answers = Vec::with_capacity(requests.len());
-        for (index, request) in requests.iter().enumerate() {
-            let Some(entry) = entries[index] else {
+        for request in requests {
+            if request.additional_args.is_some() {
+                // Samples files hold hashes of images and sounds, which cannot be compared.
                 answers.push(None);
                 continue;
+            }
+            if of_task.as_ref().is_none_or(|(task, _)| **task != request.task_name) {
+                of_task = Some((&request.task_name, self.files_of(&request.task_name)));
+            }
+            let files = of_task.as_ref().map_or(&[][..], |(_, files)| files);
+            let place = match self.own(request, files, &mut reader)? {
+                Some(place) => Some(place),
+                None => self.moved(request, files, &mut reader)?,
             };
-            let file = &self.files[entry.file as usize];
-            let kind = request.request_type();
-            let own = stored
-                .responses(file, entry, &entries[index..])?
-                .as_list()
-                .and_then(|responses| responses.get(usize::from(entry.request)))
-                .ok_or_else(|| malformed(file, entry, "it has too few `resps`"))?;
-            let repeats = recorded_repeats(kind, own).map_err(|wrong| malformed(file, entry, &wrong))?;
-            let answer =
-                repeats.get(request.repeat).map(|answer| recorded_response(kind, answer)).transpose();
-            answers.push(answer.map_err(|wrong| malformed(file, entry, &wrong))?.map(Answer::from));
+            answers.push(match place {
+                Some(place) => reader.answer(place, request.request_type(), request.repeat)?,
+                None => None,
+            });
         }
+        buffers().push(reader.into_pieces());
         Ok(answers)
     }
 
-    /// The entry of a request: that of its own document, or else one with the same content if all of them are alike.
-    fn entry(&self, request: &ModelRequest, settings: &mut Settings) -> Result<Option<Entry>, Error> {
-        if request.additional_args.is_some() {
-            // Samples files hold hashes of images and sounds, which cannot be compared.
-            return Ok(None);
+    /// The files that may have requests of a task.
+    fn files_of(&self, task: &str) -> Vec<usize> {
+        let files = self.files.iter().enumerate();
+        files.filter(|(_, file)| file.is_of(task)).map(|(index, _)| index).collect()
+    }
+
+    /// The request among those of its own document: at its own index, or else the first that is the same.
+    fn own(
+        &self,
+        request: &ModelRequest,
+        files: &[usize],
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Place>, Error> {
+        let mut other = None;
+        for &file in files {
+            for index in self.files[file].lines_of(request.doc_id.0) {
+                let line = self.files[file].content.lines[index];
+                if reader.has(file, index, request.idx, request)? {
+                    return Ok(Some(Place { file, line, request: request.idx }));
+                }
+                if other.is_none() {
+                    let found = reader.position(file, index, request)?;
+                    other = found.map(|request| Place { file, line, request });
+                }
+            }
         }
-        let (content, kwargs) = RequestContent::of_request(request);
-        let hash = hash(&content, settings.canonical(kwargs));
-        let start = self.entries.partition_point(|entry| entry.hash < hash);
-        let same: &[Entry] = &self.entries[start..];
-        let same = &same[..same.partition_point(|entry| entry.hash == hash)];
-        let of_task = |entry: &&Entry| self.files[entry.file as usize].is_of(&request.task_name);
-        let of_document = |entry: &&Entry| of_task(entry) && entry.document as usize == request.doc_id.0;
-        let mut own = same.iter().filter(of_document);
-        let exact = same.iter().filter(of_document).find(|entry| usize::from(entry.request) == request.idx);
-        if let Some(entry) = exact.or_else(|| own.next()) {
-            return Ok(Some(*entry));
-        }
-        let mut others: Vec<Entry> = same.iter().filter(of_task).copied().collect();
-        if others.is_empty() {
-            others = same.to_vec();
+        Ok(other)
+    }
+
+    /// A request with the same content of another document, if all of them have the same answers.
+    fn moved(
+        &self,
+        request: &ModelRequest,
+        files: &[usize],
+        reader: &mut Reader<'_>,
+    ) -> Result<Option<Place>, Error> {
+        let contents = {
+            let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
+            if contents.is_none() {
+                *contents = Some(Arc::new(Contents::read(&self.files)?));
+            }
+            contents.clone().unwrap_or_default()
+        };
+        let mut others: Vec<Place> = contents.find(request, &self.files, reader.settings());
+        if others.iter().any(|place| files.contains(&place.file)) {
+            others.retain(|place| files.contains(&place.file));
         }
         let Some((first, rest)) = others.split_first() else { return Ok(None) };
         // The document was moved. Answers to one prompt can differ, and there is no telling which is this document's.
-        let of = |entry: Entry| -> Result<Option<Value>, Error> {
-            let responses = self.files[entry.file as usize].responses(entry)?;
-            Ok(responses.as_list().and_then(|all| all.get(usize::from(entry.request)).cloned()))
-        };
-        let answer = if rest.is_empty() { None } else { of(*first)? };
+        let answer = if rest.is_empty() { None } else { reader.answers(*first)? };
         for other in rest {
-            if of(*other)? != answer {
+            if reader.answers(*other)? != answer {
                 return Ok(None);
             }
         }
@@ -199,21 +225,23 @@ impl StoredSamples {
                 "samples files do not hold images and sounds; name the journal of the run instead".to_owned(),
             );
         }
-        let is_own = |entry: &&Entry| {
-            entry.document as usize == request.doc_id.0
-                && self.files[entry.file as usize].is_of(&request.task_name)
+        let of_file = |index: usize| {
+            let file = &self.files[index];
+            file.lines_of(request.doc_id.0).next().map(|line| (file, file.content.lines[line]))
         };
-        let mut own: Vec<Entry> = self.entries.iter().filter(is_own).copied().collect();
-        own.sort_unstable_by_key(|entry| usize::from(entry.request).abs_diff(request.idx));
-        let Some(entry) = own.first().copied() else {
+        let Some((file, line)) = self.files_of(&request.task_name).into_iter().find_map(of_file) else {
             return Some("the run has no such document".to_owned());
         };
-        let line = self.files[entry.file as usize].line(entry).ok()?;
-        let arguments =
-            recorded_arguments(Fields::parse(line.trim_end()).ok()?.value("arguments").as_ref()).ok()?;
-        let stored = arguments.get(usize::from(entry.request))?;
+        let opened = fs::File::open(&file.path).ok()?;
+        let line = read_line(&mut BufReader::new(opened), line.offset).ok()?;
+        let stored = stored_requests(Fields::parse(line.trim_end()).ok()?.raw("arguments")?).ok()?;
         let (content, kwargs) = RequestContent::of_request(request);
-        let (stored, stored_kwargs) = RequestContent::of_arguments(content.kind, stored).ok()?;
+        let of_type =
+            |types: &Vec<line::Stored>| types.iter().find(|(stored, _)| stored.kind == content.kind).cloned();
+        // The request at the same index, or the one that is closest to it.
+        let mut indices: Vec<usize> = (0..stored.len()).collect();
+        indices.sort_by_key(|index| index.abs_diff(request.idx));
+        let (stored, stored_kwargs) = indices.into_iter().find_map(|index| of_type(&stored[index]))?;
         let (one, other) = (
             format!("{}{}", content.context, content.continuation),
             format!("{}{}", stored.context, stored.continuation),
@@ -242,66 +270,6 @@ impl StoredSamples {
     }
 }
 
-/// Generation settings in canonical form, kept from one request to the next of a task.
-#[derive(Default)]
-struct Settings(Option<(Arc<Dict>, String)>);
-
-impl Settings {
-    fn canonical(&mut self, kwargs: Option<&Arc<Dict>>) -> &str {
-        let Some(kwargs) = kwargs else { return "" };
-        if !self.0.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, kwargs)) {
-            self.0 = Some((Arc::clone(kwargs), canonical(Some(kwargs))));
-        }
-        self.0.as_ref().map_or("", |(_, text)| text)
-    }
-}
-
-/// The bytes and the value that were read last.
-#[derive(Default)]
-struct Stored {
-    /// The index of a file, an offset and the bytes from there on.
-    bytes: (u32, u64, Vec<u8>),
-    /// The entry and the value of its `resps`.
-    last: Option<(Entry, Value)>,
-}
-
-impl Stored {
-    /// The `resps` of the first of these entries. Those of the next ones are read with it if they are close.
-    fn responses(
-        &mut self,
-        file: &StoredFile,
-        entry: Entry,
-        next: &[Option<Entry>],
-    ) -> Result<&Value, Error> {
-        let place = |entry: &Entry| (entry.file, entry.offset, entry.length);
-        if self.last.as_ref().is_none_or(|(last, _)| place(last) != place(&entry)) {
-            let end = entry.offset + u64::from(entry.length);
-            let (number, start, bytes) = &self.bytes;
-            let is_read =
-                *number == entry.file && *start <= entry.offset && end <= start + bytes.len() as u64;
-            if !is_read {
-                let mut last = end;
-                for next in next.iter().flatten() {
-                    let end = next.offset + u64::from(next.length);
-                    let is_close =
-                        next.file == entry.file && next.offset >= entry.offset && next.offset <= last + GAP;
-                    if !is_close || end - entry.offset > MOST {
-                        break;
-                    }
-                    last = last.max(end);
-                }
-                self.bytes = (entry.file, entry.offset, file.read(entry.offset, last - entry.offset)?);
-            }
-            let (_, start, bytes) = &self.bytes;
-            let start = (entry.offset - start) as usize;
-            self.last = Some((entry, file.decode(entry, &bytes[start..start + entry.length as usize])?));
-        }
-        Ok(self.last.as_ref().map_or(&Value::None, |(_, responses)| responses))
-    }
-}
-
-fn malformed(file: &StoredFile, entry: Entry, wrong: &str) -> Diagnostic {
-    let message =
-        format!("The sample of document {} in `{}` cannot be used", entry.document, file.path.display());
-    Diagnostic::new(format!("{message}: {wrong}"))
+fn changed(path: &Path) -> Diagnostic {
+    Diagnostic::new(format!("`{}` changed while it was read", path.display()))
 }

@@ -1,5 +1,6 @@
 //! Readers of finished runs: results files, samples files, and folders of them.
 
+mod blocks;
 mod fields;
 mod names;
 mod number;
@@ -8,10 +9,10 @@ mod samples;
 
 pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
+pub use number::number;
 pub use run::{Run, SamplesFile, split_stamp};
-pub(crate) use samples::read_blocks;
-pub use samples::{Column, DocKey, Pipeline, Row, Values, Wanted, read_line, read_samples};
+pub use samples::{Column, DocKey, NOT_SCORES, Pipeline, Row, Values, Wanted, read_line, read_samples};
 
+pub(crate) use blocks::{lines, parse_blocks, unreadable};
 pub(crate) use names::listed;
-pub(crate) use number::number;
-pub(crate) use samples::{NOT_SCORES, Wrong};
+pub(crate) use samples::{MetricNames, Wrong};

@@ -1,7 +1,7 @@
 //! Scores as numbers.
 
 /// A raw JSON value as a number, if it is one: booleans are 0 and 1, `NaN` and `Infinity` as Python writes them.
-pub(crate) fn number(raw: &str) -> Option<f64> {
+pub fn number(raw: &str) -> Option<f64> {
     match raw {
         "true" | "True" => Some(1.0),
         "false" | "False" => Some(0.0),

@@ -1,28 +1,21 @@
 //! Samples files: one scored document per line and filter pipeline.
 
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Value, json};
-use memchr::memchr;
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::blocks::{lines, parse_blocks};
 use super::fields::Fields;
 use super::number::number;
 use crate::Error;
 
-/// Bytes that are split into lines at a time. Several blocks are parsed in parallel.
-const BLOCK: usize = 4 << 20;
-
-/// Blocks in memory at a time.
-const BLOCKS: usize = 4;
-
 /// Fields of a sample that are not scores, for files that do not name their metrics.
-pub(crate) const NOT_SCORES: [&str; 14] = [
+pub const NOT_SCORES: [&str; 14] = [
     "doc_id",
     "doc",
     "target",
@@ -107,28 +100,17 @@ pub struct Wanted<'a> {
 
 /// Reads the scores of a samples file. Prompts and answers stay in the file; see [`read_line`].
 pub fn read_samples(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Pipeline>, Error> {
-    let file = fs::File::open(path).map_err(|error| unreadable(path, error))?;
-    let mut reader = BufReader::with_capacity(1 << 20, file);
     let mut pipelines: Vec<Pipeline> = Vec::new();
-    let (mut offset, mut line_index) = (0, 0);
-    loop {
-        let blocks = read_blocks(&mut reader).map_err(|error| unreadable(path, error))?;
-        if blocks.is_empty() {
-            break;
-        }
-        let mut starts = Vec::with_capacity(blocks.len());
-        for block in &blocks {
-            starts.push(offset);
-            offset += block.len() as u64;
-        }
-        let parsed: Vec<Vec<Result<Parsed, Wrong>>> =
-            blocks.par_iter().zip(starts).map(|(block, start)| parse_block(block, start, wanted)).collect();
-        for sample in parsed.into_iter().flatten() {
+    let mut line_index = 0;
+    let parse = |block: &[u8], start| parse_block(block, start, wanted);
+    parse_blocks(path, parse, |samples| {
+        for sample in samples {
             line_index += 1;
             let sample = sample.map_err(|wrong| wrong.diagnostic(path, line_index))?;
             add(&mut pipelines, sample);
         }
-    }
+        Ok(())
+    })?;
     Ok(pipelines)
 }
 
@@ -138,27 +120,6 @@ pub fn read_line(file: &mut BufReader<fs::File>, offset: u64) -> std::io::Result
     let mut line = String::new();
     file.read_line(&mut line)?;
     Ok(line)
-}
-
-fn unreadable(path: &Path, error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
-}
-
-/// The next blocks of whole lines.
-pub(crate) fn read_blocks(reader: &mut BufReader<fs::File>) -> std::io::Result<Vec<Vec<u8>>> {
-    let mut blocks = Vec::with_capacity(BLOCKS);
-    for _ in 0..BLOCKS {
-        let mut block = Vec::with_capacity(BLOCK + (1 << 16));
-        reader.take(BLOCK as u64).read_to_end(&mut block)?;
-        if block.is_empty() {
-            break;
-        }
-        if block.last() != Some(&b'\n') {
-            reader.read_until(b'\n', &mut block)?;
-        }
-        blocks.push(block);
-    }
-    Ok(blocks)
 }
 
 /// One line.
@@ -212,32 +173,26 @@ impl Wrong {
 
 fn parse_block(block: &[u8], start: u64, wanted: Wanted<'_>) -> Vec<Result<Parsed, Wrong>> {
     let mut samples = Vec::with_capacity(block.len() / 512);
-    let mut offset = start;
     let mut names = MetricNames::default();
-    let mut rest = block;
-    while !rest.is_empty() {
-        let end = memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
-        let (bytes, following) = rest.split_at(end);
-        rest = following;
+    for (offset, bytes) in lines(block, start) {
         let line = bytes.trim_ascii();
         if !line.is_empty() {
             samples.push(parse_line(line, offset, bytes.ends_with(b"\n"), wanted, &mut names));
         }
-        offset += bytes.len() as u64;
     }
     samples
 }
 
 /// The names of metrics of the last sample: nearly always those of the next one, too.
 #[derive(Default)]
-struct MetricNames {
+pub(crate) struct MetricNames {
     raw: String,
     names: Option<Arc<[Arc<str>]>>,
 }
 
 impl MetricNames {
     /// The names in the raw JSON of `metrics`; `None` if it is not a list.
-    fn read(&mut self, raw: &str) -> Option<Arc<[Arc<str>]>> {
+    pub(crate) fn read(&mut self, raw: &str) -> Option<Arc<[Arc<str>]>> {
         if self.raw != raw {
             self.names = match json::loads(raw) {
                 Ok(Value::List(names)) => {

@@ -302,3 +302,84 @@ fn merged_journals_serve_a_run() {
     assert!(output.status == 1 && output.stderr.contains("not an answer journal"), "{output}");
     assert!(!context.work().join("none.journal").exists());
 }
+
+/// A run whose samples file a test changes, and the lines of the file.
+fn stored_run() -> (TestContext, PathBuf, Vec<String>) {
+    let context = numbers("(b)");
+    let server = StandInServer::start(ServerOptions::default());
+    run(&context, &server, &["--log_samples"]);
+    let samples = file(&context, "out", "samples_");
+    let lines = fs_err::read_to_string(&samples).unwrap().lines().map(|line| format!("{line}\n")).collect();
+    (context, samples, lines)
+}
+
+#[test]
+fn order_and_duplicates_of_samples_do_not_matter() {
+    let (context, samples, lines) = stored_run();
+    context.write("numbers.yaml", task("([a-z])", "Number {{n}}:"));
+    let rescored = || {
+        let words = ["rescore", "out", "--tasks", "numbers.yaml", "--output_path", "again", "--flips", "20"];
+        let output = context.run(&words);
+        assert_eq!(output.status, 0, "{output}");
+        let mut results = read(&context, "again");
+        (results["results"].take(), results["rescored"]["changes"].take(), output.stdout)
+    };
+    let expected = rescored();
+    assert!(expected.2.contains("numbers document "), "{}", expected.2);
+    assert_eq!(lines.len(), 20);
+    let shuffled: String = (0..20).map(|index| lines[index * 7 % 20].as_str()).collect();
+    let reversed: String = lines.iter().rev().map(String::as_str).collect();
+    let doubled = [lines.concat(), shuffled.clone()].concat();
+    let blank = format!("\n{}", lines.concat().replace("}\n", "}\n\n"));
+    let unended = lines.concat().trim_end().to_owned();
+    for content in [shuffled, reversed, doubled, blank, unended] {
+        fs_err::write(&samples, &content).unwrap();
+        assert_eq!(rescored(), expected, "{content}");
+    }
+}
+
+#[test]
+fn documents_that_the_samples_lack_are_listed() {
+    let (context, samples, lines) = stored_run();
+    let is_kept = |line: &&String| {
+        let sample: Value = serde_json::from_str(line).unwrap();
+        sample["doc_id"] != 3 && sample["doc_id"] != 4
+    };
+    let kept: Vec<&String> = lines.iter().filter(is_kept).collect();
+    fs_err::write(&samples, kept.into_iter().map(String::as_str).collect::<String>()).unwrap();
+    let words = ["rescore", "out", "--tasks", "numbers.yaml", "--output_path", "again"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`numbers`: 2 documents: 3, 4\n"), "{output}");
+    assert!(output.stderr.contains("document 3: the run has no such document"), "{output}");
+    let output = context.run(&[&words[..], &["--partial"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    let part = read(&context, "again");
+    assert_eq!(part["n-samples"]["numbers"]["effective"], 8);
+    assert!(part["rescored"]["changes"].as_array().unwrap().iter().all(|change| change["up"] == 0), "{part}");
+}
+
+#[test]
+fn moved_documents_are_found_unless_their_answers_differ() {
+    let (context, samples, lines) = stored_run();
+    let documents = documents();
+    let moved: Vec<&str> = documents.lines().rev().collect();
+    context.write("numbers.jsonl", moved.join("\n"));
+    let words = ["rescore", "out", "--tasks", "numbers.yaml", "--output_path", "again"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(read(&context, "again")["results"], read(&context, "out")["results"]);
+    // Two answers to one prompt: nothing is guessed.
+    let changed = lines.iter().map(|line| {
+        let mut sample: Value = serde_json::from_str(line).unwrap();
+        if sample["doc_id"] == 8 {
+            sample["arguments"]["gen_args_0"]["arg_0"] = "Number 9:".into();
+            sample["resps"] = serde_json::json!([["unlike the other"]]);
+        }
+        format!("{sample}\n")
+    });
+    fs_err::write(&samples, changed.collect::<String>()).unwrap();
+    let output = context.run(&words);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`numbers`: 2 documents: 0, 1\n"), "{output}");
+}

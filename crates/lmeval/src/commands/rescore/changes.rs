@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::BufReader;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use fs_err as fs;
-use lmeval_analysis::read::{Fields, Pipeline, Run, SamplesFile, Values, Wanted, read_line, read_samples};
+use lmeval_analysis::answers::StoredScores;
+use lmeval_analysis::read::{Fields, Run, SamplesFile, read_line};
 use lmeval_core::results::SampleRecord;
 use lmeval_core::scorers::ScoringPipeline;
 use lmeval_engine::Events;
 use lmeval_pycompat::{Dict, Value, repr};
 
+use super::source::{Source, StoredModel};
 use crate::printer::{Printer, escape_controls};
 use crate::table::Table;
 
@@ -43,6 +45,7 @@ pub(super) struct Flip {
 /// Compares the values of each task with the stored ones, as soon as it is scored.
 pub(super) struct Comparison {
     run: Run,
+    stored: Arc<StoredModel>,
     shown: usize,
     found: Mutex<Found>,
 }
@@ -58,8 +61,8 @@ pub(super) struct Found {
 }
 
 impl Comparison {
-    pub(super) fn new(run: &Run, shown: usize) -> Self {
-        Self { run: run.clone(), shown, found: Mutex::default() }
+    pub(super) fn new(run: &Run, stored: &Arc<StoredModel>, shown: usize) -> Self {
+        Self { run: run.clone(), stored: Arc::clone(stored), shown, found: Mutex::default() }
     }
 
     /// Takes what was compared so far.
@@ -71,19 +74,23 @@ impl Comparison {
 impl Events for Comparison {
     fn values(&self, task: &str, pipelines: &[ScoringPipeline]) {
         let Some(file) = stored_samples(&self.run, task) else { return };
-        let stored = read_samples(&file.path, Wanted::default());
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match stored {
-            Ok(stored) => {
-                found.compared.push(task.to_owned());
-                for pipeline in pipelines {
-                    let before = stored.iter().find(|stored| stored.filter == **pipeline.name());
-                    if let Some(before) = before {
-                        found.changed.extend(compare(task, before, pipeline, self.shown));
-                    }
+        let read;
+        let stored = match &self.stored.source {
+            Source::Samples(samples) => samples.scores(&file.path).unwrap_or_default(),
+            Source::Journal(_) => match StoredScores::read(&file.path) {
+                Ok(scores) => {
+                    read = scores;
+                    &read
                 }
+                Err(error) => return found.problems.push(error.to_string()),
+            },
+        };
+        found.compared.push(task.to_owned());
+        for pipeline in pipelines {
+            if let Some(before) = stored.iter().find(|stored| *stored.filter() == **pipeline.name()) {
+                found.changed.extend(compare(task, before, pipeline, self.shown));
             }
-            Err(error) => found.problems.push(format!("{}: {error}", file.path.display())),
         }
     }
 }
@@ -110,23 +117,16 @@ fn differs(before: f64, after: f64) -> bool {
     before != after && (before - after).abs() > 1e-9 * before.abs().max(after.abs()).max(1.0)
 }
 
-fn compare(task: &str, stored: &Pipeline, pipeline: &ScoringPipeline, shown: usize) -> Vec<Changed> {
-    let rows: HashMap<i64, usize> =
-        stored.rows.iter().enumerate().map(|(index, row)| (row.doc_id, index)).collect();
+fn compare(task: &str, stored: &StoredScores, pipeline: &ScoringPipeline, shown: usize) -> Vec<Changed> {
     let mut all: Vec<Changed> = Vec::new();
-    for document in pipeline.reduced_docs() {
-        let id = document.doc_id.0 as i64;
-        let Some(&row) = rows.get(&id) else { continue };
+    for (index, document) in pipeline.reduced_docs().iter().enumerate() {
+        let Some(row) = stored.row(document.doc_id.0, index) else { continue };
         for (metric, value) in document.values.iter() {
-            let column = stored.columns.iter().find(|column| *column.metric == **metric);
-            let (Some(after), Some(Values::Numbers(before))) =
-                (number(value), column.map(|column| &column.values))
-            else {
-                continue;
-            };
+            let (Some(after), Some(before)) = (number(value), stored.values(metric)) else { continue };
             let before = before[row];
             let position = all.iter().position(|changed| *changed.metric == **metric).unwrap_or_else(|| {
-                let (task, filter, metric) = (task.to_owned(), stored.filter.clone(), metric.to_string());
+                let (task, filter, metric) =
+                    (task.to_owned(), stored.filter().to_owned(), metric.to_string());
                 all.push(Changed { task, filter, metric, ..Changed::default() });
                 all.len() - 1
             });
@@ -140,7 +140,8 @@ fn compare(task: &str, stored: &Pipeline, pipeline: &ScoringPipeline, shown: usi
                 changed.down += 1;
             }
             if changed.first.len() < shown {
-                changed.first.push(Flip { document: id, before, after, offset: stored.rows[row].offset });
+                let document = document.doc_id.0 as i64;
+                changed.first.push(Flip { document, before, after, offset: stored.offset(row) });
             }
         }
     }

@@ -60,10 +60,10 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
     let hash_media = environment::hash_media()?;
     let model_name = model_name(&run, &settings);
     let files = command::files(&settings, &model_name, moment)?;
-    let comparison = Arc::new(Comparison::new(&run, arguments.flips));
+    let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &settings)));
+    let comparison = Arc::new(Comparison::new(&run, &stored, arguments.flips));
     let observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
     let start = Start { moment, began, model_name, files, hash_media, observer };
-    let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &settings)));
     let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
     let judging = Judging::new(&run, &settings, &roots, printer)?;
     let rescoring = Rescoring {

@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use lmeval_analysis::answers::StoredSamples;
 use lmeval_analysis::read::Run;
 use lmeval_core::{
-    Answer, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity, ModelRequest,
-    ModelTemplate, OptionScoring, Response, SCORING_FACT,
+    Answer, Diagnose as _, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity,
+    ModelRequest, ModelTemplate, OptionScoring, Response, SCORING_FACT,
 };
 use lmeval_engine::{Abilities, JournalAnswers, is_judge};
 use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
@@ -87,7 +87,9 @@ impl Source {
     fn find(&self, requests: &[ModelRequest]) -> Result<Vec<Option<Answer>>, ModelError> {
         let failed = |message: String| ModelError::new(ModelErrorKind::Configuration, message);
         match self {
-            Self::Samples(samples) => samples.find(requests).map_err(|error| failed(error.to_string())),
+            Self::Samples(samples) => samples
+                .find(requests)
+                .map_err(|error| error.hints().into_iter().fold(failed(error.to_string()), ModelError::hint)),
             Self::Journal(journal) => {
                 let found = requests.iter().map(|request| journal.find(request));
                 found.collect::<Result<_, _>>().map_err(|error| failed(error.to_string()))

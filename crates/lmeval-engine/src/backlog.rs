@@ -22,12 +22,24 @@ impl Backlog {
         Self { max_waiting, waiting: Mutex::new(0), freed: Condvar::new() }
     }
 
+    /// The number of documents at which a full backlog has room again. Below the maximum, so that the thread that waits is not
+    /// woken for every document.
+    fn resumes_at(&self) -> usize {
+        self.max_waiting.saturating_sub((self.max_waiting / 8).max(1))
+    }
+
+    /// Whether there is no room.
+    pub(crate) fn is_full(&self) -> bool {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) >= self.max_waiting
+    }
+
     /// Waits for room, then counts one document. Returns false if the run is being stopped.
     pub(crate) fn enter_when_free(&self, stop: &Cancel) -> bool {
         // Cancelling does not signal the condition variable.
         const POLL_INTERVAL: Duration = Duration::from_millis(50);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        while *waiting >= self.max_waiting && !stop.is_cancelled() {
+        let is_full = *waiting >= self.max_waiting;
+        while is_full && *waiting > self.resumes_at() && !stop.is_cancelled() {
             waiting =
                 self.freed.wait_timeout(waiting, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -48,8 +60,11 @@ impl Backlog {
     /// Removes processed documents from the count.
     pub(crate) fn leave(&self, documents: usize) {
         if documents > 0 {
-            *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) -= documents;
-            self.freed.notify_all();
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            *waiting -= documents;
+            if *waiting <= self.resumes_at() {
+                self.freed.notify_all();
+            }
         }
     }
 }

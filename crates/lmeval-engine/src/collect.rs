@@ -32,6 +32,8 @@ pub(crate) enum Message {
     Answered { slot: Slot, answer: Answer },
     /// A request failed for good.
     Failed { slot: Slot, request: Box<ModelRequest>, error: ModelError },
+    /// Several messages, in order: waking a thread costs more than handling one.
+    Several(Vec<Message>),
     /// The run must end with this error.
     Stop(Box<EngineError>),
 }
@@ -236,6 +238,7 @@ impl<'a> Collector<'a> {
                 self.settle(slot, None);
                 self.check_failures();
             }
+            Message::Several(messages) => messages.into_iter().for_each(|message| self.take(message)),
             Message::Stop(error) => self.first_error.fail(*error),
         }
     }

@@ -121,9 +121,7 @@ impl Dispatcher {
     /// Answers a batch: from the journal, from identical requests, or by the model.
     async fn answer(&self, batch: Vec<Job>) {
         if self.model.is_lookup() {
-            // Nothing is saved and nothing is remembered, so no request needs a key of its own.
-            let key = Key::new(self.keys.models.model, &[0; 32], 0, None);
-            return self.send_to_model(batch.into_iter().map(|job| (key, job)).collect()).await;
+            return self.look_up(batch).await;
         }
         let mut unanswered = Vec::with_capacity(batch.len());
         for job in batch {
@@ -139,6 +137,21 @@ impl Dispatcher {
             return;
         }
         self.send_to_model(unanswered).await;
+    }
+
+    /// Answers a batch by a model that looks answers up: nothing is saved and nothing is remembered, so no request needs a key.
+    async fn look_up(&self, batch: Vec<Job>) {
+        let requests = batch.iter().map(|job| job.request.clone()).collect();
+        let mut answers = self.model.answer(requests).await.into_iter();
+        let mut messages = Vec::with_capacity(batch.len());
+        for job in batch {
+            let answer = answers.next().unwrap_or_else(|| Err(no_answer()));
+            // A run that is stopping loses no request for good.
+            if !self.stop.is_cancelled() || answer.as_ref().err().is_none_or(ModelError::is_fatal) {
+                messages.extend(self.outcome(job, answer, false));
+            }
+        }
+        let _ = self.messages.send(Message::Several(messages));
     }
 
     /// Asks a model that was only assumed to be the one of the saved answers who it is. Returns whether it may get requests;
@@ -199,8 +212,7 @@ impl Dispatcher {
             return self.end(EngineError::Journal(error));
         }
         for (key, job) in open.into_iter().flatten() {
-            let error = ModelError::new(ModelErrorKind::Answer, "The model did not answer this request");
-            if let Err(error) = self.save(key, job, Err(error)).await {
+            if let Err(error) = self.save(key, job, Err(no_answer())).await {
                 return self.end(error.into());
             }
         }
@@ -254,9 +266,6 @@ impl Dispatcher {
 
     /// Reports an answer to all jobs with its key.
     fn settle(&self, key: Key, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
-        if self.model.is_lookup() {
-            return self.report(job, answer, reused);
-        }
         let waiting = {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let before = match &answer {
@@ -277,24 +286,40 @@ impl Dispatcher {
     }
 
     fn report(&self, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
+        if let Some(message) = self.outcome(job, answer, reused) {
+            let _ = self.messages.send(message);
+        }
+    }
+
+    /// Counts an answer. Returns the message for the collector; the answer to a scorer is sent to it.
+    fn outcome(&self, job: Job, answer: Result<Answer, ModelError>, reused: bool) -> Option<Message> {
         match &answer {
             Ok(answer) => {
                 let kind = job.request.request_type();
                 self.events.event(Event::Answered { kind, reused, usage: answer.usage });
             }
-            Err(error) if error.is_fatal() => return self.end(self.fatal(error.clone())),
+            Err(error) if error.is_fatal() => {
+                self.end(self.fatal(error.clone()));
+                return None;
+            }
             Err(error) => self.events.event(Event::Failed { request: &job.request, error }),
         }
-        let message = match (job.reply, answer) {
-            // The scorer may have given up.
-            (Reply::Direct(index, reply), answer) => return drop(reply.send((index, answer))),
-            (Reply::Slot(slot), Ok(answer)) => Message::Answered { slot, answer },
-            (Reply::Slot(slot), Err(error)) => {
-                Message::Failed { slot, request: Box::new(job.request), error }
+        match (job.reply, answer) {
+            (Reply::Direct(index, reply), answer) => {
+                // The scorer may have given up.
+                let _ = reply.send((index, answer));
+                None
             }
-        };
-        let _ = self.messages.send(message);
+            (Reply::Slot(slot), Ok(answer)) => Some(Message::Answered { slot, answer }),
+            (Reply::Slot(slot), Err(error)) => {
+                Some(Message::Failed { slot, request: Box::new(job.request), error })
+            }
+        }
     }
+}
+
+fn no_answer() -> ModelError {
+    ModelError::new(ModelErrorKind::Answer, "The model did not answer this request")
 }
 
 /// The size limits of a batch.

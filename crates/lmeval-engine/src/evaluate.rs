@@ -91,7 +91,9 @@ pub fn evaluate(
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
 ) -> Result<Evaluated, EngineError> {
-    evaluate_with(model, tasks, options, events, &Backlog::new(MAX_WAITING))
+    // A lookup has no requests in flight that could time out, so a shorter queue saves memory.
+    let most = if model.is_lookup() { MAX_WAITING / 8 } else { MAX_WAITING };
+    evaluate_with(model, tasks, options, events, &Backlog::new(most))
 }
 
 pub(crate) fn evaluate_with(

@@ -99,7 +99,8 @@ pub(crate) fn produce(
     (backlog, stop): (&Backlog, &Cancel),
 ) {
     let mut done = 0;
-    let mut batcher = JobBatcher { jobs, buffered: Vec::new(), threshold: 1 };
+    let mut batcher =
+        JobBatcher { jobs, messages, documents: Vec::new(), buffered: Vec::new(), threshold: 1 };
     for Prepared { task_index, mut builder } in prepared {
         let task = &tasks[task_index].0;
         let original = builder.document_count();
@@ -129,20 +130,13 @@ pub(crate) fn produce(
             if documents == 0 {
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
-            if !send_document(
-                task_index,
-                documents,
-                requests,
-                events,
-                &mut batcher,
-                messages,
-                (backlog, stop),
-            ) {
+            let document = (task_index, documents);
+            if !send_document(document, requests, events, &mut batcher, (backlog, stop)) {
                 return;
             }
             documents += 1;
         }
-        let _ = messages.send(Message::Built { task: task_index });
+        batcher.documents.push(Message::Built { task: task_index });
         done += 1;
     }
     batcher.send();
@@ -153,12 +147,10 @@ pub(crate) fn produce(
 
 /// Sends the requests of a document. Returns false if the run is ending.
 fn send_document(
-    task: usize,
-    document: usize,
+    (task, document): (usize, usize),
     requests: DocumentRequests,
     events: &dyn Events,
     batcher: &mut JobBatcher<'_>,
-    messages: &mpsc::Sender<Message>,
     (backlog, stop): (&Backlog, &Cancel),
 ) -> bool {
     let mut new_jobs = Vec::new();
@@ -169,35 +161,41 @@ fn send_document(
             Job { reply: Reply::Slot(slot), request: model_request(request, repeat) }
         }));
     }
-    if !backlog.enter_when_free(stop) {
+    // Documents in the batch take room that only the collector frees.
+    if backlog.is_full() && !batcher.send() {
         return false;
     }
-    // The collector must know the document before its first answer arrives.
-    if messages.send(Message::Document { task, requests: Box::new(requests) }).is_err() {
-        return false;
-    }
-    batcher.add(new_jobs)
+    backlog.enter_when_free(stop)
+        && batcher.add(Message::Document { task, requests: Box::new(requests) }, new_jobs)
 }
 
 /// Sends requests to the dispatcher in batches, because waking a thread costs more than building a request. The
 /// first batches are small, so that the model starts at once.
 struct JobBatcher<'a> {
     jobs: &'a Sender<Vec<Job>>,
+    messages: &'a mpsc::Sender<Message>,
+    /// The documents of the requests.
+    documents: Vec<Message>,
     buffered: Vec<Job>,
     /// The number of requests that triggers a send.
     threshold: usize,
 }
 
 impl JobBatcher<'_> {
-    /// Adds requests. Returns false if the dispatcher has stopped.
-    fn add(&mut self, mut new_jobs: Vec<Job>) -> bool {
+    /// Adds a document and its requests. Returns false if the run is ending.
+    fn add(&mut self, document: Message, mut new_jobs: Vec<Job>) -> bool {
+        self.documents.push(document);
         self.buffered.append(&mut new_jobs);
         self.buffered.len() < self.threshold || self.send()
     }
 
     fn send(&mut self) -> bool {
         self.threshold = (2 * self.threshold).min(JOBS_PER_SEND);
-        self.buffered.is_empty() || self.jobs.blocking_send(std::mem::take(&mut self.buffered)).is_ok()
+        // The collector must know a document before its first answer arrives.
+        let documents = std::mem::take(&mut self.documents);
+        (documents.is_empty() || self.messages.send(Message::Several(documents)).is_ok())
+            && (self.buffered.is_empty()
+                || self.jobs.blocking_send(std::mem::take(&mut self.buffered)).is_ok())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Data files: bytes in memory or on disk, decompressed on opening.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
@@ -20,6 +21,22 @@ const RATIO: u64 = 200;
 
 /// The maximum number of files held open; a data set may have more files than a process may open.
 const HANDLES: usize = 256;
+
+/// The bytes that are read ahead of a thread that reads one row after another.
+const AHEAD: usize = 16 << 10;
+
+/// Bytes of a file that a thread read last.
+#[derive(Default)]
+struct Window {
+    /// Identifies the file; no other one gets its address as long as this exists.
+    file: Weak<DiskFile>,
+    start: u64,
+    bytes: Bytes,
+}
+
+thread_local! {
+    static WINDOW: RefCell<Window> = RefCell::default();
+}
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -121,6 +138,23 @@ impl DataFile {
                 Ok(buffer.into())
             }
         }
+    }
+
+    /// Like [`DataFile::read_at`], for rows: those after a row are read with it if the thread reads one after another.
+    pub(crate) fn read_row(&self, offset: u64, length: usize) -> Result<Bytes, Error> {
+        let Content::Disk(file) = &self.content else { return self.read_at(offset, length) };
+        WINDOW.with_borrow_mut(|window| {
+            let is_own = std::ptr::eq(window.file.as_ptr(), Arc::as_ptr(file)) && offset >= window.start;
+            let distance = usize::try_from(offset.wrapping_sub(window.start)).unwrap_or(usize::MAX);
+            if is_own && distance.saturating_add(length) <= window.bytes.len() {
+                return Ok(window.bytes.slice(distance..distance + length));
+            }
+            let is_next = is_own && distance <= window.bytes.len() + AHEAD;
+            let bytes = self.read_at(offset, if is_next { length.max(AHEAD) } else { length })?;
+            let row = bytes.slice(..length.min(bytes.len()));
+            *window = Window { file: Arc::downgrade(file), start: offset, bytes };
+            Ok(row)
+        })
     }
 
     /// Reads the complete file.
@@ -304,6 +338,29 @@ mod tests {
         }
         let cut = DataFile::from_memory("cut.gz", vec![0x1f, 0x8b, 8, 0]);
         assert!(cut.decompress().unwrap_err().to_string().contains("cut.gz"));
+    }
+
+    #[test]
+    fn rows_read_ahead_are_those_of_their_file() {
+        let file = |seed: u32| {
+            let numbers = (0..300_000_u32).flat_map(|number| (number ^ seed).to_le_bytes());
+            let content: Vec<u8> = numbers.collect();
+            let length = content.len() as u64;
+            let file = spool("rows".into(), &content[..], &mut { length }).unwrap();
+            assert!(file.is_on_disk());
+            (file, content)
+        };
+        for seed in 0..3 {
+            // A file may get the address of the one before.
+            let (file, content) = file(seed);
+            let ordered = (0..2000).map(|row| row * 100);
+            let backwards = (0..50).map(|row| 1_000_000 - row * 40);
+            let ends = [content.len() - 7, 5, content.len() - 100, 0];
+            for start in ordered.chain(backwards).chain(ends) {
+                let length = 90.min(content.len() - start);
+                assert_eq!(file.read_row(start as u64, length).unwrap(), content[start..start + length]);
+            }
+        }
     }
 
     #[test]

@@ -61,6 +61,9 @@ impl Schema {
     /// Converts a row: each value first to its type in `source`, the schema of its part of the data, then to its
     /// type in this schema. The result has all columns in order. The error names the column.
     pub(crate) fn convert(&self, mut row: Dict, source: &Self) -> Result<Dict, (Arc<str>, String)> {
+        if self.holds(&row) && self == source {
+            return Ok(row);
+        }
         let mut shaped = Dict::with_capacity(self.columns.len());
         for (position, (name, kind)) in self.columns.iter().enumerate() {
             let value = row.get_str_mut(name).map(std::mem::take).unwrap_or_default();
@@ -73,6 +76,21 @@ impl Schema {
             shaped.insert(Value::Str(name.clone()), value);
         }
         Ok(shaped)
+    }
+
+    /// Whether a row has these columns in this order, with scalars of their types.
+    fn holds(&self, row: &Dict) -> bool {
+        let is_held = |((key, value), (name, kind)): ((&Value, &Value), &(Arc<str>, Type))| {
+            key.as_str() == Some(&**name)
+                && matches!(
+                    (kind, value),
+                    (Type::Str, Value::Str(_))
+                        | (Type::Int, Value::Int(_))
+                        | (Type::Float, Value::Float(_))
+                        | (Type::Bool, Value::Bool(_))
+                )
+        };
+        row.len() == self.columns.len() && row.iter().zip(&self.columns).all(is_held)
     }
 }
 

@@ -6,10 +6,12 @@
 mod infer;
 mod scan;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use lmeval_pycompat::json::{self, Decoder};
 use lmeval_pycompat::{Dict, Value};
+use rayon::prelude::*;
 
 use crate::error::{Error, ErrorKind};
 use crate::file::DataFile;
@@ -20,8 +22,16 @@ use crate::ujson;
 use infer::{Dates, Inference, Rules, has_json};
 use scan::Scanner;
 
+thread_local! {
+    /// Decodes rows: their keys share memory.
+    static DECODER: RefCell<Decoder> = RefCell::default();
+}
+
 /// The number of bytes whose types the reference infers together.
 const BATCH: u64 = 10 << 20;
+
+/// The number of bytes whose rows are decoded together, on all cores.
+const TOGETHER: usize = 1 << 20;
 
 /// The rows of a JSON file.
 #[derive(Debug)]
@@ -162,6 +172,9 @@ struct Pass<'f> {
     inference: Inference,
     /// The rows of the batch that are empty objects.
     empty_rows: Vec<usize>,
+    /// Rows that are not decoded yet: their offsets and lengths, and their bytes one after the other.
+    found: Vec<(u64, usize)>,
+    found_bytes: Vec<u8>,
     batch_start: u64,
     keep_ragged_objects: bool,
     floats: Floats,
@@ -179,6 +192,8 @@ impl<'f> Pass<'f> {
             batches: Vec::new(),
             inference: Inference::default(),
             empty_rows: Vec::new(),
+            found: Vec::new(),
+            found_bytes: Vec::new(),
             batch_start: 0,
             keep_ragged_objects: false,
             floats,
@@ -202,16 +217,23 @@ impl<'f> Pass<'f> {
         let mut one_a_line = gap.lines == 0;
         while scanner.peek()?.is_some() {
             let (offset, bytes) = scanner.value()?;
-            one_a_line &= !bytes.contains(&b'\n') && (gap.lines == 1 || self.offsets.is_empty());
-            if offset > self.batch_start + BATCH && !self.offsets.is_empty() {
+            let is_first = self.offsets.is_empty() && self.found.is_empty();
+            one_a_line &= !bytes.contains(&b'\n') && (gap.lines == 1 || is_first);
+            let ends_batch = offset > self.batch_start + BATCH && !is_first;
+            if ends_batch || self.found_bytes.len() >= TOGETHER {
+                self.add_found()?;
+            }
+            if ends_batch {
                 self.keep_ragged_objects &= one_a_line;
                 self.end_batch();
                 self.keep_ragged_objects = false;
                 self.batch_start = offset;
             }
-            self.add(offset, bytes)?;
+            self.found.push((offset, bytes.len()));
+            self.found_bytes.extend_from_slice(bytes);
             gap = scanner.skip_whitespace()?;
         }
+        self.add_found()?;
         self.keep_ragged_objects &= one_a_line && gap.lines <= 1;
         Ok(())
     }
@@ -274,8 +296,39 @@ impl<'f> Pass<'f> {
         })
     }
 
+    /// Decodes the rows that were found, and adds them.
+    fn add_found(&mut self) -> Result<(), Error> {
+        let (found, bytes) = (std::mem::take(&mut self.found), std::mem::take(&mut self.found_bytes));
+        let mut rest = &bytes[..];
+        let rows: Vec<(u64, &[u8])> = found
+            .into_iter()
+            .map(|(offset, length)| {
+                let (row, following) = rest.split_at(length);
+                rest = following;
+                (offset, row)
+            })
+            .collect();
+        let decode = |(_, bytes): &(u64, &[u8])| {
+            let text = std::str::from_utf8(bytes).ok()?;
+            DECODER.with_borrow_mut(|decoder| decoder.decode(text)).ok()
+        };
+        let decoded: Vec<Option<Value>> = rows.par_iter().with_min_len(64).map(decode).collect();
+        for ((offset, bytes), decoded) in rows.into_iter().zip(decoded) {
+            // Decoding it again says what is wrong with it.
+            let value = decoded.map_or_else(|| self.parse(offset, bytes), Ok)?;
+            self.add_value(offset, bytes.len(), value)?;
+        }
+        self.found_bytes = bytes;
+        self.found_bytes.clear();
+        Ok(())
+    }
+
     fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let value = self.parse(offset, bytes)?;
+        self.add_value(offset, bytes.len(), value)
+    }
+
+    fn add_value(&mut self, offset: u64, length: usize, value: Value) -> Result<(), Error> {
         let row = wrapped(value, self.form)
             .ok_or_else(|| self.syntax(offset, "expected an object: each row is a JSON object"))?;
         self.inference.row(&row);
@@ -283,8 +336,7 @@ impl<'f> Pass<'f> {
             self.empty_rows.push(self.offsets.len());
         }
         self.offsets.push(offset);
-        self.lengths
-            .push(u32::try_from(bytes.len()).map_err(|_| self.syntax(offset, "the row is too long"))?);
+        self.lengths.push(u32::try_from(length).map_err(|_| self.syntax(offset, "the row is too long"))?);
         Ok(())
     }
 
@@ -348,13 +400,14 @@ impl Source for JsonFile {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let position = index as usize;
-        let bytes = self.file.read_at(self.offsets[position], self.lengths[position] as usize)?;
+        let bytes = self.file.read_row(self.offsets[position], self.lengths[position] as usize)?;
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         let changed = || {
             let line = self.file.line_of(self.offsets[position]).unwrap_or(0);
             Error::syntax(self.file.name(), line, "the file changed while it was read")
         };
-        let mut row = wrapped(json::loads(text).map_err(|_| changed())?, self.form).ok_or_else(changed)?;
+        let decoded = DECODER.with_borrow_mut(|decoder| decoder.decode(text));
+        let mut row = wrapped(decoded.map_err(|_| changed())?, self.form).ok_or_else(changed)?;
         let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= position)];
         match batch.floats {
             Floats::Exact => {}

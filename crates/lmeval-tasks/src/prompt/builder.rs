@@ -191,52 +191,59 @@ impl RequestBuilder {
     fn fill(&mut self) {
         let (chosen, is_own) = self.choose();
         let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
-        let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
-            .into_par_iter()
-            .map(|(id, index)| {
-                let document = documents.get(index).map_err(|error| {
-                    PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(error)
-                });
-                (id, document)
+        let read = |index: usize| {
+            documents.get(index).map_err(|error| {
+                PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(error)
             })
-            .collect();
-        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> = match &mut self.drawing {
-            None => read
-                .into_iter()
-                .map(|(id, document)| (id, document.map(|document| (document, Vec::new()))))
-                .collect(),
-            Some(drawing) => drawing.draw(plan, read),
         };
-        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> =
-            drawn.into_iter().zip(is_own).filter_map(|(drawn, is_own)| is_own.then_some(drawn)).collect();
         // The index of the first failure. Later documents are not rendered: a function that hangs must not time out
         // once per document.
         let failed = AtomicUsize::new(usize::MAX);
-        let built: Vec<Option<Result<DocumentRequests, PromptError>>> = drawn
-            .into_par_iter()
-            .enumerate()
-            .map(|(index, (doc_id, drawn))| {
-                if index > failed.load(Ordering::Relaxed) {
-                    return None;
+        let render = |index: usize, doc_id: DocId, drawn: Result<Drawn, PromptError>| {
+            let build = |(mut document, examples): Drawn| {
+                let watch = plan.fields.watch();
+                let built = plan.requests(doc_id, &document, &examples, watch.as_ref())?;
+                if let Some(changed) = watch.and_then(ChangedDocument::into_changed) {
+                    document = changed;
                 }
-                let build = |(mut document, examples): Drawn| {
-                    let watch = plan.fields.watch();
-                    let built = plan.requests(doc_id, &document, &examples, watch.as_ref())?;
-                    if let Some(changed) = watch.and_then(ChangedDocument::into_changed) {
-                        document = changed;
-                    }
-                    let (instances, choices, skipped) = match built {
-                        Ok((instances, choices)) => (instances, choices, None),
-                        Err(skipped) => (Vec::new(), None, Some(skipped)),
-                    };
-                    Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
+                let (instances, choices, skipped) = match built {
+                    Ok((instances, choices)) => (instances, choices, None),
+                    Err(skipped) => (Vec::new(), None, Some(skipped)),
                 };
-                Some(drawn.and_then(build).map_err(|error: PromptError| {
-                    failed.fetch_min(index, Ordering::Relaxed);
-                    error.at(ErrorDocument::Document(doc_id)).of_task(&plan.name).located(locations)
-                }))
+                Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
+            };
+            drawn.and_then(build).map_err(|error: PromptError| {
+                failed.fetch_min(index, Ordering::Relaxed);
+                error.at(ErrorDocument::Document(doc_id)).of_task(&plan.name).located(locations)
             })
-            .collect();
+        };
+        let is_after_failure = |index: usize| index > failed.load(Ordering::Relaxed);
+        let built: Vec<Option<Result<DocumentRequests, PromptError>>> = match &mut self.drawing {
+            // All chosen documents are rendered, each by the thread that reads it.
+            None => chosen
+                .into_par_iter()
+                .enumerate()
+                .map(|(position, (id, index))| {
+                    if is_after_failure(position) {
+                        return None;
+                    }
+                    Some(render(position, id, read(index).map(|document| (document, Vec::new()))))
+                })
+                .collect(),
+            Some(drawing) => {
+                let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> =
+                    chosen.into_par_iter().map(|(id, index)| (id, read(index))).collect();
+                let drawn = drawing.draw(plan, read).into_iter().zip(is_own);
+                let own: Vec<(DocId, Result<Drawn, PromptError>)> =
+                    drawn.filter_map(|(drawn, is_own)| is_own.then_some(drawn)).collect();
+                own.into_par_iter()
+                    .enumerate()
+                    .map(|(position, (id, drawn))| {
+                        (!is_after_failure(position)).then(|| render(position, id, drawn))
+                    })
+                    .collect()
+            }
+        };
         let failed = failed.into_inner();
         self.has_failed = failed < built.len();
         for built in up_to_failure(built, failed) {

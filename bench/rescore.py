@@ -7,9 +7,11 @@
 The task and the generations are those of `bench/scoring.py`, cut to 300 bytes. The stored run is a samples file as `lm-eval run --log_samples` writes it,
 with one line per document and filter pipeline, and a results file. The pandas script reads the same file, applies the regular expressions and the
 normalisation of the metric, and prints the two scores, which must be equal. Times are those of whole processes, memory is their peak resident set.
+`--folder` keeps the files for the next time; `--python ""` leaves out pandas, which takes minutes and 20 GB.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -111,25 +113,36 @@ def main():
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
     parser.add_argument("--scoring", default=str(ROOT / "target/release/score-generations"), help="skipped if it does not exist")
     parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--folder", type=pathlib.Path, help="keep the files here and use them again")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name).resolve()
-        run = store(folder, arguments.documents)
+    with contextlib.ExitStack() as stack:
+        folder = arguments.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = folder.resolve()
+        run = folder / "run"
+        if not run.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            store(folder, arguments.documents)
+        counts = json.loads((run / f"results_{STAMP}.json").read_text())["n-samples"]["bench"]
+        if counts["original"] != arguments.documents:
+            sys.exit(f"{folder} has {counts['original']} documents; delete it or pass `--documents {counts['original']}`")
         samples = run / f"samples_bench_{STAMP}.jsonl"
         print(f"{arguments.documents} generations, samples of {samples.stat().st_size / 1e6:.0f} MB, load {os.getloadavg()[0]:.1f}")
         command = [arguments.binary, "rescore", str(run), "--tasks", str(folder / "bench.yaml"), "--format", "json", "--flips", "0"]
         text, seconds, cpu, memory = measure(command)
         scores = json.loads(text)["results"]["bench"]
         own = [scores[f"exact_match,{pipeline}"] for pipeline in ("strict-match", "flexible-extract")]
-        text, their_seconds, their_cpu, their_memory = measure([arguments.python, "-c", PANDAS, str(samples)])
-        theirs = [float(score) for score in text.split()]
-        same = all(abs(one - other) < 1e-12 for one, other in zip(own, theirs, strict=True))
-        print(f"scores {'equal' if same else 'DIFFERENT'}: {own}, {theirs}")
-        rows = [("wall time", their_seconds, seconds), ("CPU time", their_cpu, cpu)]
-        print(f"{'':12}{'pandas':>12}{'lm-eval':>12}{'ratio':>10}")
-        for label, reference, ours in rows:
-            print(f"{label:12}{reference:>10.2f} s {ours:>10.2f} s {reference / ours:>9.1f}x")
-        print(f"{'peak memory':12}{their_memory:>8.0f} MiB {memory:>8.0f} MiB {their_memory / memory:>9.1f}x")
+        print(f"lm-eval: {seconds:.2f} s, {cpu:.2f} s of CPU time, {memory:.0f} MiB")
+        same = True
+        if arguments.python:
+            text, their_seconds, their_cpu, their_memory = measure([arguments.python, "-c", PANDAS, str(samples)])
+            theirs = [float(score) for score in text.split()]
+            same = all(abs(one - other) < 1e-12 for one, other in zip(own, theirs, strict=True))
+            print(f"scores {'equal' if same else 'DIFFERENT'}: {own}, {theirs}")
+            rows = [("wall time", their_seconds, seconds), ("CPU time", their_cpu, cpu)]
+            print(f"{'':12}{'pandas':>12}{'lm-eval':>12}{'ratio':>10}")
+            for label, reference, ours in rows:
+                print(f"{label:12}{reference:>10.2f} s {ours:>10.2f} s {reference / ours:>9.1f}x")
+            print(f"{'peak memory':12}{their_memory:>8.0f} MiB {memory:>8.0f} MiB {their_memory / memory:>9.1f}x")
         if os.path.exists(arguments.scoring):
             text, seconds, cpu, memory = measure([arguments.scoring, str(folder)])
             report = json.loads(text)

@@ -85,6 +85,20 @@ struct Members {
     failure: Option<ModelError>,
 }
 
+/// Why a worker is not admitted.
+enum Denial {
+    /// The connection was lost; the worker may try again.
+    Lost(io::Error),
+    /// It must not try again.
+    Refused(String),
+}
+
+impl From<io::Error> for Denial {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
 /// A worker that takes requests.
 struct Member {
     id: u64,
@@ -211,7 +225,9 @@ impl Shared {
         let mut link = Link { sender: Arc::new(Mutex::new(sender)), receiver, decoder: Decoder::new() };
         match self.admit(&mut link) {
             Ok((name, description)) => self.employ(link, &format!("{name} at {peer}"), &description),
-            Err(reason) => {
+            // It may try again.
+            Err(Denial::Lost(error)) => refuse(&format_args!("the connection failed: {error}")),
+            Err(Denial::Refused(reason)) => {
                 refuse(&reason);
                 // It may be gone.
                 let _ = link.send(&ToWorker::Refused(reason));
@@ -220,20 +236,19 @@ impl Shared {
     }
 
     /// Checks the version of a worker and lets it load the model.
-    fn admit(&self, link: &mut Link) -> Result<(String, Box<Description>), String> {
-        let lost = |error: io::Error| format!("the connection failed: {error}");
-        link.receiver.set_limit(self.options.stall).map_err(lost)?;
-        link.locked().set_limit(self.options.stall).map_err(lost)?;
-        let Some(FromWorker::Hello { version, name }) = link.receive().map_err(lost)? else {
-            return Err("it sent an unexpected message".to_owned());
-        };
+    fn admit(&self, link: &mut Link) -> Result<(String, Box<Description>), Denial> {
+        let unexpected = || Denial::Refused("it sent an unexpected message".to_owned());
+        link.receiver.set_limit(self.options.stall)?;
+        link.locked().set_limit(self.options.stall)?;
+        let Some(FromWorker::Hello { version, name }) = link.receive()? else { return Err(unexpected()) };
         if version != self.options.version {
-            return Err(format!("it is lm-eval {version}, and the run is {}", self.options.version));
+            let reason = format!("it is lm-eval {version}, and the run is {}", self.options.version);
+            return Err(Denial::Refused(reason));
         }
         let setup = ToWorker::Setup { settings: self.options.setup.clone(), stall: self.options.stall };
-        link.send(&setup).map_err(lost)?;
+        link.send(&setup)?;
         loop {
-            match link.receive().map_err(lost)? {
+            match link.receive()? {
                 Some(FromWorker::Alive) => {}
                 Some(FromWorker::Ready(description)) => return Ok((name, description)),
                 Some(FromWorker::Failed(error)) => {
@@ -242,9 +257,9 @@ impl Shared {
                         members.failure = Some(error.clone());
                         self.change.notify_all();
                     }
-                    return Err(format!("it cannot load the model: {error}"));
+                    return Err(Denial::Refused(format!("it cannot load the model: {error}")));
                 }
-                _ => return Err("it sent an unexpected message".to_owned()),
+                _ => return Err(unexpected()),
             }
         }
     }

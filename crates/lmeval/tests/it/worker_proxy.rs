@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub(crate) struct Passed {
 #[derive(Clone, Default)]
 pub(crate) struct Proxy {
     pub(crate) address: String,
-    /// How long each answer takes, so that a test does not depend on the speed of the machine.
-    pace: Duration,
+    /// How many milliseconds an answer takes, so that a test does not depend on the speed of the machine.
+    pace: Arc<AtomicU64>,
     is_cut: Arc<AtomicBool>,
     passed: Arc<Mutex<Passed>>,
 }
@@ -43,14 +43,9 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// Forwards connections to an address.
     pub(crate) fn start(target: &str) -> Self {
-        Self::paced(target, Duration::ZERO)
-    }
-
-    /// Forwards connections to an address, and delays each answer.
-    pub(crate) fn paced(target: &str, pace: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let proxy = Self { address, pace, ..Self::default() };
+        let proxy = Self { address, ..Self::default() };
         let (target, own) = (target.to_owned(), proxy.clone());
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -66,6 +61,11 @@ impl Proxy {
             }
         });
         proxy
+    }
+
+    /// Delays each answer from now on, but no message by more than a second.
+    pub(crate) fn set_pace(&self, milliseconds: u64) {
+        self.pace.store(milliseconds, Ordering::Relaxed);
     }
 
     /// While cut, nothing arrives, but nothing is closed either.
@@ -135,8 +135,9 @@ impl Reader {
     }
 
     fn read(&self, message: Value) {
-        let answers = message["answers"].as_array().map_or(0, Vec::len);
-        thread::sleep(self.proxy.pace * u32::try_from(answers).unwrap());
+        let answers = message["answers"].as_array().map_or(0, Vec::len) as u64;
+        let pace = self.proxy.pace.load(Ordering::Relaxed);
+        thread::sleep(Duration::from_millis((pace * answers).min(1000)));
         let mut batch = self.batch.lock().unwrap();
         self.proxy.passed(|passed| {
             if self.is_to_worker

@@ -59,7 +59,7 @@ pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
     Answer, AnswerSink, Dispatch, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
-    ModelTemplate, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
+    ModelTemplate, OPTIONAL_FIELDS, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use model_settings::ModelSettings;

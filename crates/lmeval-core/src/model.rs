@@ -179,6 +179,10 @@ pub const REPORTED_FACTS: [&str; 4] = ["serves", "reports", "tokenizer", SCORING
 /// default protocol.
 pub const SCORING_FACT: &str = "scoring";
 
+/// The generation setting with fields of a request's body that improve an answer but need not be supported. A model for
+/// which [`Model::takes_optional_fields`] holds sends them, and leaves them out once its server has refused them.
+pub const OPTIONAL_FIELDS: &str = "optional_fields";
+
 impl ModelIdentity {
     /// A fact by its name.
     pub fn fact(&self, name: &str) -> Option<&str> {
@@ -399,6 +403,11 @@ pub trait Model: Debug + Send + Sync {
 
     /// Whether the model is known to reason before it answers, so that an answer needs many more tokens than its text.
     fn reasons(&self) -> bool {
+        false
+    }
+
+    /// Whether requests may have [`OPTIONAL_FIELDS`].
+    fn takes_optional_fields(&self) -> bool {
         false
     }
 

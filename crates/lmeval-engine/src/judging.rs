@@ -87,6 +87,8 @@ struct JudgeQueue {
     role: Arc<str>,
     /// Renders conversations; `None` for a model that only completes strings.
     template: Option<Arc<dyn ChatTemplate>>,
+    /// Whether the model can be asked to follow a schema.
+    takes_fields: bool,
     /// `None` after the last question.
     jobs: Mutex<Option<Sender<Vec<Job>>>>,
     /// Its entry in the results, without the counts.
@@ -119,6 +121,7 @@ impl JudgePool {
             queues.push(JudgeQueue {
                 role: Arc::clone(&judge.role),
                 template,
+                takes_fields: judge.model.takes_optional_fields(),
                 jobs: Mutex::new(Some(sender)),
                 settings: judge.settings.clone(),
                 answered: Mutex::default(),
@@ -184,7 +187,7 @@ impl JudgePool {
             repeat: call.repeat(attempts),
             arguments: Arguments::Generate {
                 context: queue.context(call.messages())?,
-                kwargs: Arc::clone(call.generation()),
+                kwargs: Arc::clone(call.generation(queue.takes_fields)),
             },
             additional_args: None,
         };

@@ -38,9 +38,13 @@ impl JudgeCall {
         conversation(self.system.as_ref(), &self.prompt)
     }
 
-    /// The generation settings of the request.
-    pub fn generation(&self) -> &Arc<Dict> {
-        &self.spec.generation
+    /// The generation settings of the request. A model that takes [`OPTIONAL_FIELDS`](crate::OPTIONAL_FIELDS) is asked
+    /// to follow the schema of the task.
+    pub fn generation(&self, takes_fields: bool) -> &Arc<Dict> {
+        match &self.spec.guided {
+            Some(guided) if takes_fields => &guided.generation,
+            _ => &self.spec.generation,
+        }
     }
 
     /// The number by which repeated questions are told apart: one for each vote and attempt.

@@ -84,6 +84,12 @@ impl JudgeSpec {
             dict.insert("score_if_unparsed_worst", Value::Float(mean(&low)));
             dict.insert("score_if_unparsed_best", Value::Float(mean(&high)));
         }
+        if let Some(guided) = &self.guided {
+            let answers = judgements.iter().filter_map(|judgement| judgement.answer.as_deref());
+            let others = answers.filter(|answer| !guided.is_followed_by(answer)).count();
+            dict.insert("guided", guided.field);
+            dict.insert("outside_schema", others as i64);
+        }
         self.count_verdicts(&judgements, &mut dict);
         if self.scale.is_pairwise() {
             self.preferences(pipeline, documents, &outcomes, &mut dict);

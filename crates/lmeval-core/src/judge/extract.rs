@@ -62,7 +62,7 @@ impl Extract {
 }
 
 /// The part after the reasoning of a thinking model.
-fn after_thinking(answer: &str) -> &str {
+pub(super) fn after_thinking(answer: &str) -> &str {
     answer.rfind("</think>").map_or(answer, |start| &answer[start + "</think>".len()..])
 }
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use lmeval_metrics::nearest;
-use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_template::{Environment, Template};
 
-use super::extract::{Extract, Take};
 use super::neutral;
+use super::read_answer::{extract, generation, guided};
 use super::reduce::Reduce;
 use super::scale::{Against, PairLabels, Scale};
 use super::spec::{JudgeSpec, NamedTemplate, OnUnparsed, SpecProblem};
@@ -37,10 +36,7 @@ pub(super) const VARIABLES: [&str; 13] = [
 /// The options whose values are templates for the built-in prompts.
 const TEXTS: [&str; 3] = ["question", "reference", "rubric"];
 
-/// The default tokens of a judgement.
-const MAX_TOKENS: i64 = 1024;
-
-type Read<T> = Result<T, SpecProblem>;
+pub(super) type Read<T> = Result<T, SpecProblem>;
 
 impl JudgeSpec {
     /// Reads the options of the scorer.
@@ -108,7 +104,8 @@ impl JudgeSpec {
             return Err(problem);
         }
         let on_unparsed = on_unparsed(options, &scale)?;
-        let generation = generation(options, &extract)?;
+        let generation = generation(options)?;
+        let guided = guided(options, &generation)?;
         let mut marks = neutral::marks(prompt.source());
         marks.extend(delimiters(options)?);
         let uses = |name: &str| {
@@ -129,7 +126,8 @@ impl JudgeSpec {
             reduce,
             swap,
             on_unparsed,
-            generation: Arc::new(generation),
+            generation,
+            guided,
             marks,
             higher_is_better: flag(options, "higher_is_better")?.unwrap_or(true),
             needs_input,
@@ -137,12 +135,12 @@ impl JudgeSpec {
     }
 }
 
-fn type_problem(path: &[&str], expected: &str, found: &Value) -> SpecProblem {
+pub(super) fn type_problem(path: &[&str], expected: &str, found: &Value) -> SpecProblem {
     let name = path.last().copied().unwrap_or("scorer");
     SpecProblem::new(path, format!("`{name}` must be {expected}, not {}", found.type_name()))
 }
 
-fn unknown(path: &[&str], found: &str, what: &str, known: &[&str]) -> SpecProblem {
+pub(super) fn unknown(path: &[&str], found: &str, what: &str, known: &[&str]) -> SpecProblem {
     let problem = SpecProblem::new(path, format!("`{found}` is not {what}"));
     let near = nearest(found, known.iter().copied());
     let problem = match near.first() {
@@ -152,11 +150,11 @@ fn unknown(path: &[&str], found: &str, what: &str, known: &[&str]) -> SpecProble
     problem.hint(format!("Known: `{}`", known.join("`, `")))
 }
 
-fn given<'a>(options: &'a Dict, name: &str) -> Option<&'a Value> {
+pub(super) fn given<'a>(options: &'a Dict, name: &str) -> Option<&'a Value> {
     options.get_str(name).filter(|value| !value.is_none())
 }
 
-fn text(options: &Dict, path: &[&str]) -> Read<Option<String>> {
+pub(super) fn text(options: &Dict, path: &[&str]) -> Read<Option<String>> {
     let name = path.last().copied().unwrap_or_default();
     match given(options, name) {
         None => Ok(None),
@@ -189,7 +187,7 @@ fn number(path: &[&str], value: &Value) -> Read<f64> {
     number.filter(|number| number.is_finite()).ok_or_else(|| type_problem(path, "a number", value))
 }
 
-fn mapping<'a>(path: &[&str], value: &'a Value, known: &[&str]) -> Read<&'a Dict> {
+pub(super) fn mapping<'a>(path: &[&str], value: &'a Value, known: &[&str]) -> Read<&'a Dict> {
     let dict = value.as_dict().ok_or_else(|| type_problem(path, "a dict", value))?;
     for key in dict.keys() {
         let key = repr::str(key);
@@ -423,114 +421,6 @@ fn pairwise(value: &Value) -> Read<Scale> {
         Some(other) => return Err(type_problem(&["pairwise", "labels"], "a list", other)),
     };
     Ok(Scale::Pairwise { against, labels })
-}
-
-/// The pattern of a verdict if the task does not give one.
-fn default_pattern(scale: &Scale) -> &'static str {
-    match scale {
-        Scale::Verdicts(_) => r"(?i)GRADE:[\s*_`]*([^\s*_`]+)",
-        Scale::Range(..) => r"(?i)SCORE:[\s*_`]*([+-]?\d+(?:\.\d+)?)",
-        Scale::Pairwise { .. } => r"(?i)VERDICT:[\s*_`]*([^\s*_`]+)",
-    }
-}
-
-fn extract(options: &Dict, scale: &Scale) -> Read<Extract> {
-    let pattern = |path: &[&str], source: &str| {
-        Regex::new(source, Flags::default()).map_err(|error| {
-            let message = format!("`{}` is not a regular expression: {}", path.join("."), error.message());
-            SpecProblem::new(path, message)
-        })
-    };
-    let Some(value) = given(options, "extract") else {
-        return Ok(Extract::Regex {
-            regex: pattern(&["extract"], default_pattern(scale))?,
-            take: Take::Last,
-        });
-    };
-    let dict = mapping(&["extract"], value, &["regex", "take", "json"])?;
-    match (given(dict, "regex"), given(dict, "json")) {
-        (Some(_), Some(_)) | (None, None) => {
-            Err(SpecProblem::new(&["extract"], "`extract` needs either `regex` or `json`"))
-        }
-        (Some(Value::Str(source)), None) => {
-            let regex = pattern(&["extract", "regex"], source)?;
-            let take = match text(dict, &["extract", "take"])?.as_deref() {
-                None | Some("last") => Take::Last,
-                Some("first") => Take::First,
-                Some("only") => Take::Only,
-                Some(other) => {
-                    return Err(unknown(&["extract", "take"], other, "a choice", &["last", "first", "only"]));
-                }
-            };
-            Ok(Extract::Regex { regex, take })
-        }
-        (Some(other), None) => Err(type_problem(&["extract", "regex"], "a str", other)),
-        (None, Some(json)) => {
-            let path = ["extract", "json"];
-            let dict = mapping(&path, json, &["field", "reason", "schema", "guided"])?;
-            let field = text(dict, &["extract", "json", "field"])?.unwrap_or_else(|| "verdict".to_owned());
-            let reason = text(dict, &["extract", "json", "reason"])?.unwrap_or_else(|| "reason".to_owned());
-            if let Some(schema) = given(dict, "schema") {
-                check_schema(schema, &field)?;
-            }
-            Ok(Extract::Json { field, reason })
-        }
-    }
-}
-
-/// A schema must describe an object with the field of the verdict.
-fn check_schema(schema: &Value, field: &str) -> Read<()> {
-    let path = ["extract", "json", "schema"];
-    let dict = schema.as_dict().ok_or_else(|| type_problem(&path, "a dict", schema))?;
-    match dict.get_str("properties").and_then(Value::as_dict) {
-        Some(properties) if properties.contains_str(field) => Ok(()),
-        _ => Err(SpecProblem::new(&path, format!("The schema has no property `{field}`"))
-            .hint("`field` names the property with the verdict")),
-    }
-}
-
-/// The ways in which servers take a schema.
-const GUIDED: [&str; 2] = ["response_format", "guided_json"];
-
-/// The generation settings of the judge's requests.
-fn generation(options: &Dict, extract: &Extract) -> Read<Dict> {
-    let mut settings = Dict::new();
-    settings.insert("until", Value::list([]));
-    settings.insert("max_gen_toks", MAX_TOKENS);
-    settings.insert("temperature", Value::Float(0.0));
-    settings.insert("do_sample", false);
-    match given(options, "generation_kwargs") {
-        None => {}
-        Some(Value::Dict(own)) => {
-            if own.get_str("temperature").and_then(Value::to_f64).is_some_and(|heat| heat > 0.0) {
-                settings.insert("do_sample", true);
-            }
-            settings.update(own);
-        }
-        Some(other) => return Err(type_problem(&["generation_kwargs"], "a dict", other)),
-    }
-    let json = given(options, "extract").and_then(Value::as_dict).and_then(|extract| given(extract, "json"));
-    let json = json.and_then(Value::as_dict).filter(|_| matches!(extract, Extract::Json { .. }));
-    let Some(guided) = json.and_then(|json| given(json, "guided")) else { return Ok(settings) };
-    let path = ["extract", "json", "guided"];
-    let Value::Str(how) = guided else { return Err(type_problem(&path, "a str", guided)) };
-    let Some(schema) = json.and_then(|json| given(json, "schema")) else {
-        return Err(SpecProblem::new(&path, "`guided` needs a `schema`"));
-    };
-    match &**how {
-        "response_format" => {
-            let named = [
-                ("name", Value::str("judgement")),
-                ("schema", schema.clone()),
-                ("strict", Value::Bool(true)),
-            ];
-            let format = [("type", Value::str("json_schema")), ("json_schema", Value::dict(named))];
-            settings.insert("response_format", Value::dict(format));
-        }
-        "guided_json" => drop(settings.insert("guided_json", schema.clone())),
-        other => return Err(unknown(&path, other, "a way to pass the schema", &GUIDED)),
-    }
-    Ok(settings)
 }
 
 fn reduce(options: &Dict, scale: &Scale) -> Read<Reduce> {

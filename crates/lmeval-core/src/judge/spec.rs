@@ -8,6 +8,7 @@ use lmeval_template::Template;
 
 use super::call::{JudgeCall, Judgement};
 use super::extract::Extract;
+use super::guided::Guided;
 use super::reduce::Reduce;
 use super::scale::{Against, Scale};
 
@@ -73,6 +74,7 @@ pub struct JudgeSpec {
     pub(super) swap: bool,
     pub(super) on_unparsed: OnUnparsed,
     pub(super) generation: Arc<Dict>,
+    pub(super) guided: Option<Guided>,
     /// Strings that a judged answer must not contain as they are.
     pub(super) marks: Vec<String>,
     pub(super) higher_is_better: bool,

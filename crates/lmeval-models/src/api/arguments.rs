@@ -2,6 +2,7 @@
 
 use std::env;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::Value;
@@ -192,6 +193,7 @@ impl Backend {
             batch_size,
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
             top_logprobs: TopLogprobs::new(top_logprobs),
+            refuses_fields: AtomicBool::new(false),
             base_url: base_url.to_owned(),
             is_hosted: self.is_hosted,
             model_id: settings.text("model_id"),

@@ -123,6 +123,10 @@ impl Model for Deferred {
         self.bare.reasons()
     }
 
+    fn takes_optional_fields(&self) -> bool {
+        self.bare.takes_optional_fields()
+    }
+
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         if self.bare.parts.protocol.is_chat() {
             // The server applies it.

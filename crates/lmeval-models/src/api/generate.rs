@@ -1,10 +1,13 @@
 //! Generation requests.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lmeval_core::{Answer, Arguments, Context, ModelError, ModelErrorKind, ModelRequest, Response};
-use lmeval_pycompat::{Dict, Value, json};
+use lmeval_core::{
+    Answer, Arguments, Context, ModelError, ModelErrorKind, ModelRequest, OPTIONAL_FIELDS, Response,
+};
+use lmeval_pycompat::{Dict, Value, json, repr};
 
 use super::answer::{malformed, parse, share, unusable, usage};
 use super::images::{has_media, with_images};
@@ -103,7 +106,39 @@ impl ApiModel {
         answers
     }
 
+    /// Sends one call. If the server refuses it with optional fields and accepts it without them, the rest of the run
+    /// does without.
     async fn generate_call(&self, batch: &[&PendingGeneration<'_>]) -> Result<Vec<Answer>, ModelError> {
+        let Some(first) = batch.first() else { return Ok(Vec::new()) };
+        let mut settings = first.settings.as_ref().clone();
+        let optional = settings.remove_str(OPTIONAL_FIELDS);
+        let refuses = &self.parts.refuses_fields;
+        let Some(optional) =
+            optional.as_ref().and_then(Value::as_dict).filter(|_| !refuses.load(Ordering::Relaxed))
+        else {
+            return self.generate_with(batch, &settings, &Dict::new()).await;
+        };
+        let refusal = match self.generate_with(batch, &settings, optional).await {
+            Err(error) if error.kind() == ModelErrorKind::Request => error,
+            answered => return answered,
+        };
+        let answers = self.generate_with(batch, &settings, &Dict::new()).await?;
+        if !refuses.swap(true, Ordering::Relaxed) {
+            let names: Vec<String> = optional.keys().map(repr::str).collect();
+            self.parts.client.stats().warn(format!(
+                "The server refuses `{}`, and requests are sent without it: {refusal}",
+                names.join("`, `")
+            ));
+        }
+        Ok(answers)
+    }
+
+    async fn generate_with(
+        &self,
+        batch: &[&PendingGeneration<'_>],
+        settings: &Dict,
+        optional: &Dict,
+    ) -> Result<Vec<Answer>, ModelError> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let mut tokens = Vec::new();
         let mut texts = Vec::new();
@@ -127,15 +162,17 @@ impl ApiModel {
             ReadyPrompt::Messages(messages) => Prompt::Messages(messages.clone()),
         };
         let Parts { protocol, rules, client, .. } = &self.parts;
-        let body = body_text(protocol.generation(&prompt, first.settings.as_ref().clone(), rules)?)?;
-        let limit = self.limit(first.settings);
+        let mut body = protocol.generation(&prompt, settings.clone(), rules)?;
+        body.update(optional);
+        let body = body_text(body)?;
+        let limit = self.limit(settings);
         let spent = size as u64 + u64::try_from(limit).unwrap_or(0) * batch.len() as u64;
         let about = first.request.describe();
         let call = Call { path: "", body: Bytes::from(body), about: &about, tokens: spent, scores: false };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             let found = protocol.read_generations(&answer, rules)?;
-            Ok((matched(found, batch.len(), first.settings, rules)?, usage(&answer)))
+            Ok((matched(found, batch.len(), settings, rules)?, usage(&answer)))
         };
         let (found, total) = client.post(call, read).await?;
         let answer = |(index, found): (usize, Generation)| Answer {

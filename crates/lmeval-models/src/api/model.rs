@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use lmeval_core::{
     Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
@@ -35,6 +36,8 @@ pub(super) struct Parts {
     pub(super) max_images: usize,
     /// How many likely tokens to request for the letters of options.
     pub(super) top_logprobs: TopLogprobs,
+    /// Whether the server has refused a request's optional fields.
+    pub(super) refuses_fields: AtomicBool,
     /// The first base URL.
     pub(super) base_url: String,
     pub(super) is_hosted: bool,
@@ -193,6 +196,10 @@ impl Model for ApiModel {
 
     fn reasons(&self) -> bool {
         self.parts.protocol.reasons(&self.parts.rules)
+    }
+
+    fn takes_optional_fields(&self) -> bool {
+        true
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {

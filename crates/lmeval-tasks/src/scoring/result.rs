@@ -22,7 +22,10 @@ pub fn task_result(
     let aggregated = scorer.aggregate(bootstrap_iters)?;
     let own_name = name.rsplit_once("::").map_or(name, |(_, own)| own);
     let judging = scorer.diagnostics(documents);
-    let of_judges = judging.iter().filter_map(|(_, statistics)| judge_warning(statistics));
+    let of_judges = judging
+        .iter()
+        .flat_map(|(_, statistics)| [judge_warning(statistics), schema_warning(statistics)])
+        .flatten();
     let warnings = aggregated.warnings.iter().cloned().chain(of_judges);
     let warnings = warnings.map(|warning| format!("Task `{name}`: {warning}")).collect();
     Ok(TaskResult {
@@ -56,6 +59,19 @@ fn judge_warning(statistics: &Dict) -> Option<String> {
         format!(
             "{without} of {all} judgements have no verdict; if all of them were the worst or the best one, the score \
              would be {low:.4} or {high:.4}"
+        )
+    })
+}
+
+/// Says that a judge's server did not enforce the schema.
+fn schema_warning(statistics: &Dict) -> Option<String> {
+    let count = |name: &str| statistics.get_str(name).and_then(Value::as_i64).unwrap_or(0);
+    let (all, others) = (count("judgements") - count("failed"), count("outside_schema"));
+    let field = statistics.get_str("guided")?.as_str()?.to_owned();
+    (others > 0).then(|| {
+        format!(
+            "{others} of {all} judgements do not have the form of the schema, so verdicts were looked for in them; \
+             the judge refuses or ignores `{field}`, or stopped at its token limit"
         )
     })
 }

@@ -33,10 +33,11 @@ pub(crate) fn create(
             Some((_, model)) => Arc::clone(model),
             None => {
                 let own = settings.for_judge(binding);
-                let made = model::create(&own, options, notes, has_answers);
-                made.map_err(|error| {
+                let made = model::create(&own, options, notes, has_answers).map_err(|error| {
                     error.context(format!("The judge `{}` cannot be created", binding.role))
-                })?
+                })?;
+                listen(&*made, &binding.role, notes);
+                made
             }
         };
         made.push((binding, model));
@@ -48,6 +49,16 @@ pub(crate) fn create(
         in_caller: false,
     };
     Ok(made.into_iter().map(judge).collect())
+}
+
+/// Shows the warnings of a judge, and what it waits for.
+fn listen(model: &dyn Model, role: &str, notes: &Notes) {
+    if let Some(stats) = model.stats() {
+        let (waiting, waiting_role) = (notes.clone(), role.to_owned());
+        stats.on_wait(move |reason| waiting.info(&format!("The judge `{waiting_role}`: {reason}")));
+        let (notes, role) = (notes.clone(), role.to_owned());
+        stats.on_warning(move |warning| notes.note(&format!("warning: The judge `{role}`: {warning}")));
+    }
 }
 
 /// Reads the answers of the run that pairwise judges compare with.

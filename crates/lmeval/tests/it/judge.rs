@@ -14,7 +14,7 @@ pub(crate) fn asked(body: &Value) -> &str {
 }
 
 /// The number after a word.
-fn number_after(text: &str, word: &str) -> usize {
+pub(crate) fn number_after(text: &str, word: &str) -> usize {
     let rest = text.split(word).nth(1).unwrap_or_default();
     rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)
 }
@@ -45,7 +45,7 @@ fn misbehaving(body: &Value, before: usize) -> Scripted {
     }
 }
 
-fn server(chat: fn(&Value, usize) -> Scripted) -> StandInServer {
+pub(crate) fn server(chat: fn(&Value, usize) -> Scripted) -> StandInServer {
     StandInServer::start(ServerOptions { chat: Some(chat), keep_bodies: true, ..ServerOptions::default() })
 }
 
@@ -79,7 +79,7 @@ extract: {regex: '(?i)GRADE:\\s*(\\w+)', take: last}
 ";
 
 /// The arguments of a run whose model and judges are on one server.
-fn arguments(server: &StandInServer, judges: &[&str], more: &[&str]) -> Vec<String> {
+pub(crate) fn arguments(server: &StandInServer, judges: &[&str], more: &[&str]) -> Vec<String> {
     let url = server.url("/v1/chat/completions");
     let model = format!("model=m,base_url={url},num_concurrent=4");
     let mut words: Vec<String> =
@@ -97,7 +97,7 @@ fn arguments(server: &StandInServer, judges: &[&str], more: &[&str]) -> Vec<Stri
     words
 }
 
-fn run(context: &TestContext, words: &[String]) -> lmeval_testkit::Output {
+pub(crate) fn run(context: &TestContext, words: &[String]) -> lmeval_testkit::Output {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     context.run(&words)
 }
@@ -119,7 +119,7 @@ pub(crate) fn questions(server: &StandInServer, model: &str) -> usize {
     server.counts().bodies.iter().filter(|(_, body)| is_of(body)).count()
 }
 
-const OUT: [&str; 3] = ["--output_path", "out", "--log_samples"];
+pub(crate) const OUT: [&str; 3] = ["--output_path", "out", "--log_samples"];
 
 #[test]
 fn misbehaving_judge_gives_scores_bounds_and_counts() {

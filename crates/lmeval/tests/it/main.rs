@@ -24,6 +24,7 @@ mod interrupted;
 mod journal;
 mod journal_faults;
 mod judge;
+mod judge_schema;
 mod kill_and_resume;
 mod long_run;
 mod ls;

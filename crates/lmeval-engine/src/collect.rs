@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
-use lmeval_core::{Answer, Context, ModelError, ModelRequest};
+use lmeval_core::{Answer, Context, ModelError, ModelRequest, Usage};
 use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::backlog::Backlog;
@@ -157,6 +157,27 @@ impl Progress {
 pub(crate) struct Collected {
     pub(crate) failures: Vec<Failure>,
     pub(crate) answered: usize,
+    pub(crate) usage: ModelUsage,
+}
+
+/// The tokens of the evaluated model's answers, including those that were saved before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelUsage {
+    /// The number of answers.
+    pub answers: usize,
+    /// Answers whose tokens the model did not report.
+    pub uncounted: usize,
+    /// The tokens of the others.
+    pub tokens: Usage,
+}
+
+impl ModelUsage {
+    fn add(&mut self, usage: Usage) {
+        self.answers += 1;
+        self.uncounted += usize::from(usage == Usage::default());
+        self.tokens.prompt_tokens += usage.prompt_tokens;
+        self.tokens.completion_tokens += usage.completion_tokens;
+    }
 }
 
 /// Assigns answers to documents and sends documents to scoring.
@@ -168,6 +189,7 @@ pub(crate) struct Collector<'a> {
     tasks: Vec<Progress>,
     failures: Vec<Failure>,
     answered: usize,
+    usage: ModelUsage,
     /// Replaces prompts that were dropped.
     empty: Arc<str>,
     preview: Option<PreviewSender<'a>>,
@@ -194,6 +216,7 @@ impl<'a> Collector<'a> {
             tasks,
             failures: Vec::new(),
             answered: 0,
+            usage: ModelUsage::default(),
             empty,
             preview,
             judges,
@@ -209,7 +232,7 @@ impl<'a> Collector<'a> {
                 break;
             }
         }
-        Collected { failures: self.failures, answered: self.answered }
+        Collected { failures: self.failures, answered: self.answered, usage: self.usage }
     }
 
     fn take(&mut self, message: Message) {
@@ -253,7 +276,10 @@ impl<'a> Collector<'a> {
             Document::Answered(_) | Document::Failed => return,
         };
         match answer {
-            Some(answer) => pending.set(slot, answer),
+            Some(answer) => {
+                self.usage.add(answer.usage);
+                pending.set(slot, answer);
+            }
             None => pending.failed = true,
         }
         pending.missing -= 1;

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::attribution::{self, Attribution, Fingerprints, Refutation};
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
-use crate::collect::{Collected, Collector, Failure};
+use crate::collect::{Collected, Collector, Failure, ModelUsage};
 use crate::contact::{Contact, Introduction, Needs, prepare as prepare_model};
 use crate::dispatch::Dispatcher;
 use crate::error::EngineError;
@@ -51,6 +51,8 @@ pub struct Evaluated {
     pub code_limits: Dict,
     /// Per judge: its settings, and the tokens of its answers.
     pub judges: Dict,
+    /// The tokens of the evaluated model.
+    pub usage: ModelUsage,
     /// Per multiple-choice task whose options are not compared by their log-likelihoods: how they are.
     pub choices: Dict,
 }
@@ -107,7 +109,8 @@ pub(crate) fn evaluate_with(
     let run = run(model, tasks, options, events, backlog, &runtime);
     runtime.shutdown_background();
     let Run { tasks, groups, template, choices, streamed } = run?;
-    let Streamed { results, collected: Collected { failures, answered }, code_limits, judges } = streamed;
+    let Streamed { results, collected: Collected { failures, answered, usage }, code_limits, judges } =
+        streamed;
     // The documents of other parts may have been answered.
     if results.is_empty()
         && options.part.is_none()
@@ -120,7 +123,7 @@ pub(crate) fn evaluate_with(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges, choices })
+    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges, usage, choices })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {

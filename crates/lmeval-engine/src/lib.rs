@@ -30,7 +30,7 @@ mod stored;
 
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};
-pub use collect::Failure;
+pub use collect::{Failure, ModelUsage};
 pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluated, evaluate};

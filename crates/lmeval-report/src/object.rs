@@ -62,6 +62,8 @@ pub struct RunFacts {
     pub code_limits: Dict,
     /// For each judge, its settings and the tokens of its answers.
     pub judges: Dict,
+    /// The tokens and the cost of the evaluated model, if prices are known.
+    pub model_usage: Dict,
     /// For each multiple-choice task whose options were not compared by their log-likelihoods, how they were.
     pub choices: Dict,
 }
@@ -200,6 +202,9 @@ fn add_extensions(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
     }
     if !facts.code_limits.is_empty() {
         object.insert("code_limits", facts.code_limits.clone());
+    }
+    if !facts.model_usage.is_empty() {
+        object.insert("model_usage", facts.model_usage.clone());
     }
     if !facts.judges.is_empty() {
         object.insert("judges", facts.judges.clone());

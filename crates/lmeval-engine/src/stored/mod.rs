@@ -13,7 +13,7 @@ use lmeval_tasks::{Task, TaskDict};
 pub use self::codec::{decode_answered, encode_answered};
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
-use crate::collect::BLOCK;
+use crate::collect::{BLOCK, ModelUsage};
 use crate::error::EngineError;
 use crate::evaluate::{Evaluated, report_choices};
 use crate::event::{DocumentCounts, Events};
@@ -101,6 +101,7 @@ pub fn score_stored<'a>(
         answered,
         code_limits,
         judges,
+        usage: ModelUsage::default(),
         choices,
     })
 }

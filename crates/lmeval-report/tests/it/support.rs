@@ -99,6 +99,7 @@ pub(crate) fn facts(model_args: Value) -> RunFacts {
         hash_media: false,
         code_limits: Dict::new(),
         judges: Dict::new(),
+        model_usage: Dict::new(),
         choices: Dict::new(),
     }
 }

@@ -96,7 +96,8 @@ pub(super) fn run(
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
     let mut evaluation = evaluation?;
     judges::add_costs(&mut evaluation, prices.as_ref());
-    let facts = output::facts(&settings, &start, model.facts(), &evaluation);
+    let mut facts = output::facts(&settings, &start, model.facts(), &evaluation);
+    facts.model_usage = judges::model_usage(&settings, evaluation.usage, prices.as_ref());
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
@@ -124,6 +125,7 @@ pub(super) fn run(
         ));
     }
     output::report_unusual_answers(&evaluation, printer);
+    judges::report_model(&facts.model_usage, printer);
     judges::report(&evaluation, printer);
     if let Some(live) = events.live() {
         live.finish(path.as_deref());

@@ -10,7 +10,7 @@ use fs_err as fs;
 use lmeval::settings::{JudgeBinding, RunSettings};
 use lmeval_analysis::read::{Fields, Run};
 use lmeval_core::{Diagnostic, DocId, Model};
-use lmeval_engine::{Baseline, Evaluated, JudgeModel};
+use lmeval_engine::{Baseline, Evaluated, JudgeModel, ModelUsage};
 use lmeval_host::PythonOptions;
 use lmeval_pycompat::{Dict, Value, repr, yaml};
 
@@ -138,7 +138,7 @@ impl Prices {
         Ok(Self(prices))
     }
 
-    /// The cost of a judge: by the name of its model, else of its back end.
+    /// The cost of a model: by the name of its model, else of its back end.
     fn cost(&self, entry: &Dict) -> Option<f64> {
         let args = entry.get_str("model_args").and_then(Value::as_dict);
         let names = ["model", "pretrained"].into_iter().filter_map(|key| args?.get_str(key)).map(repr::str);
@@ -164,27 +164,75 @@ pub(crate) fn add_costs(evaluation: &mut Evaluated, prices: Option<&Prices>) {
     }
 }
 
+/// The tokens and the cost of the evaluated model, for the results; empty without prices.
+///
+/// The cost is unknown if the model has no price, or if it did not report the tokens of every answer.
+pub(crate) fn model_usage(settings: &RunSettings, used: ModelUsage, prices: Option<&Prices>) -> Dict {
+    let Some(prices) = prices else { return Dict::new() };
+    let mut entry = Dict::new();
+    entry.insert("model", settings.model.as_str());
+    entry.insert("model_args", Value::from(settings.model_args.clone()));
+    entry.insert("prompt_tokens", used.tokens.prompt_tokens as i64);
+    entry.insert("completion_tokens", used.tokens.completion_tokens as i64);
+    let cost = prices.cost(&entry).filter(|_| used.uncounted == 0);
+    entry.remove_str("model");
+    entry.remove_str("model_args");
+    entry.insert("answers", used.answers as i64);
+    entry.insert("answers_without_usage", used.uncounted as i64);
+    entry.insert("cost", cost.map_or(Value::None, Value::Float));
+    entry
+}
+
+/// Reports the tokens and the cost of the evaluated model.
+pub(crate) fn report_model(usage: &Dict, printer: &Printer) {
+    let count =
+        |key: &str| usize::try_from(usage.get_str(key).and_then(Value::as_i64).unwrap_or(0)).unwrap_or(0);
+    let mut line = format!("Model: {}", counted(count("answers"), "answer"));
+    let tokens = count("prompt_tokens") + count("completion_tokens");
+    if tokens > 0 {
+        let _ = write!(line, ", {}", counted(tokens, "token"));
+    }
+    match (usage.get_str("cost"), count("answers_without_usage")) {
+        (None, _) => return,
+        (Some(Value::Float(cost)), _) => drop(write!(line, ", costing {cost:.4}")),
+        (Some(_), 0) => line.push_str(", price unknown"),
+        (Some(_), without) => drop(write!(line, ", cost unknown: {without} without a count of tokens")),
+    }
+    printer.notes().info(&line);
+}
+
 /// The judges of several results with the sums of their counts and costs.
 pub(crate) fn total<'a>(results: impl Iterator<Item = &'a Dict>) -> Dict {
     let mut total = Dict::new();
     for judges in results.filter_map(|results| results.get_str("judges")).filter_map(Value::as_dict) {
         for (role, entry) in judges.iter() {
             let Some(entry) = entry.as_dict() else { continue };
-            let mut sum = entry.clone();
-            if let Some(before) = total.get(role).and_then(Value::as_dict) {
-                for (key, value) in before.iter() {
-                    let added = match (value, entry.get(key)) {
-                        (Value::Int(one), Some(Value::Int(other))) => Value::Int(one + other),
-                        (Value::Float(one), Some(Value::Float(other))) => Value::Float(one + other),
-                        _ => continue,
-                    };
-                    sum.insert(key.clone(), added);
-                }
-            }
-            total.insert(role.clone(), sum);
+            let sum = total.get(role).and_then(Value::as_dict).map(|before| sum(before, entry));
+            total.insert(role.clone(), sum.unwrap_or_else(|| entry.clone()));
         }
     }
     total
+}
+
+/// The usage of the evaluated model in several results.
+pub(crate) fn total_model_usage<'a>(results: impl Iterator<Item = &'a Dict>) -> Dict {
+    let entries = results.filter_map(|results| results.get_str("model_usage")).filter_map(Value::as_dict);
+    entries.cloned().reduce(|before, entry| sum(&before, &entry)).unwrap_or_default()
+}
+
+/// Adds the counts and the costs of two entries. A cost that is unknown in one of them is unknown.
+fn sum(before: &Dict, entry: &Dict) -> Dict {
+    let mut sum = entry.clone();
+    for (key, value) in before.iter() {
+        let added = match (value, entry.get(key)) {
+            (Value::Int(one), Some(Value::Int(other))) => Value::Int(one + other),
+            (Value::Float(one), Some(Value::Float(other))) => Value::Float(one + other),
+            _ if key.as_str() == Some("cost") => Value::None,
+            _ => continue,
+        };
+        sum.insert(key.clone(), added);
+    }
+    sum
 }
 
 /// Reports what judges were asked.

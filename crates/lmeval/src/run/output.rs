@@ -83,6 +83,7 @@ pub(crate) fn facts(
         hash_media: start.hash_media,
         code_limits: evaluation.code_limits.clone(),
         judges: evaluation.judges.clone(),
+        model_usage: Dict::new(),
         choices: evaluation.choices.clone(),
     }
 }

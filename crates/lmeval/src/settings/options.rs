@@ -152,7 +152,7 @@ layer! {
         #[arg(long, value_name = "RUN")]
         pub baseline: Option<PathBuf>,
 
-        /// A YAML or JSON file with the prices of a million tokens by model, for the cost of judges.
+        /// A YAML or JSON file with the prices of a million tokens by model, to compute costs.
         #[arg(long, value_name = "FILE")]
         pub prices: Option<PathBuf>,
 

@@ -516,6 +516,39 @@ fn demonstration_task_runs_offline_and_prices_are_applied() {
 }
 
 #[test]
+fn prices_apply_to_the_model_and_its_judges() {
+    let (context, server) = (context(), server(misbehaving));
+    write_task(&context, 8, GRADED);
+    context.write("prices.yaml", "m: {input: 1000, output: 4000}\ngrader-model: {input: 1, output: 0}\n");
+    let prices = ["--prices", "prices.yaml"];
+    let output = run(&context, &arguments(&server, &["grader"], &[&OUT[..], &prices].concat()));
+    assert_eq!(output.status, 0, "{output}");
+    let whole = results(&context, "out");
+    // Each answer has 10 tokens of prompt and 5 of completion.
+    let usage = json!({
+        "prompt_tokens": 80, "completion_tokens": 40, "answers": 8, "answers_without_usage": 0, "cost": 0.24
+    });
+    assert_eq!(whole["model_usage"], usage);
+    assert_eq!(whole["judges"]["grader"]["cost"], json!(0.00008));
+    assert!(output.stderr.contains("Model: 8 answers, 120 tokens, costing 0.2400"), "{output}");
+    for shard in ["1/2", "2/2"] {
+        let more = ["--output_path", "parts", "--log_samples", "--shard", shard, "--prices", "prices.yaml"];
+        let output = run(&context, &arguments(&server, &["grader"], &more));
+        assert_eq!(output.status, 0, "{output}");
+    }
+    let merged = context.run(&["merge", "parts", "--output_path", "merged"]);
+    assert_eq!(merged.status, 0, "{merged}");
+    assert_eq!(results(&context, "merged")["model_usage"], usage, "{merged}");
+    // A model that does not count its tokens has no cost, rather than none to pay.
+    context.write("prices.yaml", "dummy: {input: 1, output: 1}\n");
+    let words = ["run", "--model", "dummy", "--tasks", "demo_facts", "--output_path", "local"];
+    let output = context.run(&[&words[..], &prices].concat());
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(results(&context, "local")["model_usage"]["cost"], Value::Null);
+    assert!(output.stderr.contains("cost unknown: "), "{output}");
+}
+
+#[test]
 fn shards_of_a_judged_run_merge_to_the_whole() {
     let (context, server) = (context(), server(misbehaving));
     write_task(&context, 8, GRADED);

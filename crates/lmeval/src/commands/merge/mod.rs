@@ -36,7 +36,7 @@ use crate::words::counted;
 use crate::{python, report, roots};
 
 /// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
-const OF_ALL_SHARDS: [&str; 17] = [
+const OF_ALL_SHARDS: [&str; 18] = [
     "results",
     "groups",
     "group_subtasks",
@@ -53,6 +53,7 @@ const OF_ALL_SHARDS: [&str; 17] = [
     "failed_requests",
     "code_limits",
     "judges",
+    "model_usage",
     "judging",
 ];
 
@@ -227,6 +228,7 @@ impl Merge<'_> {
         let mut facts = output::facts(self.settings, self.start, model_facts, evaluation);
         facts.failed_requests = self.shards.iter().map(|shard| shard.failed_requests).sum();
         facts.judges = judges::total(self.shards.iter().map(|shard| &shard.results));
+        facts.model_usage = judges::total_model_usage(self.shards.iter().map(|shard| &shard.results));
         let mut objects = Objects::new(self.settings, &facts, evaluation, task_hashes);
         for (key, value) in first.iter() {
             let key = key.as_str().unwrap_or_default();

@@ -79,11 +79,13 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         printer.note(&format!("warning: {warning}"));
     }
     output::report_unusual_answers(&evaluation, printer);
+    let mut facts = facts(request, &settings, &start, &*model, &evaluation);
+    facts.model_usage = judges::model_usage(&settings, evaluation.usage, prices.as_ref());
+    judges::report_model(&facts.model_usage, printer);
     judges::report(&evaluation, printer);
     if !evaluation.failures.is_empty() {
         output::report_failures(&evaluation.failures, journal.is_some(), printer);
     }
-    let facts = facts(request, &settings, &start, &*model, &evaluation);
     let configs = output::configs(&settings, &evaluation);
     let results = result_object(&evaluation.results, &configs, &facts);
     let tracked = Value::dict([

@@ -93,7 +93,7 @@ impl ApiModel {
         together(calls.collect()).await.into_iter().flatten().collect()
     }
 
-    /// Scores prompts by a protocol. The first contexts of a run are scored with `echo` too, one after the other,
+    /// Scores prompts by a protocol. The first contexts of a run are compared with `echo`, one after the other,
     /// and a difference turns the protocol off. `None` if the protocol gave no scores.
     async fn verified<F: Future<Output = Option<Vec<Score>>>>(
         &self,
@@ -119,8 +119,14 @@ impl ApiModel {
             return score().await;
         }
         let found = score().await?;
-        let echoed = self.echo_each(about, prompts).await;
-        for ((prompt, score), echoed) in prompts.iter().zip(&found).zip(echoed) {
+        let checked = match shortcut {
+            Shortcut::NextToken => extremes(&found),
+            Shortcut::Tail => (0..found.len()).collect(),
+        };
+        let compared: Vec<&Scored> = checked.iter().map(|&index| prompts[index]).collect();
+        let echoed = self.echo_each(about, &compared).await;
+        for ((&index, prompt), echoed) in checked.iter().zip(&compared).zip(echoed) {
+            let score = &found[index];
             // Without a number to compare with, nothing is verified.
             let echoed = echoed.ok()?;
             let continuation = (prompt.tokens.len() - prompt.context) as f64;
@@ -222,6 +228,14 @@ impl ApiModel {
     }
 }
 
+/// The indices of the most and the least likely of some scores. One answer has the scores of all next tokens, so these two
+/// show whether it is shifted or scaled, for less than the `echo` of each.
+fn extremes(scores: &[Score]) -> Vec<usize> {
+    let by_score = |one: &usize, other: &usize| scores[*one].0.total_cmp(&scores[*other].0);
+    let (most, least) = ((0..scores.len()).max_by(by_score), (0..scores.len()).min_by(by_score));
+    most.into_iter().chain(least.filter(|least| most != Some(*least))).collect()
+}
+
 /// The indices of prompts with equal contexts, in order of appearance.
 fn by_context(prompts: &[Scored]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -259,6 +273,14 @@ pub(in super::super) async fn together<T>(mut futures: Vec<ModelFuture<'_, T>>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn extremes_are_the_most_and_the_least_likely() {
+        let scores = |logprobs: &[f64]| logprobs.iter().map(|logprob| (*logprob, false)).collect::<Vec<_>>();
+        assert_eq!(extremes(&scores(&[-2.0, -5.0, -1.0, -3.0])), [2, 1]);
+        assert_eq!(extremes(&scores(&[-1.0])), [0]);
+        assert!(extremes(&[]).is_empty());
+    }
 
     #[test]
     fn groups_equal_contexts() {

@@ -26,8 +26,10 @@ const TEXT: &str = "The capital of France is Paris, the capital of Italy is Rome
 const CANARY: usize = 5;
 /// Token ids whose log-probabilities show the precision.
 pub(super) const MAX_PROBED_IDS: usize = 64;
-/// The length of the prompt that must come from the cache; more than two blocks of every server's default.
-const LONG: usize = 600;
+/// The context lengths at which next-token log-probabilities are compared. Short ones: each is computed three times.
+const POSITIONS: [usize; 3] = [CANARY, 3 * CANARY, 5 * CANARY];
+/// The length of the prompt that must come from the cache: two blocks of 128 tokens, the largest default of vLLM, and more.
+const LONG: usize = 280;
 /// Tokens at the end of that prompt whose log-likelihood is compared with `echo`.
 const COMPARED: usize = 8;
 /// Messages name this in place of a document.
@@ -86,7 +88,7 @@ impl ApiModel {
         }
         let mut tokens = encoder.encode(TEXT).await?;
         tokens.truncate(self.parts.longest);
-        if tokens.len() < 4 * CANARY {
+        if tokens.len() <= POSITIONS[2] {
             return Ok(Proven::echo("the test prompt has too few tokens"));
         }
         let mut proven: Option<Proven> = None;
@@ -177,9 +179,8 @@ impl ApiModel {
         tokens: &[u32],
         mut evidence: Dict,
     ) -> Result<Checked, Trouble> {
-        let positions = [CANARY, tokens.len() / 2, tokens.len() - 2];
         let mut scored = Vec::new();
-        for position in positions {
+        for position in POSITIONS {
             let likely = tokens[position];
             let unlikely = tokens.iter().rev().copied().find(|id| *id != likely).unwrap_or(likely);
             for id in [likely, unlikely] {
@@ -193,7 +194,7 @@ impl ApiModel {
         let mut seen = FxHashSet::default();
         ids.retain(|id| seen.insert(*id));
         ids.truncate(MAX_PROBED_IDS);
-        let contexts = positions.map(|position| &tokens[..position]);
+        let contexts = POSITIONS.map(|position| &tokens[..position]);
         let found = self.next_tokens_on(index, &contexts, &ids).await?;
         let precision = precision(&found);
         let largest = compare(&scored, &echoed, &found, precision)?;

@@ -2,15 +2,17 @@
 """Compares letters by log-probability on a real chat server with the log-likelihood route of the same model in `hf`.
 
     cargo build --release -p lmeval
-    python3 bench/chat_letters.py --server http://127.0.0.1:8000/v1/chat/completions --model-folder SmolLM2 \\
+    .testenv/bin/python bench/chat_letters.py --server http://127.0.0.1:8000/v1/chat/completions --model-folder SmolLM2 \\
         --data hf_datasets/hails/mmlu_no_train --rows 500
 
-`--model-folder` has the weights that the server runs and their chat template; `--data` is a `save_to_disk` copy of MMLU with one folder per
-subject (see docs/real-servers.md). Rows are drawn evenly from all subjects with a fixed seed and written as a task like MMLU's, with
-its own letters. Both sides get the same messages: the server applies the template itself.
+Run it with a Python that has pyarrow. `--model-folder` has the weights that the server runs and their chat template, as a folder or a GGUF
+file; `--data` is a `save_to_disk` copy of MMLU with one folder per subject (see docs/real-servers.md). Rows are drawn evenly from all
+subjects with a fixed seed and written as a task like MMLU's, with its own letters. Both sides get the same messages: the server applies
+the template itself. `--out` keeps the samples of both runs, and a run that was interrupted continues from them.
 
-Prints the share of rows with the same most likely letter, and for the other rows the letters, their log-probabilities on both sides, and
-the margin by which the log-likelihood route decided. The exit status is 1 below `--least`.
+Prints the share of rows with the same most likely letter, how far log-probabilities are apart, and for the rows with another letter all
+letters with their log-probabilities on both sides, and the margin by which the log-likelihood route decided. The exit status is 1 below
+`--least`.
 """
 
 import argparse
@@ -63,10 +65,12 @@ def run(binary, folder, name, arguments):
     out = folder / name
     words = [binary, "run", "--tasks", str(folder / "letters.yaml"), "--apply_chat_template", "--log_samples"]
     began = time.monotonic()
-    subprocess.run([*words, "--output_path", str(out), *arguments], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([*words, "--output_path", str(out), *arguments], stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        sys.exit(f"the run `{name}` failed with status {done.returncode}")
     seconds = time.monotonic() - began
     found = {}
-    with open(next(out.rglob("samples_letters_*.jsonl"))) as file:
+    with open(max(out.rglob("samples_letters_*.jsonl"))) as file:
         for line in map(json.loads, file):
             answers = line["resps"]
             if len(answers) == 1:  # one request for all letters
@@ -74,7 +78,7 @@ def run(binary, folder, name, arguments):
             else:
                 values = [float(entry[0][0]) for entry in answers]
             found[line["doc_id"]] = values
-    results = json.loads(next(out.rglob("results_*.json")).read_text())
+    results = json.loads(max(out.rglob("results_*.json")).read_text())
     return found, results, seconds
 
 
@@ -87,11 +91,13 @@ def main():
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--least", type=float, default=0.98)
     parser.add_argument("--longest", type=int, default=2000, help="characters of question and options")
+    parser.add_argument("--out", type=pathlib.Path, help="keeps the files of both runs in this folder")
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
     parser.add_argument("--hf-binary", help="another binary for the log-likelihood route")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+        folder = (options.out or pathlib.Path(folder)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
         rows = read_rows(options.data, options.rows, options.longest)
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "letters.yaml").write_text(TASK.replace("FOLDER", str(folder)))
@@ -100,12 +106,13 @@ def main():
         served = ["--model", "local-chat-completions", "--choices", "letters", "--model_args"]
         served += [f"model={options.server_model},base_url={options.server},num_concurrent=4"]
         letters, letters_results, seconds = run(options.binary, folder, "server", served)
-    same, margins = 0, []
+    same, margins, apart = 0, [], []
     for document, expected in sorted(exact.items()):
         found = letters[document]
         best, other = expected.index(max(expected)), found.index(max(found))
         ranked = sorted(expected, reverse=True)
         margins.append(ranked[0] - ranked[1])
+        apart += [abs(one - two) for one, two in zip(expected, found, strict=True) if math.isfinite(two)]
         if best == other:
             same += 1
             continue
@@ -114,6 +121,8 @@ def main():
     share = same / len(exact)
     audit = letters_results["audit"]["letters"]["none"]
     print(f"rows {len(exact)}, same letter {same} ({100 * share:.1f} %), median margin {sorted(margins)[len(margins) // 2]:.4f}")
+    apart.sort()
+    print(f"log-probability of a listed letter: median difference {apart[len(apart) // 2]:.4f}, largest {apart[-1]:.4f}")
     print(f"acc {exact_results['results']['letters']['acc,none']:.4f} by log-likelihood in {exact_seconds:.0f} s")
     print(f"acc {letters_results['results']['letters']['acc,none']:.4f} by letters in {seconds:.0f} s")
     print(f"letters missing in {audit['letters_missing']} rows, none listed in {audit['letters_absent']}, acc_bounds {audit['acc_bounds']}")

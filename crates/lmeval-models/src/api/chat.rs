@@ -113,6 +113,14 @@ pub(super) fn letters_unless(reasons: bool) -> OptionScoring {
     if reasons { OptionScoring::Generations } else { OptionScoring::Letters }
 }
 
+/// Whether a chat server can answer requests of this kind.
+pub(super) fn supports_chat(kind: RequestType, reasons: bool) -> Result<(), ModelError> {
+    match (kind, letters_unless(reasons)) {
+        (RequestType::ChoiceLetters, OptionScoring::Letters) => Ok(()),
+        _ => generates_only(kind),
+    }
+}
+
 /// The generations of a chat answer.
 pub(super) fn chat_generations(answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
     let mut found = Vec::new();
@@ -160,10 +168,7 @@ impl Protocol for ChatCompletions {
     }
 
     fn supports(&self, kind: RequestType, rules: &Rules, _: bool) -> Result<(), ModelError> {
-        match (kind, self.option_scoring(rules)) {
-            (RequestType::ChoiceLetters, OptionScoring::Letters) => Ok(()),
-            _ => generates_only(kind),
-        }
+        supports_chat(kind, self.reasons(rules))
     }
 
     fn option_scoring(&self, rules: &Rules) -> OptionScoring {

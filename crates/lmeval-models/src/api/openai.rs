@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::arguments::{Backend, Credentials};
 use super::chat::{
-    chat_body, chat_generations, declared_reasoning, generates_only, letters_body, letters_unless,
+    chat_body, chat_generations, declared_reasoning, letters_body, letters_unless, supports_chat,
 };
 use super::completions::Completions;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
@@ -60,10 +60,7 @@ impl Protocol for OpenAiChat {
     }
 
     fn supports(&self, kind: RequestType, rules: &Rules, _: bool) -> Result<(), ModelError> {
-        match (kind, self.option_scoring(rules)) {
-            (RequestType::ChoiceLetters, OptionScoring::Letters) => Ok(()),
-            _ => generates_only(kind),
-        }
+        supports_chat(kind, self.reasons(rules))
     }
 
     fn option_scoring(&self, rules: &Rules) -> OptionScoring {

@@ -311,6 +311,15 @@ impl ModelStats {
         }
     }
 
+    /// Reports an event that is not a problem, such as a server that joined.
+    pub fn note(&self, note: &str) {
+        if let Ok(waiting) = self.waiting.lock()
+            && let Some(listener) = &waiting.listener
+        {
+            listener(note);
+        }
+    }
+
     /// The reason why the model does not answer yet.
     pub fn waiting(&self) -> Option<String> {
         self.waiting.lock().ok()?.now.clone()

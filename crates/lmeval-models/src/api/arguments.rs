@@ -1,8 +1,8 @@
 //! Builds API models from model arguments.
 
 use std::env;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::Value;
@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use super::deferred::Deferred;
 use super::letters::{TOP_LOGPROBS, TopLogprobs};
 use super::model::{ApiModel, Parts};
+use super::pool::Keeper;
 use super::protocol::{Protocol, Rules};
 use super::scoring::{Choice, Planner};
 use crate::http::{Client, ClientSettings};
@@ -136,14 +137,20 @@ impl Backend {
         client_settings: ClientSettings,
         model: Option<String>,
     ) -> Result<Arc<dyn Model>, ModelError> {
-        let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
+        if self.is_hosted {
+            refuse_pool(self.name, &client_settings)?;
+        }
         let client = Arc::new(Client::new(client_settings)?);
-        if settings.defer_contact && tokenizer::is_of_server(settings, self.tokenizer) {
-            let bare = self.assemble(settings, &client, &base_url, model, None, true)?;
+        // A pool may have no server yet.
+        let is_deferred = settings.defer_contact || client.is_pool();
+        let keeper = Arc::new(Keeper::new(client, model.clone(), settings.text("model_id").is_some()));
+        if is_deferred && tokenizer::is_of_server(settings, self.tokenizer) {
+            let bare = self.assemble(settings, &keeper, model, None, true)?;
             return Ok(Arc::new(Deferred::new(bare, *self, settings.clone())));
         }
-        let encoder = self.encoder(settings, model.as_deref(), &base_url)?;
-        Ok(Arc::new(self.assemble(settings, &client, &base_url, model, encoder, false)?))
+        let encoder = self.encoder(settings, model.as_deref(), &keeper.client)?;
+        let made: Arc<dyn Model> = self.assemble(settings, &keeper, model, encoder, false)?;
+        Ok(made)
     }
 
     /// The tokenizer; may query the server.
@@ -151,21 +158,20 @@ impl Backend {
         &self,
         settings: &ModelSettings,
         model: Option<&str>,
-        base_url: &str,
+        client: &Arc<Client>,
     ) -> Result<Option<Encoder>, ModelError> {
-        tokenizer::choose(settings, model, Some(base_url), self.tokenizer)
+        tokenizer::choose(settings, model, client, self.tokenizer)
     }
 
     /// The model with an encoder, or one that gets its encoder later.
     pub(super) fn assemble(
         &self,
         settings: &ModelSettings,
-        client: &Arc<Client>,
-        base_url: &str,
+        keeper: &Arc<Keeper>,
         model: Option<String>,
         encoder: Option<Encoder>,
         encodes_later: bool,
-    ) -> Result<ApiModel, ModelError> {
+    ) -> Result<Arc<ApiModel>, ModelError> {
         let protocol = (self.make)(settings)?;
         let planner = Planner::new(Choice::from_settings(settings)?);
         let batch_size = if protocol.is_chat() { 1 } else { batch_size(settings)? };
@@ -186,7 +192,8 @@ impl Backend {
             protocol,
             rules,
             encoder,
-            client: Arc::clone(client),
+            client: Arc::clone(&keeper.client),
+            keeper: Arc::clone(keeper),
             tokenized,
             // One token is reserved for generation.
             longest: integer_at_least(settings, "max_length", 2048, 3)? as usize - 1,
@@ -194,7 +201,6 @@ impl Backend {
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
             top_logprobs: TopLogprobs::new(top_logprobs),
             refuses_fields: AtomicBool::new(false),
-            base_url: base_url.to_owned(),
             is_hosted: self.is_hosted,
             model_id: settings.text("model_id"),
             is_tokenizer_named: settings.get("tokenizer").is_some(),
@@ -203,8 +209,17 @@ impl Backend {
                 .filter_map(|name| Some((name, settings.text(name)?)))
                 .collect(),
         };
-        Ok(ApiModel { parts, planner })
+        Ok(Arc::new_cyclic(|this| ApiModel { parts, planner, this: Weak::clone(this) }))
     }
+}
+
+/// Fails if the servers of a back end cannot form a pool.
+pub(super) fn refuse_pool(name: &str, settings: &ClientSettings) -> Result<(), ModelError> {
+    let Some(pool) = &settings.pool else { return Ok(()) };
+    let message = format!("The model `{name}` cannot use the pool `{pool:?}`");
+    Err(ModelError::new(ModelErrorKind::Configuration, message).hint(
+        "Pools work with `local-completions`, `local-chat-completions` and `sglang-generate`; name the addresses in `base_url`",
+    ))
 }
 
 /// The error for a missing `base_url`.

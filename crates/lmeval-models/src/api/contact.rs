@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::answer::parse;
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::Prompt;
-use crate::http::{Call, Client, public_url, server_path};
+use crate::http::{Call, Client, MemberView, public_url, server_path};
 
 /// The time limit of one query.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,14 +44,18 @@ impl<'a> Wait<'a> {
 
     /// Sends a GET once; reports a server that takes its time.
     pub(super) async fn get(&self, url: &str) -> Result<bytes::Bytes, ModelError> {
-        let get = self.client.get_in(url, TIMEOUT, 1);
-        tokio::pin!(get);
+        self.report_silence(&public_url(url), self.client.get_in(url, TIMEOUT, 1)).await
+    }
+
+    /// Waits for an answer from `asked`; reports one that takes its time.
+    pub(super) async fn report_silence<T>(&self, asked: &str, answer: impl Future<Output = T>) -> T {
+        tokio::pin!(answer);
         tokio::select! {
-            found = &mut get => return found,
+            found = &mut answer => return found,
             () = tokio::time::sleep(SILENCE) => {}
         }
-        self.report(&format!("No answer yet from `{}`", public_url(url)));
-        get.await
+        self.report(&format!("No answer yet from `{asked}`"));
+        answer.await
     }
 
     /// After a failure: waits for the next attempt, or returns the error if there is none.
@@ -66,10 +70,7 @@ impl<'a> Wait<'a> {
     }
 
     fn report(&self, reason: &str) {
-        let left = self.client.patience().as_secs();
-        let limit = format!("{}:{:02}", left / 60, left % 60);
-        let reason = format!("Waiting for the server: {reason}; retrying for up to {limit}");
-        self.client.stats().wait_for(Some(reason));
+        self.client.stats().wait_for(Some(waiting(self.client, reason)));
     }
 
     /// The server has answered, or is given up.
@@ -78,29 +79,34 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// The entry for the model in the list of each address. `None` for an address that cannot be reached; at least one is
-/// waited for.
+/// The line for a run that waits.
+pub(super) fn waiting(client: &Client, reason: &str) -> String {
+    let left = client.patience().as_secs();
+    format!("Waiting for the server: {reason}; retrying for up to {}:{:02}", left / 60, left % 60)
+}
+
+/// The entry for the model in the list of each server. `None` for one that cannot be reached; at least one is waited for.
 pub(super) async fn list_models(
     client: &Client,
     model: Option<&str>,
-) -> Result<Vec<Option<Listed>>, ModelError> {
-    let urls: Vec<String> = client.addresses().map(models_url).collect();
+) -> Result<Vec<(MemberView, Option<Listed>)>, ModelError> {
     let wait = Wait::new(client);
     loop {
-        let mut lists = Vec::with_capacity(urls.len());
+        let mut lists = Vec::new();
         let mut failure = None;
-        for url in &urls {
-            lists.push(match wait.get(url).await {
+        for member in client.serving() {
+            let listed = match wait.get(&models_url(&member.url)).await {
                 Ok(bytes) => Some(parse(&bytes).map(|answer| listed(&answer, model)).unwrap_or_default()),
                 Err(error) if error.kind() == ModelErrorKind::Unreachable => {
                     failure = Some(error);
                     None
                 }
                 Err(_) => Some(Listed::default()),
-            });
+            };
+            lists.push((member, listed));
         }
         match failure {
-            Some(error) if lists.iter().all(Option::is_none) => wait.again(error).await?,
+            Some(error) if lists.iter().all(|(_, listed)| listed.is_none()) => wait.again(error).await?,
             _ => {
                 wait.done();
                 return Ok(lists);
@@ -137,18 +143,19 @@ impl ApiModel {
     /// Waits for the server. Fails for mistakes that every request would repeat: a wrong path, or a model that the
     /// server does not have.
     pub(super) async fn meet(&self) -> Result<(), ModelError> {
-        let Parts { client, rules, is_hosted, base_url, .. } = &self.parts;
+        let Parts { client, rules, is_hosted, keeper, .. } = &self.parts;
         if *is_hosted {
             return Ok(());
         }
+        keeper.first_contact().await?;
         let lists = list_models(client, rules.model.as_deref()).await?;
-        let listed = lists.iter().flatten().next().cloned().unwrap_or_default();
+        let listed = lists.into_iter().find_map(|(_, listed)| listed).unwrap_or_default();
         let is_named = rules.model.as_ref().is_some_and(|model| listed.names.contains(model));
         let is_strict = listed.owner.as_deref().is_some_and(|owner| STRICT.contains(&owner));
         let needs_name = rules.model.is_none() && self.parts.protocol.needs_model_name();
         let is_doubtful =
             needs_name || (!is_named && !listed.names.is_empty() && (is_strict || listed.names.len() > 1));
-        if !is_doubtful && has_usual_path(base_url) {
+        if !is_doubtful && has_usual_path(&client.first_url()) {
             return Ok(());
         }
         let error = match self.try_once().await {

@@ -1,7 +1,7 @@
 //! A model that asks its server for the tokenizer only when a request needs it.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use lmeval_core::{
     Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
@@ -14,39 +14,32 @@ use super::model::ApiModel;
 /// A model whose tokenizer is on the server. A run that has all answers saved never asks for it.
 pub(super) struct Deferred {
     /// The model without a tokenizer, with the same client.
-    bare: ApiModel,
+    bare: Arc<ApiModel>,
     backend: Backend,
     settings: ModelSettings,
-    full: OnceLock<Result<ApiModel, ModelError>>,
+    full: OnceLock<Result<Arc<ApiModel>, ModelError>>,
 }
 
 impl Deferred {
-    pub(super) fn new(bare: ApiModel, backend: Backend, settings: ModelSettings) -> Self {
+    pub(super) fn new(bare: Arc<ApiModel>, backend: Backend, settings: ModelSettings) -> Self {
         Self { bare, backend, settings, full: OnceLock::new() }
     }
 
     /// The model with its tokenizer.
     fn full(&self) -> Result<&ApiModel, ModelError> {
         let made = self.full.get_or_init(|| self.make(&self.settings));
-        made.as_ref().map_err(Clone::clone)
+        made.as_deref().map_err(Clone::clone)
     }
 
     /// The model with its tokenizer if there is one already, and the one without it otherwise.
     fn made(&self) -> &ApiModel {
-        self.full.get().and_then(|full| full.as_ref().ok()).unwrap_or(&self.bare)
+        self.full.get().and_then(|full| full.as_deref().ok()).unwrap_or(&self.bare)
     }
 
-    fn make(&self, settings: &ModelSettings) -> Result<ApiModel, ModelError> {
+    fn make(&self, settings: &ModelSettings) -> Result<Arc<ApiModel>, ModelError> {
         let parts = &self.bare.parts;
-        let encoder = self.backend.encoder(settings, parts.rules.model.as_deref(), &parts.base_url)?;
-        self.backend.assemble(
-            settings,
-            &parts.client,
-            &parts.base_url,
-            parts.rules.model.clone(),
-            encoder,
-            false,
-        )
+        let encoder = self.backend.encoder(settings, parts.rules.model.as_deref(), &parts.client)?;
+        self.backend.assemble(settings, &parts.keeper, parts.rules.model.clone(), encoder, false)
     }
 }
 
@@ -89,10 +82,14 @@ impl Model for Deferred {
     }
 
     fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
-        match self.full() {
-            Ok(full) => full.examine(report),
-            Err(_) => self.bare.examine(report),
-        }
+        Box::pin(async move {
+            // A pool may have no server yet; the contact is reported later.
+            let _ = self.bare.parts.keeper.first_contact().await;
+            match self.full() {
+                Ok(full) => full.examine(report).await,
+                Err(_) => self.bare.examine(report).await,
+            }
+        })
     }
 
     fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {

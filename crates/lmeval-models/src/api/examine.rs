@@ -62,25 +62,34 @@ impl ApiModel {
     }
 
     async fn contact(&self) -> Result<(Check, Listed), Check> {
-        let Parts { client, rules, is_hosted, .. } = &self.parts;
+        let Parts { client, rules, is_hosted, keeper, .. } = &self.parts;
         if *is_hosted {
             let detail = format!("`{}`, not queried for its models", client.shown_url());
             return Ok((Check::note("contact", detail), Listed::default()));
         }
+        keeper.first_contact().await.map_err(|error| failed("contact", &error))?;
         let begun = Instant::now();
         let lists = list_models(client, rules.model.as_deref()).await;
         let lists = lists.map_err(|error| failed("contact", &error))?;
         let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-        let reached = lists.iter().flatten().count();
-        let listed = lists.iter().flatten().next().cloned().unwrap_or_default();
+        let reached = lists.iter().filter(|(_, listed)| listed.is_some()).count();
+        let listed = lists.into_iter().find_map(|(_, listed)| listed).unwrap_or_default();
         let software = listed.owner.as_ref().map(|owner| format!(", `{owner}`")).unwrap_or_default();
-        let detail = match lists.len() {
-            1 => format!("`{}` answered in {milliseconds:.0} ms{software}", client.shown_url()),
-            all => format!("{reached} of {all} addresses answered in {milliseconds:.0} ms{software}"),
+        let members = client.members();
+        let all = members.len();
+        let detail = match client.pool() {
+            None if all == 1 => {
+                format!("`{}` answered in {milliseconds:.0} ms{software}", client.shown_url())
+            }
+            None => format!("{reached} of {all} addresses answered in {milliseconds:.0} ms{software}"),
+            Some(pool) => {
+                format!("{reached} of {all} servers of `{pool}` answered in {milliseconds:.0} ms{software}")
+            }
         };
-        if reached < lists.len() {
+        if reached < all {
             let advice = "Start the other servers, or remove their addresses from `base_url`";
-            return Ok((Check::note("contact", detail).advise(advice), listed));
+            let check = Check::note("contact", detail).advise(advice);
+            return Ok((keeper.refusals().into_iter().fold(check, Check::advise), listed));
         }
         Ok((Check::good("contact", detail), listed))
     }

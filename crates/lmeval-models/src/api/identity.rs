@@ -10,11 +10,15 @@ use sha2::{Digest, Sha256};
 
 use super::answer::parse;
 use super::contact::Wait;
+use super::pool::Keeper;
 use crate::http::Client;
 use crate::tokenizer::{server_query, server_root};
 
 /// Attempts when a server answers without a usable model list.
 const MAX_ODD_ANSWERS: u32 = 4;
+
+/// The time limit of a query of one member of a pool.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The first wait after such an answer.
 const WAIT: Duration = Duration::from_millis(100);
@@ -28,6 +32,8 @@ pub(super) struct ServerIdentity<'a> {
     pub(super) client: &'a Client,
     /// The first base URL.
     pub(super) base_url: &'a str,
+    /// Knows what the members of a pool report; `None` for a fixed list of addresses.
+    pub(super) pool: Option<&'a Keeper>,
     /// The model's name on the server.
     pub(super) model: Option<&'a str>,
     /// The argument `model_id`: a name for the model wherever it is served.
@@ -46,7 +52,10 @@ impl ServerIdentity<'_> {
     pub(super) fn known(&self) -> Fact {
         match self.model_id {
             Some(model_id) => ("model_id", model_id.to_owned()),
-            None => ("server", locations(self.client.addresses())),
+            None => {
+                let members = || locations(self.client.members().into_iter().map(|member| member.url));
+                ("server", self.client.pool().unwrap_or_else(members))
+            }
         }
     }
 
@@ -61,6 +70,15 @@ impl ServerIdentity<'_> {
         if !self.is_asked() {
             return Ok(vec![self.known()]);
         }
+        if let Some(pool) = self.pool {
+            // Its members differ in age and version, and in their addresses.
+            let report = pool.report().await?;
+            return Ok(report
+                .map_or_else(Vec::new, Report::facts)
+                .into_iter()
+                .chain([self.known()])
+                .collect());
+        }
         let wait = Wait::new(self.client);
         let mut odd = 0;
         loop {
@@ -69,9 +87,10 @@ impl ServerIdentity<'_> {
                 wait.done();
             }
             match report {
-                Ok(Some(Report { name, details })) => {
-                    let details = Some(("reports", details)).filter(|(_, details)| !details.is_empty());
-                    return Ok([("serves", name), self.known()].into_iter().chain(details).collect());
+                Ok(Some(report)) => {
+                    let mut facts = report.facts();
+                    facts.insert(1, self.known());
+                    return Ok(facts);
                 }
                 Err(error) if error.kind() == ModelErrorKind::Unreachable => {
                     wait.again(error).await?;
@@ -92,10 +111,7 @@ impl ServerIdentity<'_> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
         let Some(listed) = self.listed(wait).await? else { return Ok(None) };
         let Listed { name, entry } = listed;
-        let mut details: Vec<String> = DETAILS
-            .iter()
-            .filter_map(|detail| Some(format!("{detail} {}", shown(entry.get_str(detail)?)?)))
-            .collect();
+        let mut details = details(&entry, &DETAILS);
         if let Some(created) = created(&entry) {
             let age = (now - created).abs();
             // Some servers report the time of the query, which is not a fact about the model.
@@ -149,11 +165,49 @@ impl ServerIdentity<'_> {
 pub(super) type Fact = (&'static str, String);
 
 /// The report of a server about its model.
-struct Report {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Report {
     /// The model's name and what it was loaded from.
-    name: String,
+    pub(super) name: String,
     /// Everything else, as one string.
-    details: String,
+    pub(super) details: String,
+}
+
+impl Report {
+    fn facts(self) -> Vec<Fact> {
+        let details = Some(("reports", self.details)).filter(|(_, details)| !details.is_empty());
+        [("serves", self.name)].into_iter().chain(details).collect()
+    }
+}
+
+/// The report of a member of a pool, without facts in which members with the same model differ: the time it was started and
+/// its version. `None` without a usable model list.
+pub(super) async fn member_report(
+    client: &Client,
+    base_url: &str,
+    model: Option<&str>,
+) -> Result<Option<Report>, ModelError> {
+    let url = format!("{}/v1/models{}", server_root(base_url), server_query(base_url));
+    let bytes = match client.get_in(&url, MEMBER_TIMEOUT, 1).await {
+        Err(error) if error.kind() != ModelErrorKind::Unreachable => client.get(&url, MEMBER_TIMEOUT).await,
+        answer => answer,
+    };
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ModelErrorKind::Unreachable => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let Some(Listed { name, entry }) = parse(&bytes).ok().and_then(|answer| listed(&answer, model)) else {
+        return Ok(None);
+    };
+    let shared: Vec<&str> = DETAILS.into_iter().filter(|detail| *detail != "version").collect();
+    Ok(Some(Report { name, details: details(&entry, &shared).join(", ") }))
+}
+
+/// Fields of a model list's entry, with their names.
+fn details(entry: &Dict, names: &[&str]) -> Vec<String> {
+    let detail = |name: &&str| Some(format!("{name} {}", shown(entry.get_str(name)?)?));
+    names.iter().filter_map(detail).collect()
 }
 
 /// The entry of a model list.

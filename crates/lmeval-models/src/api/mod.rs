@@ -20,6 +20,7 @@ mod images;
 mod letters;
 mod model;
 mod openai;
+mod pool;
 mod protocol;
 mod score;
 mod scoring;

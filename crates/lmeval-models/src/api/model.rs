@@ -1,8 +1,8 @@
 //! The model of servers that take tokens or strings in batches, or chat messages.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use lmeval_core::{
     Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
@@ -15,6 +15,7 @@ use super::answer::unusable;
 use super::completions::needs_tokenizer;
 use super::identity::{Fact, ServerIdentity};
 use super::letters::TopLogprobs;
+use super::pool::Keeper;
 use super::protocol::{Prompt, Protocol, Rules};
 use super::scoring::Planner;
 use super::template::JsonTemplate;
@@ -28,6 +29,8 @@ pub(super) struct Parts {
     pub(super) rules: Rules,
     pub(super) encoder: Option<Encoder>,
     pub(super) client: Arc<Client>,
+    /// Examines the servers that join.
+    pub(super) keeper: Arc<Keeper>,
     /// Whether prompts are sent as tokens instead of strings.
     pub(super) tokenized: bool,
     /// The prompt limit in tokens.
@@ -38,8 +41,6 @@ pub(super) struct Parts {
     pub(super) top_logprobs: TopLogprobs,
     /// Whether the server has refused a request's optional fields.
     pub(super) refuses_fields: AtomicBool,
-    /// The first base URL.
-    pub(super) base_url: String,
     pub(super) is_hosted: bool,
     /// The name under which answers are saved, wherever the model is served.
     pub(super) model_id: Option<String>,
@@ -53,6 +54,8 @@ pub(super) struct Parts {
 pub(super) struct ApiModel {
     pub(super) parts: Parts,
     pub(super) planner: Planner,
+    /// The model itself, for examinations that run beside its calls.
+    pub(super) this: Weak<ApiModel>,
 }
 
 impl fmt::Debug for ApiModel {
@@ -89,10 +92,11 @@ impl ApiModel {
         facts
     }
 
-    fn server(&self) -> ServerIdentity<'_> {
-        let Parts { client, base_url, rules, model_id, is_hosted, .. } = &self.parts;
+    fn server<'a>(&'a self, base_url: &'a str) -> ServerIdentity<'a> {
+        let Parts { client, keeper, rules, model_id, is_hosted, .. } = &self.parts;
         let (model, model_id) = (rules.model.as_deref(), model_id.as_deref());
-        ServerIdentity { client, base_url, model, model_id, is_hosted: *is_hosted }
+        let pool = client.is_pool().then_some(&**keeper);
+        ServerIdentity { client, base_url, pool, model, model_id, is_hosted: *is_hosted }
     }
 
     /// Whether the server can answer requests of this kind, given a tokenizer.
@@ -134,17 +138,16 @@ impl Model for ApiModel {
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
         Box::pin(async {
             let mut facts = self.settings();
-            facts.extend(self.server().facts().await?);
+            facts.extend(self.server(&self.parts.client.first_url()).facts().await?);
             Ok(ModelIdentity { backend: self.parts.backend.into(), facts })
         })
     }
 
     fn known_identity(&self) -> Option<ModelIdentity> {
-        let server = self.server();
         // With a `model_id`, the server is still asked for its scoring protocol.
         (!self.parts.is_hosted).then(|| ModelIdentity {
             backend: self.parts.backend.into(),
-            facts: self.settings().into_iter().chain([server.known()]).collect(),
+            facts: self.settings().into_iter().chain([self.server("").known()]).collect(),
         })
     }
 
@@ -234,6 +237,9 @@ impl Model for ApiModel {
         let mut facts = ModelFacts::default();
         if let Some(record) = self.planner.record(self.parts.rules.is_v04()) {
             facts.tokenizer.insert("scoring_protocol", record);
+        }
+        if let Some(servers) = self.parts.keeper.record().filter(|_| !self.parts.rules.is_v04()) {
+            facts.tokenizer.insert("servers", servers);
         }
         let Some(Tokenizer::HuggingFace(tokenizer)) = self.parts.encoder.as_ref().map(Encoder::tokenizer)
         else {

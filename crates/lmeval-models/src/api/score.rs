@@ -38,16 +38,8 @@ impl ApiModel {
         about: &str,
         mut prompts: Vec<Scored>,
     ) -> Vec<Result<Score, ModelError>> {
-        if !self.parts.tokenized
-            && !self.scores_chat()
-            && let Some(encoder) = &self.parts.encoder
-        {
-            for prompt in &mut prompts {
-                match encoder.decode(&prompt.tokens).await {
-                    Ok(text) => prompt.text = Some(text.into()),
-                    Err(error) => return prompts.iter().map(|_| Err(error.clone())).collect(),
-                }
-            }
+        if let Err(error) = self.add_texts(&mut prompts).await {
+            return prompts.iter().map(|_| Err(error.clone())).collect();
         }
         let mut scores = Vec::with_capacity(prompts.len());
         for batch in prompts.chunks(self.parts.batch_size) {
@@ -66,6 +58,18 @@ impl ApiModel {
             }
         }
         scores
+    }
+
+    /// Adds the strings of prompts, unless they are sent as tokens.
+    pub(super) async fn add_texts(&self, prompts: &mut [Scored]) -> Result<(), ModelError> {
+        if self.parts.tokenized || self.scores_chat() {
+            return Ok(());
+        }
+        let Some(encoder) = &self.parts.encoder else { return Ok(()) };
+        for prompt in prompts {
+            prompt.text = Some(encoder.decode(&prompt.tokens).await?.into());
+        }
+        Ok(())
     }
 
     async fn score_call(&self, about: &str, batch: &[Scored]) -> Result<Vec<Score>, ModelError> {

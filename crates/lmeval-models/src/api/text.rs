@@ -11,7 +11,7 @@ use lmeval_core::{
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{parse, usage};
-use super::arguments::{Credentials, no_base_url};
+use super::arguments::{Credentials, no_base_url, refuse_pool};
 use super::identity::ServerIdentity;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
@@ -70,6 +70,7 @@ impl TextBackend {
             Some(credentials) => credentials.client_settings(settings, self.base_url)?,
             None => ClientSettings::from_model(settings, self.base_url, Vec::new())?,
         };
+        refuse_pool(self.name, &client_settings)?;
         for url in &mut client_settings.base_urls {
             url.truncate(url.trim_end_matches('/').len());
         }
@@ -99,7 +100,7 @@ impl TextModel {
     fn server(&self) -> ServerIdentity<'_> {
         let Self { client, base_url, is_hosted, model_id, .. } = self;
         let (model, model_id) = (self.protocol.model(), model_id.as_deref());
-        ServerIdentity { client, base_url, model, model_id, is_hosted: *is_hosted }
+        ServerIdentity { client, base_url, pool: None, model, model_id, is_hosted: *is_hosted }
     }
 
     async fn one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {

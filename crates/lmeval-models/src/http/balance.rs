@@ -1,174 +1,300 @@
-//! Load balancing over the configured base URLs.
+//! Load balancing over the servers.
 //!
-//! Each call goes to the healthy endpoint with the fewest calls in flight, or to its preferred one while that has
-//! only a few more: prompts that share a prefix then find it in the cache of one server. An endpoint that refuses
-//! connections, or fails three times in a row, is ejected for a period that grows with every ejection. Then a
+//! Each call goes to the healthy server with the fewest calls in flight; in a pool, to the one that is expected to answer
+//! first, by its calls in flight and its measured latency. A call that prefers a server goes there while that has only a
+//! few more calls: prompts that share a prefix then find it in the cache of one server. A server that refuses connections,
+//! or fails three times in a row, is ejected for a period that grows with every ejection. Then a
 //! single probe is sent; other calls follow once the probe is answered or has run for two seconds without
-//! failing, since long answers take that long. A single endpoint is treated the same way, so that a server
-//! that is down is not flooded.
+//! failing, since long answers take that long. A single server is treated the same way, so that one
+//! that is down is not flooded. A member of a pool that cannot be reached is examined again before it gets calls.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use reqwest::Url;
-use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::connect::Transport;
+use super::member::{Endpoint, Member, MemberView, Standing, Tally};
 
-/// Consecutive failures that eject an endpoint.
+/// Consecutive failures that eject a server.
 const FAILURES_BEFORE_EJECTION: u32 = 3;
-/// Longest ejection of a lone endpoint.
+/// Longest ejection of a lone server.
 const MAX_EJECTION_ALONE: Duration = Duration::from_secs(5);
-/// Longest ejection of one endpoint among several.
+/// Longest ejection of one server among several.
 const MAX_EJECTION: Duration = Duration::from_secs(30);
 
-/// How many more calls in flight a preferred endpoint may have than the others.
+/// How many more calls in flight a preferred server may have than the others.
 const PREFERENCE: usize = 4;
 
 /// A probe that runs longer than this without failing is taken for a slow answer.
 const SLOW_ANSWER: Duration = Duration::from_secs(2);
 
-/// A base URL with everything needed to call it.
-pub(super) struct Endpoint {
-    pub(super) url: Url,
-    /// The URL without credentials, for messages.
-    pub(super) shown: String,
-    /// Sent with every call.
-    pub(super) headers: HeaderMap,
-    pub(super) transport: Transport,
-}
-
-/// The endpoints and their health.
+/// The servers and their health.
 pub(super) struct Balancer {
-    endpoints: Vec<Endpoint>,
-    health: Mutex<Health>,
+    state: Mutex<State>,
     changed: Notify,
     base_ejection: Duration,
+    /// Whether servers join and leave.
+    is_pool: bool,
 }
 
-struct Health {
-    states: Vec<EndpointHealth>,
-    /// Where the search starts, so that equally loaded endpoints take turns.
+struct State {
+    members: Vec<Member>,
+    next_id: usize,
+    /// Where the search starts, so that equally loaded servers take turns.
     next: usize,
+    /// Whether any member has ever got calls.
+    has_served: bool,
+    /// The calls of members that left, by URL for messages.
+    departed: BTreeMap<String, Tally>,
 }
 
-#[derive(Clone, Default)]
-struct EndpointHealth {
-    in_flight: usize,
-    /// Failures since the last answer.
-    failures: u32,
-    /// Consecutive ejections.
-    ejections: u32,
-    ejected_until: Option<Instant>,
-    /// When the probe in flight was sent.
-    probed: Option<Instant>,
-}
-
-/// Which endpoints may answer a call.
+/// Which servers may answer a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Preference {
     /// Used only as a last resort: it failed the previous attempt.
     pub(super) avoid: Option<usize>,
-    /// The only endpoint allowed.
+    /// The only member allowed, examined or not.
     pub(super) only: Option<usize>,
-    /// Calls with the same number prefer the same endpoint.
+    /// Calls with the same number prefer the same server.
     pub(super) affinity: Option<u64>,
+    /// The protocols that the server must have proven, as bits.
+    pub(super) needs: u8,
 }
 
-/// The endpoint chosen for a call; counts as in flight until dropped.
+/// Why no server was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    Deadline,
+    /// The only server allowed has left, or none has proven the protocol.
+    Nobody,
+}
+
+/// Members that joined and left with a new list.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) joined: Vec<MemberView>,
+    pub(crate) left: Vec<(MemberView, Tally)>,
+}
+
+/// The server chosen for a call; counts as in flight until dropped.
 pub(super) struct Chosen<'a> {
     balancer: &'a Balancer,
-    /// Index into the endpoints.
-    pub(super) index: usize,
+    /// The id of the member.
+    pub(super) id: usize,
+    pub(super) endpoint: Arc<Endpoint>,
     is_probe: bool,
 }
 
 impl Chosen<'_> {
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.balancer.endpoints[self.index]
-    }
-
-    /// Records an answer: the endpoint is healthy.
-    pub(super) fn answered(&self) {
-        let mut health = self.balancer.lock();
-        let state = &mut health.states[self.index];
-        let was_ejected = state.ejected_until.is_some();
-        (state.failures, state.ejections, state.ejected_until) = (0, 0, None);
-        drop(health);
+    /// Records an answer: the server is healthy.
+    pub(super) fn answered(&self, latency: Duration) {
+        let mut was_ejected = false;
+        self.balancer.with(self.id, |member| {
+            was_ejected = member.ejected_until.is_some();
+            (member.failures, member.ejections, member.ejected_until) = (0, 0, None);
+            member.note_answer(latency);
+        });
         if was_ejected {
             self.balancer.changed.notify_waiters();
         }
     }
 
-    /// Records a failure. The endpoint may have been unreachable, or may have sent a `Retry-After`.
+    /// Records a failure. The server may have been unreachable, or may have sent a `Retry-After`.
     pub(super) fn failed(&self, is_unreachable: bool, retry_after: Option<Duration>) {
-        let mut health = self.balancer.lock();
-        let is_alone = health.states.len() == 1;
-        let state = &mut health.states[self.index];
-        state.failures += 1;
-        // Calls sent together fail together; that is one failure of the endpoint.
-        if state.ejected_until.is_some() && !self.is_probe {
+        let mut state = self.balancer.lock();
+        let is_alone = state.members.len() == 1;
+        let Some(member) = state.members.iter_mut().find(|member| member.id == self.id) else { return };
+        member.failures += 1;
+        member.tally.failed += 1;
+        if self.balancer.is_pool && is_unreachable {
+            // It may come back as another one.
+            if member.standing == Standing::Serving {
+                member.demote();
+                drop(state);
+                self.balancer.changed.notify_waiters();
+            }
             return;
         }
-        if self.is_probe || is_unreachable || state.failures >= FAILURES_BEFORE_EJECTION {
+        // Calls sent together fail together; that is one failure of the server.
+        if member.ejected_until.is_some() && !self.is_probe {
+            return;
+        }
+        if self.is_probe || is_unreachable || member.failures >= FAILURES_BEFORE_EJECTION {
             let longest = if is_alone { MAX_EJECTION_ALONE } else { MAX_EJECTION };
             let grown =
-                self.balancer.base_ejection.saturating_mul(2_u32.saturating_pow(state.ejections.min(16)));
+                self.balancer.base_ejection.saturating_mul(2_u32.saturating_pow(member.ejections.min(16)));
             let out = retry_after.unwrap_or_default().max(grown.min(longest));
-            state.ejections += 1;
-            state.ejected_until = Some(Instant::now() + out);
+            member.ejections += 1;
+            member.ejected_until = Some(Instant::now() + out);
         }
     }
 }
 
 impl Drop for Chosen<'_> {
     fn drop(&mut self) {
-        let mut health = self.balancer.lock();
-        let state = &mut health.states[self.index];
-        state.in_flight -= 1;
+        let mut state = self.balancer.lock();
+        let Some(index) = state.members.iter().position(|member| member.id == self.id) else { return };
+        let member = &mut state.members[index];
+        member.in_flight -= 1;
         if self.is_probe {
-            state.probed = None;
-            drop(health);
+            member.probed = None;
+        }
+        if member.is_leaving && member.in_flight == 0 {
+            state.remove(index);
+        }
+        drop(state);
+        if self.is_probe {
             self.balancer.changed.notify_waiters();
         }
     }
 }
 
+impl State {
+    /// Forgets a member, but not its calls. Its connections are closed with it.
+    fn remove(&mut self, index: usize) {
+        let member = self.members.remove(index);
+        self.departed.entry(member.endpoint.shown.clone()).or_default().add(&member.tally);
+    }
+}
+
 impl Balancer {
     /// `base_ejection` is the length of a first ejection.
-    pub(super) fn new(endpoints: Vec<Endpoint>, base_ejection: Duration) -> Self {
-        let states = vec![EndpointHealth::default(); endpoints.len()];
-        let health = Mutex::new(Health { states, next: 0 });
-        Self { endpoints, health, changed: Notify::new(), base_ejection }
+    pub(super) fn new(endpoints: Vec<Endpoint>, base_ejection: Duration, is_pool: bool) -> Self {
+        let members = endpoints.into_iter().enumerate();
+        let members: Vec<Member> =
+            members.map(|(id, endpoint)| Member::new(id, endpoint, 1.0, Standing::Serving)).collect();
+        let (next_id, has_served) = (members.len(), !members.is_empty());
+        let state = Mutex::new(State { members, next_id, next: 0, has_served, departed: BTreeMap::new() });
+        Self { state, changed: Notify::new(), base_ejection, is_pool }
     }
 
-    pub(super) fn endpoints(&self) -> &[Endpoint] {
-        &self.endpoints
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes a member, if it is still there.
+    fn with(&self, id: usize, change: impl FnOnce(&mut Member)) {
+        if let Some(member) = self.lock().members.iter_mut().find(|member| member.id == id) {
+            change(member);
+        }
     }
 
-    /// Waits for an available endpoint until the deadline, which is queried again after each change.
+    /// The members that have not left.
+    pub(super) fn members(&self) -> Vec<MemberView> {
+        self.lock().members.iter().filter(|member| !member.is_leaving).map(Member::view).collect()
+    }
+
+    /// A member's endpoint by the origin of its URL.
+    pub(super) fn at_origin(&self, origin: &reqwest::Url) -> Option<Arc<Endpoint>> {
+        let state = self.lock();
+        let mut members = state.members.iter();
+        let found = members.find(|member| member.endpoint.url.origin() == origin.origin());
+        found.map(|member| Arc::clone(&member.endpoint))
+    }
+
+    /// The calls of every server, by its URL for messages.
+    pub(super) fn tallies(&self) -> BTreeMap<String, Tally> {
+        let state = self.lock();
+        let mut all = state.departed.clone();
+        for member in &state.members {
+            all.entry(member.endpoint.shown.clone()).or_default().add(&member.tally);
+        }
+        all
+    }
+
+    /// Replaces the list of members: new ones join as candidates, and those not listed leave once their calls in flight
+    /// are answered.
+    pub(super) fn replace(&self, listed: Vec<(Endpoint, f64)>) -> Changes {
+        let mut state = self.lock();
+        let mut changes = Changes::default();
+        let is_listed =
+            |member: &Member| listed.iter().any(|(endpoint, _)| endpoint.given == member.endpoint.given);
+        for member in state.members.iter_mut().filter(|member| !member.is_leaving && !is_listed(member)) {
+            member.is_leaving = true;
+            changes.left.push((member.view(), member.tally));
+        }
+        while let Some(index) =
+            state.members.iter().position(|member| member.is_leaving && member.in_flight == 0)
+        {
+            state.remove(index);
+        }
+        for (endpoint, weight) in listed {
+            let known = state
+                .members
+                .iter_mut()
+                .find(|member| !member.is_leaving && member.endpoint.given == endpoint.given);
+            if let Some(member) = known {
+                member.weight = weight;
+                continue;
+            }
+            let id = state.next_id;
+            state.next_id += 1;
+            let member = Member::new(id, endpoint, weight, Standing::Candidate);
+            changes.joined.push(member.view());
+            state.members.push(member);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        changes
+    }
+
+    /// Records the outcome of an examination.
+    pub(super) fn set_standing(&self, id: usize, standing: Standing, proven: Option<u8>) {
+        self.with(id, |member| (member.standing, member.proven) = (standing, proven));
+        self.lock().has_served |= standing == Standing::Serving;
+        self.changed.notify_waiters();
+    }
+
+    /// A member of a pool did not answer a query. It becomes a candidate, unless it has calls in flight: some servers answer
+    /// one request at a time.
+    pub(super) fn suspect(&self, id: usize) {
+        self.with(id, |member| {
+            if member.standing == Standing::Serving && member.in_flight == 0 {
+                member.demote();
+            }
+        });
+    }
+
+    /// Whether any member has ever got calls.
+    pub(super) fn has_served(&self) -> bool {
+        self.lock().has_served
+    }
+
+    /// Records the protocols that a member has proven, unless it has become a candidate again.
+    pub(super) fn set_proven(&self, id: usize, proven: u8) {
+        self.with(id, |member| {
+            if member.standing == Standing::Serving {
+                member.proven = Some(proven);
+            }
+        });
+        self.changed.notify_waiters();
+    }
+
+    /// Lets waiting calls look at their deadline again.
+    pub(super) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Waits for an available server until the deadline, which is queried again after each change.
     pub(super) async fn choose(
         &self,
         preference: Preference,
         deadline: impl Fn() -> Option<Instant>,
-    ) -> Option<Chosen<'_>> {
+    ) -> Result<Chosen<'_>, Denied> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let again = match self.try_choose(preference) {
-                Ok(chosen) => return Some(chosen),
-                Err(again) => again,
+                Ok(chosen) => return Ok(chosen),
+                Err(None) => return Err(Denied::Nobody),
+                Err(Some(again)) => again,
             };
             let (now, deadline) = (Instant::now(), deadline());
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return None;
+                return Err(Denied::Deadline);
             }
             let again = deadline.map_or(again, |deadline| deadline.min(again));
             tokio::select! {
@@ -178,33 +304,55 @@ impl Balancer {
         }
     }
 
-    /// An endpoint, or the time to try again.
-    fn try_choose(&self, preference: Preference) -> Result<Chosen<'_>, Instant> {
+    /// A server, or the time to try again; `None` if waiting is pointless.
+    fn try_choose(&self, preference: Preference) -> Result<Chosen<'_>, Option<Instant>> {
         let now = Instant::now();
-        let mut health = self.lock();
-        let count = health.states.len();
-        let preferred = preference.affinity.map(|affinity| (affinity % count as u64) as usize);
-        let (start, mut best, mut again) = (health.next, None, None::<Instant>);
-        for step in 0..count {
-            let index = (start + step) % count;
-            if preference.only.is_some_and(|only| only != index) {
+        let mut state = self.lock();
+        let is_allowed = |member: &Member| match preference.only {
+            Some(only) => member.id == only && !member.is_leaving,
+            None => member.serves(preference.needs),
+        };
+        let count = state.members.len();
+        if !state.members.iter().any(is_allowed) {
+            let is_pointless = preference.only.is_some() || preference.needs != 0;
+            return Err((!is_pointless).then_some(now + MAX_EJECTION));
+        }
+        for member in &mut state.members {
+            if member.probed.is_some_and(|since| since + SLOW_ANSWER <= now) {
+                member.ejected_until = None;
+            }
+        }
+        let usual = self.usual_latency(&state, now);
+        let preferred = preference.affinity.and_then(|affinity| {
+            let ranked =
+                state.members.iter().filter(|member| is_allowed(member) && member.ejected_until.is_none());
+            let ranked = ranked.map(|member| (member.rank(affinity), member.id));
+            ranked.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, id)| id)
+        });
+        let start = state.next;
+        let (mut best, mut again) = (None::<((bool, f64, bool), usize, bool)>, None::<Instant>);
+        for index in (0..count).map(|step| (start + step) % count) {
+            let member = &state.members[index];
+            if !is_allowed(member) {
                 continue;
             }
-            let state = &mut health.states[index];
-            if state.probed.is_some_and(|since| since + SLOW_ANSWER <= now) {
-                state.ejected_until = None;
-            }
-            match (state.ejected_until, state.probed) {
+            match (member.ejected_until, member.probed) {
                 (None, _) => {
-                    let is_preferred = preferred == Some(index);
-                    let in_flight = state.in_flight.saturating_sub(if is_preferred { PREFERENCE } else { 0 });
-                    let load = (Some(index) == preference.avoid, in_flight, !is_preferred);
-                    if best.is_none_or(|(least, _, _)| load < least) {
+                    let is_preferred = preferred == Some(member.id);
+                    let ahead = member.in_flight.saturating_sub(if is_preferred { PREFERENCE } else { 0 });
+                    let slowness = usual.map_or(1.0, |usual| member.latency(now).unwrap_or(usual));
+                    let mut time = (ahead + 1) as f64 * slowness / member.weight;
+                    if is_preferred && self.is_pool {
+                        // It need not compute the prefix that it has cached.
+                        time /= 2.0;
+                    }
+                    let load = (Some(member.id) == preference.avoid, time, !is_preferred);
+                    if best.is_none_or(|(least, ..)| is_less(load, least)) {
                         best = Some((load, index, false));
                     }
                 }
                 (Some(until), None) if until <= now => {
-                    best = Some(((false, 0, false), index, true));
+                    best = Some(((false, 0.0, false), index, true));
                     break;
                 }
                 (Some(until), probed) => {
@@ -213,97 +361,36 @@ impl Balancer {
                 }
             }
         }
-        let Some((_, index, is_probe)) = best else { return Err(again.unwrap_or(now + MAX_EJECTION)) };
-        health.next = (index + 1) % count;
-        let state = &mut health.states[index];
-        state.in_flight += 1;
+        let Some((_, index, is_probe)) = best else {
+            return Err(Some(again.unwrap_or(now + MAX_EJECTION)));
+        };
+        state.next = (index + 1) % count;
+        let member = &mut state.members[index];
+        member.in_flight += 1;
         if is_probe {
-            state.probed = Some(now);
+            member.probed = Some(now);
         }
-        Ok(Chosen { balancer: self, index, is_probe })
+        Ok(Chosen { balancer: self, id: member.id, endpoint: Arc::clone(&member.endpoint), is_probe })
     }
+
+    /// The average latency of the members of a pool, for those without a measured one.
+    fn usual_latency(&self, state: &State, now: Instant) -> Option<f64> {
+        if !self.is_pool {
+            return None;
+        }
+        let known = state.members.iter().filter(|member| member.serves(0));
+        let (count, sum) = known
+            .filter_map(|member| member.latency(now))
+            .fold((0_u32, 0.0), |(count, sum), latency| (count + 1, sum + latency));
+        Some(if count == 0 { 1.0 } else { sum / f64::from(count) })
+    }
+}
+
+/// Whether a load is less than another one.
+fn is_less(one: (bool, f64, bool), other: (bool, f64, bool)) -> bool {
+    let order = one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2));
+    order.is_lt()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn balancer(count: usize) -> Balancer {
-        let endpoint = |index: usize| Endpoint {
-            url: Url::parse(&format!("http://host{index}/")).unwrap(),
-            shown: format!("host{index}"),
-            headers: HeaderMap::new(),
-            transport: Transport::Reqwest(lmeval_hub::http_client().no_proxy().build().unwrap()),
-        };
-        Balancer::new((0..count).map(endpoint).collect(), Duration::from_millis(20))
-    }
-
-    fn avoiding(index: usize) -> Preference {
-        Preference { avoid: Some(index), ..Preference::default() }
-    }
-
-    #[test]
-    fn prefers_an_endpoint_until_it_has_many_more_calls() {
-        let balancer = balancer(3);
-        let preference = Preference { affinity: Some(7), ..Preference::default() };
-        let held: Vec<Chosen> = (0..6).map(|_| balancer.try_choose(preference).ok().unwrap()).collect();
-        let indices: Vec<usize> = held.iter().map(|chosen| chosen.index).collect();
-        assert_eq!(indices[..5], [1, 1, 1, 1, 1]);
-        assert_ne!(indices[5], 1);
-        let only = Preference { only: Some(1), ..Preference::default() };
-        assert_eq!(balancer.try_choose(only).ok().unwrap().index, 1);
-    }
-
-    #[test]
-    fn chooses_the_least_loaded_endpoint() {
-        let balancer = balancer(3);
-        let mut held: Vec<Chosen> =
-            (0..6).map(|_| balancer.try_choose(Preference::default()).ok().unwrap()).collect();
-        let indices: Vec<usize> = held.iter().map(|chosen| chosen.index).collect();
-        assert_eq!(indices, [0, 1, 2, 0, 1, 2]);
-        held.remove(4);
-        assert_eq!(balancer.try_choose(Preference::default()).ok().unwrap().index, 1);
-        assert_ne!(balancer.try_choose(avoiding(1)).ok().unwrap().index, 1);
-    }
-
-    #[tokio::test]
-    async fn ejects_a_failed_endpoint_and_probes_it_once() {
-        let balancer = balancer(2);
-        balancer.try_choose(avoiding(1)).ok().unwrap().failed(true, None);
-        for _ in 0..4 {
-            assert_eq!(balancer.try_choose(Preference::default()).ok().unwrap().index, 1);
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-        let probe = balancer.try_choose(Preference::default()).ok().unwrap();
-        assert_eq!((probe.index, probe.is_probe), (0, true));
-        assert_eq!(balancer.try_choose(Preference::default()).ok().unwrap().index, 1, "one probe at a time");
-        drop(probe);
-        let probe = balancer.try_choose(Preference::default()).ok().unwrap();
-        assert!(probe.is_probe, "a dropped probe does not block the next one");
-        probe.answered();
-        drop(probe);
-        assert!(!balancer.try_choose(avoiding(1)).ok().unwrap().is_probe);
-    }
-
-    #[test]
-    fn treats_a_long_probe_as_a_slow_answer() {
-        let balancer = balancer(1);
-        balancer.try_choose(Preference::default()).ok().unwrap().failed(true, None);
-        balancer.lock().states[0].ejected_until = Some(Instant::now());
-        let probe = balancer.try_choose(Preference::default()).ok().unwrap();
-        assert!(probe.is_probe && balancer.try_choose(Preference::default()).is_err());
-        balancer.lock().states[0].probed = Instant::now().checked_sub(SLOW_ANSWER);
-        assert!(!balancer.try_choose(Preference::default()).ok().unwrap().is_probe);
-        probe.failed(false, None);
-        drop(probe);
-        assert!(balancer.try_choose(Preference::default()).is_err(), "it failed after all");
-    }
-
-    #[tokio::test]
-    async fn stops_waiting_at_the_deadline() {
-        let balancer = balancer(1);
-        balancer.try_choose(Preference::default()).ok().unwrap().failed(true, Some(Duration::from_mins(1)));
-        let deadline = Instant::now() + Duration::from_millis(10);
-        assert!(balancer.choose(Preference::default(), || Some(deadline)).await.is_none());
-    }
-}
+mod tests;

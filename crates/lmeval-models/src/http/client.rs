@@ -1,6 +1,7 @@
 //! The HTTP client of a model server.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, Request, Response, Url};
 use tokio::time::Instant;
 
-use super::balance::{Balancer, Chosen, Endpoint, Preference};
+use super::balance::{Balancer, Chosen, Denied, Preference};
 use super::connect::{Connections, Transport, endpoints};
 use super::direct::{ExchangeError, Outgoing, Reply};
 use super::failure::{
@@ -18,6 +19,8 @@ use super::failure::{
     classify_status, stray_answer_warning, subject, too_large,
 };
 use super::limiter::{Limiter, MAX_CONCURRENCY};
+use super::member::Endpoint;
+use super::members::Listed;
 use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
 use super::retry::{Outage, backoff, stretched};
@@ -37,19 +40,21 @@ const GET_ATTEMPTS: u32 = 3;
 
 /// A client of one server, or of several interchangeable ones.
 pub struct Client {
-    settings: ClientSettings,
-    secrets: Secrets,
-    connections: Connections,
-    balancer: Balancer,
+    pub(super) settings: ClientSettings,
+    pub(super) secrets: Secrets,
+    pub(super) connections: Connections,
+    pub(super) balancer: Balancer,
     limiter: Limiter,
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
-    outage: Outage,
+    pub(super) outage: Outage,
     shutdown: Shutdown,
     /// Whether the server has ever returned log-probabilities.
     has_scored: AtomicBool,
     retries: AtomicU64,
-    stats: ModelStats,
+    pub(super) stats: ModelStats,
+    /// The list of the pool that is in use, and the problem with its successor that was reported.
+    pub(super) listed: Mutex<Listed>,
 }
 
 /// A JSON body to POST to the server.
@@ -72,10 +77,14 @@ pub struct Call<'a> {
 pub(crate) struct Route<'a> {
     /// A path of the server instead of that of the base URL, such as `/inference/v1/generate`.
     pub(crate) path: Option<&'a str>,
-    /// The index of the only endpoint that may answer.
+    /// The only member that may answer.
     pub(crate) only: Option<usize>,
-    /// Calls with the same number prefer the same endpoint.
+    /// Calls with the same number prefer the same server.
     pub(crate) affinity: Option<u64>,
+    /// The protocols that the server must have proven, as bits.
+    pub(crate) needs: u8,
+    /// Whether a server that cannot be reached is not waited for.
+    pub(crate) once: bool,
 }
 
 /// Why an answer cannot be used, and whether a retry can help.
@@ -100,7 +109,7 @@ struct Attempts {
     among_answers: usize,
     /// Answers without the requested log-probabilities.
     incapable: usize,
-    /// The endpoint of the last attempt.
+    /// The member of the last attempt.
     last: Option<usize>,
 }
 
@@ -111,7 +120,11 @@ impl Client {
         let stats = ModelStats::default();
         Ok(Self {
             secrets: Secrets::new(&settings.headers, &settings.base_urls),
-            balancer: Balancer::new(endpoints(&settings, &connections)?, settings.retry_wait),
+            balancer: Balancer::new(
+                endpoints(&settings, &connections)?,
+                settings.retry_wait,
+                settings.pool.is_some(),
+            ),
             limiter: Limiter::new(settings.num_concurrent, &stats),
             requests: settings.requests_per_minute.map(Bucket::new),
             tokens: settings.tokens_per_minute.map(Bucket::new),
@@ -122,6 +135,7 @@ impl Client {
             connections,
             stats,
             settings,
+            listed: Mutex::default(),
         })
     }
 
@@ -145,21 +159,6 @@ impl Client {
         self.settings.patience
     }
 
-    /// The endpoints' URLs, without credentials.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Url> {
-        self.balancer.endpoints().iter().map(|endpoint| &endpoint.url)
-    }
-
-    /// The first endpoint's URL, for messages.
-    pub fn shown_url(&self) -> &str {
-        &self.balancer.endpoints()[0].shown
-    }
-
-    /// An endpoint's URL, for messages.
-    pub(crate) fn shown_url_of(&self, index: usize) -> &str {
-        self.balancer.endpoints().get(index).map_or("", |endpoint| endpoint.shown.as_str())
-    }
-
     /// Sends a call, with retries, until it is answered, and returns the parsed answer.
     pub async fn post<T>(
         &self,
@@ -180,13 +179,16 @@ impl Client {
         loop {
             let permit = self.shutdown.or_stop(self.limiter.acquire(&self.stats)).await?;
             let deadline = || self.outage.deadline(self.settings.patience).map(|(deadline, _)| deadline);
-            let Route { only, affinity, .. } = route;
-            let choosing =
-                self.balancer.choose(Preference { avoid: attempts.last, only, affinity }, deadline);
-            let Some(chosen) = self.shutdown.or_stop(choosing).await? else {
-                let reason =
-                    self.outage.deadline(Duration::ZERO).map_or_else(String::new, |(_, reason)| reason);
-                return Err(self.out_of_patience(&call, &reason, None));
+            let Route { only, affinity, needs, once, .. } = route;
+            let preference = Preference { avoid: attempts.last, only, affinity, needs };
+            let chosen = match self.shutdown.or_stop(self.balancer.choose(preference, deadline)).await? {
+                Ok(chosen) => chosen,
+                Err(Denied::Nobody) => return Err(nobody(&call)),
+                Err(Denied::Deadline) => {
+                    let reason =
+                        self.outage.deadline(Duration::ZERO).map_or_else(String::new, |(_, reason)| reason);
+                    return Err(self.out_of_patience(&call, &reason, None));
+                }
             };
             self.shutdown.or_stop(self.wait_for_rates(call.tokens)).await?;
             let answers = self.outage.answers();
@@ -194,7 +196,7 @@ impl Client {
             let failure = match self.attempt(&chosen, route.path, &call).await {
                 Ok(body) => {
                     self.limiter.answered(started, &self.stats);
-                    chosen.answered();
+                    chosen.answered(started.elapsed());
                     self.outage.record_answer();
                     match parse(&body) {
                         Ok(parsed) => {
@@ -225,9 +227,12 @@ impl Client {
                     failure
                 }
             };
-            attempts.last = Some(chosen.index);
+            attempts.last = Some(chosen.id);
             drop(chosen);
             drop(permit);
+            if once && failure.class != Class::Wrong {
+                return Err(self.given_up(ModelErrorKind::Unreachable, failure.reason, failure.hint));
+            }
             let wait = self.next_wait(&call, &mut attempts, failure, answers)?;
             self.shutdown.or_stop(tokio::time::sleep(wait)).await?;
         }
@@ -251,11 +256,11 @@ impl Client {
             let message = format!("`{shown}` is not a valid URL");
             return Err(ModelError::new(ModelErrorKind::Configuration, message));
         };
-        let own = self.balancer.endpoints().iter().find(|endpoint| endpoint.url.origin() == parsed.origin());
+        let own = self.balancer.at_origin(&parsed);
         let none = HeaderMap::new();
         let mut attempt = 1;
         loop {
-            let headers = own.map_or(&none, |endpoint| &endpoint.headers);
+            let headers = own.as_ref().map_or(&none, |endpoint| &endpoint.headers);
             let request = Outgoing { method: &Method::GET, url: &parsed, headers, body: &Bytes::new() };
             let transport = self.connections.for_url(&parsed);
             match self.exchange(&transport, &request, &shown, "the query", timeout).await {
@@ -287,7 +292,7 @@ impl Client {
         route: Option<&str>,
         call: &Call<'_>,
     ) -> Result<Bytes, AttemptError> {
-        let Endpoint { url, shown, headers, transport } = chosen.endpoint();
+        let Endpoint { url, shown, headers, transport, .. } = &*chosen.endpoint;
         let timeout = self.settings.timeout;
         if call.path.is_empty() && route.is_none() {
             let request = Outgoing { method: &Method::POST, url, headers, body: &call.body };
@@ -448,6 +453,12 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+/// The error of a call that no server can answer.
+fn nobody(call: &Call<'_>) -> ModelError {
+    let message = format!("{} has no server that could answer it", subject(call.about));
+    ModelError::new(ModelErrorKind::Unreachable, message)
 }
 
 /// The path under which a server has all its endpoints, given that of one of them.

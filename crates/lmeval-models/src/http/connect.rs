@@ -9,12 +9,13 @@ use base64::engine::general_purpose::STANDARD;
 use hyper_util::client::proxy::matcher::Matcher;
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_hub::http_client;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::balance::Endpoint;
 use super::direct::{Direct, Host};
+use super::member::Endpoint;
+use super::pool::Listing;
 use super::redact::public_url;
 use super::settings::ClientSettings;
 use super::trust::tls_with;
@@ -73,7 +74,8 @@ impl Connections {
             })
         };
         let is_remote = |url: &String| !Url::parse(url).is_ok_and(|url| is_loopback(&url));
-        let remote = settings.base_urls.iter().any(is_remote).then(|| build(false)).transpose()?;
+        let has_remote = settings.pool.is_some() || settings.base_urls.iter().any(is_remote);
+        let remote = has_remote.then(|| build(false)).transpose()?;
         let direct = Direct::new(USER_AGENT, CONNECT.min(settings.timeout), IDLE, most);
         Ok(Self { direct, proxies: Matcher::from_system(), local: build(true)?, remote })
     }
@@ -88,6 +90,11 @@ impl Connections {
         let remote = self.remote.as_ref().filter(|_| !is_local);
         Transport::Reqwest(remote.unwrap_or(&self.local).clone())
     }
+
+    /// Closes the idle connections to a server that is no longer used. Those in use are closed after their answer.
+    pub(super) fn forget(&self, url: &Url) {
+        self.direct.forget(url);
+    }
 }
 
 /// The endpoints of the settings, with their headers.
@@ -95,28 +102,46 @@ pub(super) fn endpoints(
     settings: &ClientSettings,
     connections: &Connections,
 ) -> Result<Vec<Endpoint>, ModelError> {
-    let headers = header_map(&settings.headers)?;
-    let endpoint = |text: &String| {
-        let mut url = read_url(text)?;
-        let mut headers = headers.clone();
-        if !url.username().is_empty() || url.password().is_some() {
-            // Reference: credentials in the address win over the header.
-            headers.insert(AUTHORIZATION, basic(&url)?);
-            // These fail only for URLs that cannot have credentials.
-            let _ = url.set_password(None);
-            let _ = url.set_username("");
-        }
-        let transport = connections.for_url(&url);
-        Ok(Endpoint { shown: public_url(text), url, headers, transport })
-    };
-    if settings.base_urls.is_empty() {
+    if settings.base_urls.is_empty() && settings.pool.is_none() {
         let message = "The model needs the argument `base_url`";
         return Err(ModelError::new(ModelErrorKind::Configuration, message));
     }
-    settings.base_urls.iter().map(endpoint).collect()
+    settings.base_urls.iter().map(|text| endpoint(text, settings, connections)).collect()
 }
 
-fn read_url(text: &str) -> Result<Url, ModelError> {
+/// The endpoint of a member of a pool.
+pub(super) fn listed_endpoint(
+    listing: &Listing,
+    settings: &ClientSettings,
+    connections: &Connections,
+) -> Result<Endpoint, ModelError> {
+    let mut endpoint = endpoint(&listing.url, settings, connections)?;
+    if let Some(host) = &listing.host {
+        let host = HeaderValue::from_str(host).map_err(|_| unsendable("Host"))?;
+        endpoint.headers.insert(HOST, host);
+    }
+    Ok(endpoint)
+}
+
+fn endpoint(
+    text: &str,
+    settings: &ClientSettings,
+    connections: &Connections,
+) -> Result<Endpoint, ModelError> {
+    let mut url = read_url(text)?;
+    let mut headers = header_map(&settings.headers)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        // Reference: credentials in the address win over the header.
+        headers.insert(AUTHORIZATION, basic(&url)?);
+        // These fail only for URLs that cannot have credentials.
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+    }
+    let transport = connections.for_url(&url);
+    Ok(Endpoint { given: text.to_owned(), shown: public_url(text), url, headers, transport })
+}
+
+pub(super) fn read_url(text: &str) -> Result<Url, ModelError> {
     let parsed =
         Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     parsed.ok_or_else(|| {

@@ -160,13 +160,14 @@ impl Direct {
         Self { limits: Limits { user_agent, connect, idle, most }, hosts: Mutex::default() }
     }
 
+    /// Drops the pool of the URL's host, so that its connections are closed when they are no longer in use.
+    pub(super) fn forget(&self, url: &Url) {
+        lock(&self.hosts).remove(&authority(url));
+    }
+
     /// The pool of the URL's host.
     pub(super) fn host(&self, url: &Url) -> Arc<Host> {
         let host = url.host_str().unwrap_or_default();
-        let authority = match url.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
         let pool = |authority: &String| {
             Arc::new(Host {
                 limits: self.limits,
@@ -179,7 +180,7 @@ impl Direct {
                 strays_reported: AtomicBool::new(false),
             })
         };
-        Arc::clone(lock(&self.hosts).entry(authority).or_insert_with_key(pool))
+        Arc::clone(lock(&self.hosts).entry(authority(url)).or_insert_with_key(pool))
     }
 }
 
@@ -323,6 +324,15 @@ impl Host {
         })?;
         self.open.fetch_add(1, Ordering::Relaxed);
         Ok(Connection { stream, open: Arc::clone(&self.open), is_reused: false, idle_since: Instant::now() })
+    }
+}
+
+/// Host and port of a URL, as in the `Host` header.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 

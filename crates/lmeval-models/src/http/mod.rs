@@ -2,7 +2,7 @@
 //!
 //! [`Client::post`] sends one call, with retries, and returns the parsed answer. For each attempt it
 //! 1. waits for a free slot (`num_concurrent`, or the adaptive limit),
-//! 2. chooses the healthy endpoint with the fewest calls,
+//! 2. chooses a healthy server, by its calls in flight and in a pool by its speed,
 //! 3. waits for the requests-per-minute and tokens-per-minute limits,
 //! 4. sends the request and classifies the outcome: an answer, a final error, or a failure worth a retry.
 //!
@@ -16,6 +16,9 @@ mod dial;
 mod direct;
 mod failure;
 mod limiter;
+mod member;
+mod members;
+mod pool;
 mod rate;
 mod redact;
 mod retry;
@@ -26,6 +29,8 @@ mod wire;
 
 pub use client::{BadAnswer, Call, Client};
 pub(crate) use client::{Route, server_path};
+pub(crate) use member::{MemberView, Standing, Tally};
+pub use pool::{PoolSource, Resolver};
 pub use redact::public_url;
 pub use settings::ClientSettings;
 pub(crate) use trust::tls_with;

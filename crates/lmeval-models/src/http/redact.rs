@@ -1,5 +1,7 @@
 //! Masks secrets in messages.
 
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use bytes::Bytes;
 use lmeval_core::secrets::{self, MASK};
 use lmeval_core::{Diagnose as _, ModelError};
@@ -9,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::connect::encoded_credentials;
 
 /// Strings that must not appear in messages.
-pub(super) struct Secrets(Vec<Secret>);
+pub(super) struct Secrets(RwLock<Vec<Secret>>);
 
 struct Secret {
     text: SecretString,
@@ -20,39 +22,31 @@ struct Secret {
 impl Secrets {
     /// Collects the secrets of headers and URLs, and registers the keys process-wide.
     pub(super) fn new(headers: &[(String, SecretString)], urls: &[String]) -> Self {
-        let mut found: Vec<(String, bool)> = Vec::new();
-        for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_public_header(name)) {
-            let value = value.expose_secret().trim();
-            found.push((value.to_owned(), secrets::is_secret(name)));
-            // The scheme, such as `Bearer`, is public; the rest is the secret.
-            found.extend(
-                value.split_once(' ').map(|(_, key)| (key.trim().to_owned(), secrets::is_secret(name))),
-            );
+        Self(RwLock::new(collect(headers, urls)))
+    }
+
+    /// Adds the secrets of more URLs.
+    pub(super) fn add(&self, urls: &[String]) {
+        let more = collect(&[], urls);
+        if more.is_empty() {
+            return;
         }
-        for url in urls.iter().filter_map(|url| Url::parse(url).ok()) {
-            if let Some(password) = url.password() {
-                found.extend([(password.to_owned(), true), (encoded_credentials(&url), true)]);
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for secret in more {
+            if !all.iter().any(|known| known.text.expose_secret() == secret.text.expose_secret()) {
+                all.push(secret);
             }
-            let is_key = |name: &str| !name.ends_with("version");
-            found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
         }
-        found.retain(|(secret, _)| secrets::is_hidden_in_responses(secret));
-        // Longest first, so that masking a shorter secret does not leave part of a longer one.
-        found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
-        found.dedup();
-        for (secret, _) in found.iter().filter(|(_, is_key)| *is_key) {
-            secrets::remember(secret);
-        }
-        let secret = |(text, is_key): (String, bool)| Secret {
-            is_key: is_key && secrets::is_credential(&text),
-            text: SecretString::from(text),
-        };
-        Self(found.into_iter().map(secret).collect())
+        all.sort_by_key(|secret| std::cmp::Reverse(secret.text.expose_secret().len()));
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Secret>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Masks every secret in a string.
     pub(super) fn mask(&self, mut text: String) -> String {
-        for Secret { text: secret, .. } in &self.0 {
+        for Secret { text: secret, .. } in self.all().iter() {
             if text.contains(secret.expose_secret()) {
                 text = text.replace(secret.expose_secret(), MASK);
             }
@@ -62,17 +56,17 @@ impl Secrets {
 
     /// Length in bytes of the longest secret.
     pub(super) fn longest(&self) -> usize {
-        self.0.first().map_or(0, |secret| secret.text.expose_secret().len())
+        self.all().first().map_or(0, |secret| secret.text.expose_secret().len())
     }
 
     /// Masks keys that a server echoes in an answer, because answers are stored.
     pub(super) fn mask_answer(&self, body: Bytes) -> Bytes {
-        let holds_key = |text: &str| {
-            self.0.iter().any(|secret| secret.is_key && text.contains(secret.text.expose_secret()))
-        };
+        let all = self.all();
+        let holds_key =
+            |text: &str| all.iter().any(|secret| secret.is_key && text.contains(secret.text.expose_secret()));
         match std::str::from_utf8(&body) {
             Ok(text) if holds_key(text) => {
-                let keys = self.0.iter().filter(|secret| secret.is_key);
+                let keys = all.iter().filter(|secret| secret.is_key);
                 let masked =
                     keys.fold(text.to_owned(), |text, key| text.replace(key.text.expose_secret(), MASK));
                 masked.into()
@@ -86,6 +80,36 @@ impl Secrets {
         let masked = ModelError::new(error.kind(), self.mask(error.to_string()));
         error.hints().into_iter().fold(masked, |masked, hint| masked.hint(self.mask(hint)))
     }
+}
+
+/// The secrets of headers and URLs; keys are registered process-wide.
+fn collect(headers: &[(String, SecretString)], urls: &[String]) -> Vec<Secret> {
+    let mut found: Vec<(String, bool)> = Vec::new();
+    for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_public_header(name)) {
+        let value = value.expose_secret().trim();
+        found.push((value.to_owned(), secrets::is_secret(name)));
+        // The scheme, such as `Bearer`, is public; the rest is the secret.
+        found.extend(value.split_once(' ').map(|(_, key)| (key.trim().to_owned(), secrets::is_secret(name))));
+    }
+    for url in urls.iter().filter_map(|url| Url::parse(url).ok()) {
+        if let Some(password) = url.password() {
+            found.extend([(password.to_owned(), true), (encoded_credentials(&url), true)]);
+        }
+        let is_key = |name: &str| !name.ends_with("version");
+        found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
+    }
+    found.retain(|(secret, _)| secrets::is_hidden_in_responses(secret));
+    // Longest first, so that masking a shorter secret does not leave part of a longer one.
+    found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
+    found.dedup();
+    for (secret, _) in found.iter().filter(|(_, is_key)| *is_key) {
+        secrets::remember(secret);
+    }
+    let secret = |(text, is_key): (String, bool)| Secret {
+        is_key: is_key && secrets::is_credential(&text),
+        text: SecretString::from(text),
+    };
+    found.into_iter().map(secret).collect()
 }
 
 /// A URL for messages, without credentials and query values.

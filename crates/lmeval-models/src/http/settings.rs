@@ -8,13 +8,16 @@ use lmeval_core::{ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::{Dict, Value, repr};
 use secrecy::SecretString;
 
+use super::pool::PoolSource;
 use super::redact::public_url;
 
 /// Settings of the HTTP client, read from model arguments.
 #[derive(Clone)]
 pub struct ClientSettings {
-    /// The URLs that answer calls; at least one.
+    /// The URLs that answer calls; at least one, unless there is a pool.
     pub base_urls: Vec<String>,
+    /// A list of URLs that changes during the run.
+    pub pool: Option<PoolSource>,
     /// Sent with every call.
     pub headers: Vec<(String, SecretString)>,
     /// Where the key comes from, for messages; never the key itself.
@@ -46,6 +49,7 @@ impl ClientSettings {
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_urls: vec![base_url.into()],
+            pool: None,
             headers: Vec::new(),
             key_source: "the model argument `header`".into(),
             timeout: Duration::from_mins(5),
@@ -81,9 +85,20 @@ impl ClientSettings {
         base_url: Option<&str>,
         headers: Vec<(String, SecretString)>,
     ) -> Result<Self, ModelError> {
-        let base_urls = base_urls(settings, base_url)?;
         let mut read = Self::new("");
-        read.base_urls = base_urls;
+        read.base_urls = base_urls(settings, base_url)?;
+        if let Some(pool) = read.base_urls.iter().find_map(|url| PoolSource::parse(url)) {
+            let invalid = |problem: String| {
+                let message = format!("The model argument `base_url` is not valid: {problem}");
+                ModelError::new(ModelErrorKind::Configuration, message)
+            };
+            if read.base_urls.len() > 1 {
+                return Err(invalid("a pool cannot be combined with other addresses".to_owned())
+                    .hint("List all servers in the pool file"));
+            }
+            read.pool = Some(pool.map_err(invalid)?);
+            read.base_urls.clear();
+        }
         read.headers = headers;
         match settings.get("header") {
             None => read.key_source = "the environment variable of the API key".into(),
@@ -129,6 +144,7 @@ impl fmt::Debug for ClientSettings {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("ClientSettings")
             .field("base_urls", &base_urls)
+            .field("pool", &self.pool)
             .field("headers", &headers)
             .field("timeout", &self.timeout)
             .field("max_retries", &self.max_retries)
@@ -140,6 +156,10 @@ impl fmt::Debug for ClientSettings {
 /// Parses `base_url`: one URL, several separated by `;`, or a list.
 fn base_urls(settings: &ModelSettings, default: Option<&str>) -> Result<Vec<String>, ModelError> {
     let split = |text: &str| -> Vec<String> {
+        // The name of a pool file may have any character.
+        if text.trim_start().starts_with('@') {
+            return vec![text.trim().to_owned()];
+        }
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         parts.map(str::to_owned).collect()
     };
@@ -236,6 +256,17 @@ mod tests {
             read(r#"{"base_url": ["http://a", "http://b"]}"#).unwrap().base_urls,
             ["http://a", "http://b"]
         );
+        let pool = |text: &str| read(text).unwrap().pool.map(|pool| pool.name());
+        assert_eq!(pool(r#"{"base_url": "@some/pool;1.json"}"#).as_deref(), Some("@pool;1.json"));
+        assert_eq!(
+            pool(r#"{"base_url": "dns+http://models:8000/v1"}"#).as_deref(),
+            Some("dns+http://models:8000/v1")
+        );
+        assert_eq!(pool("{}"), None);
+        for wrong in ["http://a;dns+http://b", "@", "dns+https://b"] {
+            let error = read(&format!(r#"{{"base_url": "{wrong}"}}"#)).unwrap_err();
+            assert!(error.to_string().contains("`base_url`"), "{error}");
+        }
         assert_eq!(read(r#"{"base_url": 5}"#).unwrap_err().kind(), ModelErrorKind::Configuration);
         assert_eq!(read(r#"{"base_url": ";"}"#).unwrap_err().kind(), ModelErrorKind::Configuration);
     }

@@ -1,5 +1,6 @@
 //! Selects a model's tokenizer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelSettings};
@@ -9,14 +10,14 @@ use lmeval_tokenizers::{HuggingFaceTokenizer, TiktokenTokenizer, locate};
 use super::encoder::{Encoder, Tokenizer};
 use super::remote::{RemoteSettings, server_query, server_root};
 use super::wait;
-use crate::http::public_url;
+use crate::http::{Client, public_url};
 
 /// The tokenizer selected by the model arguments, of kind `default` unless they say otherwise; `None` for no
 /// tokenizer.
 pub(crate) fn choose(
     settings: &ModelSettings,
     model: Option<&str>,
-    base_url: Option<&str>,
+    client: &Arc<Client>,
     default: &str,
 ) -> Result<Option<Encoder>, ModelError> {
     let given = settings.args.get_str("tokenizer_backend");
@@ -34,7 +35,6 @@ pub(crate) fn choose(
             ModelError::new(ModelErrorKind::Configuration, message)
         })?),
     };
-    let server = |url: &str| remote_settings(settings, url);
     let (tokenizer, name) = match backend.as_str() {
         "none" | "None" => return Ok(None),
         "huggingface" | "tiktoken" | "remote" | "auto" if name.is_some() => hugging_face(settings, name)?,
@@ -45,28 +45,21 @@ pub(crate) fn choose(
             let name = tokenizer.name().to_owned();
             (Tokenizer::Tiktoken(tokenizer), name)
         }
-        "remote" => {
-            let url = base_url.ok_or_else(|| {
-                ModelError::new(
-                    ModelErrorKind::Configuration,
-                    "`tokenizer_backend=remote` needs the argument `base_url`",
-                )
-            })?;
-            remote(server(url)?)?
-        }
+        "remote" => remote(remote_settings(settings, client)?)?,
         "auto" => {
-            let server = base_url.map(server).transpose()?;
-            match server {
-                Some(server) if wait(async { Ok(server.is_offered().await) })? => remote(server)?,
-                server => hugging_face(settings, model.map(str::to_owned)).map_err(|error| match server {
-                    Some(server) if wait(async { Ok(server.is_down().await) }).unwrap_or(false) => {
-                        let root = public_url(&server.root);
-                        error.hint(format!(
-                            "`{root}` cannot be reached, so its tokenizer was not considered: start the server first"
-                        ))
+            let server = remote_settings(settings, client)?;
+            if wait(async { Ok(server.is_offered().await) })? {
+                remote(server)?
+            } else {
+                hugging_face(settings, model.map(str::to_owned)).map_err(|error| {
+                    if !wait(async { Ok(server.is_down().await) }).unwrap_or(false) {
+                        return error;
                     }
-                    _ => error,
-                })?,
+                    let root = public_url(&server.root);
+                    error.hint(format!(
+                        "`{root}` cannot be reached, so its tokenizer was not considered: start the server first"
+                    ))
+                })?
             }
         }
         other => {
@@ -109,10 +102,12 @@ fn needs_name(what: &str) -> ModelError {
     .hint("For generation tasks, `tokenizer_backend=none` sends prompts as strings")
 }
 
-fn remote_settings(settings: &ModelSettings, url: &str) -> Result<RemoteSettings, ModelError> {
+fn remote_settings(settings: &ModelSettings, client: &Arc<Client>) -> Result<RemoteSettings, ModelError> {
+    let url = client.first_url();
     Ok(RemoteSettings {
-        root: server_root(url),
-        query: server_query(url).into(),
+        root: server_root(&url),
+        query: server_query(&url).into(),
+        pool: client.is_pool().then(|| Arc::clone(client)),
         timeout: Duration::from_secs_f64(settings.number("timeout")?.unwrap_or(300.0).clamp(1.0, 1e6)),
         verify_certificate: settings.flag("verify_certificate", true)?,
         certificate: settings.text("ca_cert_path").map(Into::into),

@@ -1,7 +1,9 @@
 //! A server's own tokenizer, queried over HTTP.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
 use lmeval_pycompat::{Dict, Value, json};
@@ -9,10 +11,12 @@ use lmeval_tokenizers::TokenizerTemplate;
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::http::{public_url, tls_with};
+use crate::http::{self, public_url, tls_with};
 
 /// Immediate attempts per call.
 const ATTEMPTS: usize = 3;
+/// Between attempts of a call on a pool whose members all failed.
+const POOL_WAIT: Duration = Duration::from_millis(500);
 
 /// How to reach a server's tokenizer.
 #[derive(Clone, Debug)]
@@ -21,6 +25,8 @@ pub(crate) struct RemoteSettings {
     pub(crate) root: String,
     /// The query of the base URL.
     pub(crate) query: SecretString,
+    /// The servers that may answer instead of the first one, as they come and go.
+    pub(crate) pool: Option<Arc<http::Client>>,
     pub(crate) timeout: Duration,
     pub(crate) verify_certificate: bool,
     pub(crate) certificate: Option<PathBuf>,
@@ -103,16 +109,55 @@ impl RemoteSettings {
         tokens.ok_or_else(|| failed(&self.root, "`/tokenize` returned no list `tokens`"))
     }
 
+    /// Calls the server; one of a pool after the other, for as long as calls on the model are repeated.
     async fn call(&self, client: &Client, path: &str, body: Option<&Value>) -> Result<Dict, ModelError> {
-        let url = format!("{}{path}{}", self.root, self.query.expose_secret());
+        /// Spreads calls over the members.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let Some(pool) = &self.pool else {
+            let found = self.call_one(client, &self.root, self.query.expose_secret(), path, body).await;
+            return found.map_err(|(error, _)| error);
+        };
+        let begun = Instant::now();
+        loop {
+            let (members, is_examined) = pool.serving_or_listed()?;
+            let (mut failure, mut is_up) = (None, false);
+            let start = if is_examined { NEXT.fetch_add(1, Ordering::Relaxed) } else { 0 };
+            for step in 0..members.len() {
+                let url = &members[(start + step) % members.len()].given;
+                let (root, query) = (server_root(url), server_query(url));
+                match self.call_one(client, &root, query, path, body).await {
+                    Ok(found) => return Ok(found),
+                    Err((error, is_down)) => {
+                        failure = Some(error);
+                        is_up |= !is_down;
+                    }
+                }
+            }
+            if is_up || begun.elapsed() >= pool.patience() {
+                return Err(failure.unwrap_or_else(|| failed(&self.root, "the pool has no server")));
+            }
+            tokio::time::sleep(POOL_WAIT).await;
+        }
+    }
+
+    /// Calls one server. The error has whether it cannot be reached.
+    async fn call_one(
+        &self,
+        client: &Client,
+        root: &str,
+        query: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Dict, (ModelError, bool)> {
+        let url = format!("{root}{path}{query}");
         let body = match body {
             None => None,
             Some(body) => Some(
                 json::dumps(body, &json::Options::default())
-                    .map_err(|error| failed(&self.root, &error.to_string()))?,
+                    .map_err(|error| (failed(root, &error.to_string()), false))?,
             ),
         };
-        let mut problem = String::new();
+        let (mut problem, mut is_down) = (String::new(), false);
         for _ in 0..ATTEMPTS {
             let mut request = match &body {
                 None => client.get(&url),
@@ -127,14 +172,17 @@ impl RemoteSettings {
                 Err(error) => Err(error),
             };
             match answer {
-                Err(error) => problem = error.without_url().to_string(),
+                Err(error) => {
+                    is_down = error.status().is_none_or(|status| status.is_server_error());
+                    problem = error.without_url().to_string();
+                }
                 Ok(text) => match json::loads(&text) {
                     Ok(Value::Dict(dict)) => return Ok(dict.as_ref().clone()),
                     _ => problem = format!("`{path}` did not return a JSON object"),
                 },
             }
         }
-        Err(failed(&self.root, &problem))
+        Err((failed(root, &problem), is_down))
     }
 }
 

@@ -31,6 +31,8 @@ mod ls;
 mod messages;
 mod missing_columns;
 mod parity;
+mod pool_versions;
+mod pools;
 mod preview;
 mod python;
 mod python_models;

@@ -129,7 +129,7 @@ impl ApiModel {
         tokens: &[u32],
         mut evidence: Dict,
     ) -> Result<Checked, Trouble> {
-        let route = Route { only: Some(index), ..Route::default() };
+        let route = self.route_to(index);
         let mut ids = Vec::new();
         let mut seen = FxHashSet::default();
         ids.extend(tokens.iter().copied().filter(|id| seen.insert(*id)).take(MAX_PROBED_IDS));
@@ -188,7 +188,7 @@ impl ApiModel {
         let Checked { precision, canary, evidence } = self.check_chat(index, tokens, found).await?;
         let tolerance = Tolerance::of(precision);
         let evidence = vec![Value::from(evidence)];
-        Ok(Proven { precision, tolerance, next_token: Some(canary), tail: None, evidence })
+        Ok(Proven { precision, tolerance, next_token: Some(canary), tail: None, evidence, reference: None })
     }
 }
 

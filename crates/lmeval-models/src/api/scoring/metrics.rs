@@ -24,12 +24,16 @@ fn computed(text: &str) -> Option<u64> {
 }
 
 impl ApiModel {
-    /// The sum over all addresses; `None` unless each offers it.
+    /// The sum over all addresses; `None` unless each offers it, and for a pool, whose members change.
     async fn computed_so_far(&self) -> Option<u64> {
+        if self.parts.client.is_pool() {
+            return None;
+        }
         let mut sum = 0;
-        for address in self.parts.client.addresses() {
-            let mut url = address.clone();
-            url.set_path(&format!("{}/metrics", server_path(address.path())));
+        for member in self.parts.client.members() {
+            let mut url = member.url;
+            let path = format!("{}/metrics", server_path(url.path()));
+            url.set_path(&path);
             let body = self.parts.client.get_in(url.as_str(), TIMEOUT, 1).await.ok()?;
             sum += computed(std::str::from_utf8(&body).ok()?)?;
         }

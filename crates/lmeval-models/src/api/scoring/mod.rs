@@ -12,6 +12,7 @@
 
 mod chat;
 mod group;
+mod member;
 mod metrics;
 mod next_token;
 mod probe;
@@ -29,6 +30,8 @@ use tokio::sync::OnceCell;
 
 use super::protocol::Scored;
 pub(super) use group::together;
+use member::Reference;
+pub(super) use member::Verdict;
 use next_token::Canary;
 use tail::Tail;
 
@@ -110,7 +113,7 @@ impl Tolerance {
 }
 
 /// The protocols that the server has proven.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Proven {
     precision: Precision,
     tolerance: Tolerance,
@@ -118,6 +121,8 @@ pub(super) struct Proven {
     tail: Option<Tail>,
     /// Why other protocols are not used, or which checks these passed.
     evidence: Vec<Value>,
+    /// Numbers that every member of a pool must give.
+    reference: Option<Reference>,
 }
 
 impl Proven {
@@ -129,6 +134,7 @@ impl Proven {
             next_token: None,
             tail: None,
             evidence: vec![Value::dict([("reason", reason)])],
+            reference: None,
         }
     }
 
@@ -157,6 +163,14 @@ impl Shortcut {
             Self::Tail => "tail",
         }
     }
+
+    /// The bit that marks servers which have proven it.
+    fn bit(self) -> u8 {
+        match self {
+            Self::NextToken => 1,
+            Self::Tail => 2,
+        }
+    }
 }
 
 /// The use of one protocol in this run.
@@ -176,6 +190,10 @@ struct Use {
 pub(super) struct Planner {
     choice: Choice,
     proven: OnceCell<Proven>,
+    /// The tokens of the test prompt.
+    test_tokens: OnceCell<Vec<u32>>,
+    /// The evidence of servers that joined later.
+    joined: Mutex<Vec<Value>>,
     /// The protocol of saved answers that are used without contacting the server.
     assumed: OnceLock<String>,
     next_token: Use,
@@ -207,6 +225,8 @@ impl Planner {
         Self {
             choice,
             proven: OnceCell::new(),
+            test_tokens: OnceCell::new(),
+            joined: Mutex::default(),
             assumed: OnceLock::new(),
             next_token: Use::default(),
             tail: Use::default(),
@@ -336,7 +356,7 @@ fn hash(tokens: &[u32]) -> u64 {
 /// The number that calls with this context share, for their choice of endpoint.
 fn affinity(context: &[u32]) -> u64 {
     let hash = hash(&context[..context.len().min(HEAD)]);
-    // The low bits of the hash choose the endpoint; its high bits are the good ones.
+    // The high bits of the hash are the good ones.
     hash ^ (hash >> 32)
 }
 

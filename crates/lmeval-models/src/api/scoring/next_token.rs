@@ -268,7 +268,8 @@ impl ApiModel {
         let sent = canary.prompt.len() + context.len();
         let text = body_text(body(&prompts, &all, &self.parts.rules)).map_err(Trouble::Failed)?;
         let call = Call { path: "", body: Bytes::from(text), about, tokens: sent as u64 + 2, scores: false };
-        let route = Route { affinity: Some(affinity(context)), ..Route::default() };
+        let needs = Shortcut::NextToken.bit();
+        let route = Route { affinity: Some(affinity(context)), needs, ..Route::default() };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             Ok((read(&answer, prompts.len(), &all), cached_tokens(&answer)))
@@ -298,7 +299,8 @@ impl ApiModel {
         ids: &[u32],
         (canary, tolerance): (&Canary, Tolerance),
     ) -> Result<NextToken, Trouble> {
-        let route = Route { affinity: Some(affinity(context)), ..Route::default() };
+        let needs = Shortcut::NextToken.bit();
+        let route = Route { affinity: Some(affinity(context)), needs, ..Route::default() };
         let calls = self.planner.of(Shortcut::NextToken).calls.fetch_add(1, Ordering::Relaxed);
         if calls.is_multiple_of(CANARY_INTERVAL)
             && let Some(messages) = &canary.messages

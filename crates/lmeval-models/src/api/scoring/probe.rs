@@ -15,8 +15,8 @@ use super::super::protocol::{Family, Prompt, Score, Scored};
 use super::chat::compare;
 use super::next_token::{self, Canary, NextToken, Trouble};
 use super::tail::{Read, Tail};
-use super::{Choice, Precision, Proven, Tolerance, not_proven, salt};
-use crate::http::{Call, Route};
+use super::{Choice, Precision, Proven, Shortcut, Tolerance, not_proven, salt};
+use crate::http::{Call, MemberView, Route};
 use crate::tokenizer::Encoder;
 
 /// A prompt whose tokens are mostly likely ones.
@@ -45,9 +45,14 @@ pub(super) struct Checked {
 impl ApiModel {
     /// Settles the protocols of the run; returns their name, or `None` for `echo`.
     pub(in super::super) async fn settle_scoring(&self) -> Result<Option<String>, ModelError> {
-        let proven = self.planner.proven.get_or_try_init(|| self.prove()).await?;
+        let proven = self.planner.proven.get_or_try_init(|| self.prove_all()).await?;
         if proven.name().is_some() {
             self.start_metrics().await;
+            // Addresses that could not be reached prove the protocols later.
+            let is_unproven = |member: &MemberView| member.proven.is_none();
+            if self.parts.client.serving().iter().any(is_unproven) {
+                self.parts.keeper.watch();
+            }
         }
         Ok(proven.name().map(str::to_owned))
     }
@@ -64,6 +69,19 @@ impl ApiModel {
             }
             _ => None,
         }
+    }
+
+    /// Proves protocols. The members of a pool must give the same numbers.
+    async fn prove_all(&self) -> Result<Proven, ModelError> {
+        self.parts.keeper.prove_with(&self.this);
+        let (reference, compared) = self.compare_members().await?;
+        let proven = Proven { reference, ..self.prove().await? };
+        if proven.name().is_none() {
+            for id in compared {
+                self.parts.client.set_proven(id, 0);
+            }
+        }
+        Ok(proven)
     }
 
     async fn prove(&self) -> Result<Proven, ModelError> {
@@ -83,57 +101,90 @@ impl ApiModel {
         let choice = self.planner.choice;
         let lists = list_models(&self.parts.client, self.parts.rules.model.as_deref()).await?;
         let is_expected = |listed: &Listed| listed.owner.as_deref() == Some(family.owner());
-        if choice == Choice::Auto && !lists.iter().flatten().any(is_expected) {
+        if choice == Choice::Auto && !lists.iter().any(|(_, listed)| listed.as_ref().is_some_and(is_expected))
+        {
             return Ok(Proven::echo(format!("the server does not say that it is {}", family.name())));
         }
-        let mut tokens = encoder.encode(TEXT).await?;
-        tokens.truncate(self.parts.longest);
-        if tokens.len() <= POSITIONS[2] {
+        let Some(tokens) = self.test_tokens(encoder).await? else {
             return Ok(Proven::echo("the test prompt has too few tokens"));
-        }
-        let mut proven: Option<Proven> = None;
-        let mut evidence = Vec::new();
-        for (index, listed) in lists.iter().enumerate() {
+        };
+        let (client, mut proven) = (&self.parts.client, None::<Proven>);
+        let (mut evidence, mut passed, mut failure) = (Vec::new(), Vec::new(), None);
+        for (member, listed) in lists {
             let mut found = Dict::new();
-            found.insert("address", self.parts.client.shown_url_of(index));
+            found.insert("address", member.shown.as_str());
             let Some(listed) = listed else {
                 found.insert("checked", false);
                 evidence.push(Value::from(found));
                 continue;
             };
             found.insert("owned_by", listed.owner.as_deref().map_or(Value::None, Value::str));
-            let outcome = match family {
-                _ if self.scores_chat() => self.prove_chat(index, &tokens, found).await,
-                Family::Sglang => self.prove_sglang(index, &tokens, found).await,
-                Family::Vllm | Family::Other => self.prove_vllm(index, &tokens, found).await,
-            };
-            match outcome {
+            match self.prove_one(member.id, &tokens, found).await {
                 Ok(mut one) => {
                     evidence.append(&mut one.evidence);
-                    proven = Some(match proven {
-                        None => one,
-                        Some(before) => before.and(&one, self.parts.client.stats()),
-                    });
+                    let so_far = match proven {
+                        None => one.clone(),
+                        Some(before) if client.is_pool() => before.or(&one),
+                        Some(before) => before.and(&one, client.stats()),
+                    };
+                    proven = Some(so_far);
+                    passed.push((member.id, one));
                 }
-                Err(Trouble::Failed(error)) if error.is_fatal() => return Err(error),
+                Err(Trouble::Failed(error)) if error.is_fatal() && !client.is_pool() => return Err(error),
                 Err(trouble) => {
                     let reason = trouble.reason();
-                    if choice.is_required() {
+                    if choice.is_required() && !client.is_pool() {
                         return Err(not_proven(choice, &reason));
                     }
                     let mut found = Dict::new();
-                    found.insert("address", self.parts.client.shown_url_of(index));
-                    found.insert("reason", reason);
+                    found.insert("address", member.shown.as_str());
+                    found.insert("reason", reason.as_str());
                     evidence.push(Value::from(found));
-                    return Ok(Proven { evidence, ..Proven::echo("") });
+                    if !client.is_pool() {
+                        return Ok(Proven { evidence, ..Proven::echo("") });
+                    }
+                    // Others of the pool may prove more; this one gets no calls that need it.
+                    if !matches!(trouble, Trouble::Failed(_)) {
+                        client.set_proven(member.id, 0);
+                    }
+                    failure = Some(reason);
                 }
             }
+        }
+        if let (None, true, Some(reason)) = (&proven, choice.is_required(), &failure) {
+            return Err(not_proven(choice, reason));
         }
         let proven = proven.unwrap_or_else(|| Proven::echo(""));
         if choice == Choice::Tail && proven.tail.is_none() {
             return Err(not_proven(choice, "the server does not return tails of prompts"));
         }
+        for (id, one) in passed {
+            client.set_proven(id, proven.shared_with(&one));
+        }
         Ok(Proven { evidence, ..proven })
+    }
+
+    /// The tokens of the test prompt; `None` if they are too few. They are kept: the tokenizer may be that of servers which
+    /// are yet to be examined.
+    pub(super) async fn test_tokens(&self, encoder: &Encoder) -> Result<Option<Vec<u32>>, ModelError> {
+        let tokens = self.planner.test_tokens.get_or_try_init(|| encoder.encode(TEXT)).await?;
+        let tokens = &tokens[..tokens.len().min(self.parts.longest)];
+        Ok((tokens.len() > POSITIONS[2]).then(|| tokens.to_vec()))
+    }
+
+    /// Proves protocols on one member.
+    pub(super) async fn prove_one(&self, id: usize, tokens: &[u32], found: Dict) -> Result<Proven, Trouble> {
+        match self.parts.protocol.family() {
+            _ if self.scores_chat() => self.prove_chat(id, tokens, found).await,
+            Family::Sglang => self.prove_sglang(id, tokens, found).await,
+            Family::Vllm | Family::Other => self.prove_vllm(id, tokens, found).await,
+        }
+    }
+
+    /// The route to one member. Only fixed addresses are waited for, before the run.
+    pub(super) fn route_to(&self, id: usize) -> Route<'static> {
+        let once = self.parts.client.is_pool() || self.planner.proven.initialized();
+        Route { only: Some(id), once, ..Route::default() }
     }
 
     async fn prove_vllm(&self, index: usize, tokens: &[u32], found: Dict) -> Result<Proven, Trouble> {
@@ -155,7 +206,7 @@ impl ApiModel {
             }
         };
         let evidence = vec![Value::from(evidence)];
-        Ok(Proven { precision, tolerance, next_token: Some(canary), tail, evidence })
+        Ok(Proven { precision, tolerance, next_token: Some(canary), tail, evidence, reference: None })
     }
 
     async fn prove_sglang(&self, index: usize, tokens: &[u32], mut found: Dict) -> Result<Proven, Trouble> {
@@ -169,7 +220,7 @@ impl ApiModel {
         let cached = self.check_tail(index, tokens, (&tail, tolerance)).await?;
         found.insert("tail_cached_tokens", cached as i64);
         let evidence = vec![Value::from(found)];
-        Ok(Proven { precision, tolerance, next_token: None, tail: Some(tail), evidence })
+        Ok(Proven { precision, tolerance, next_token: None, tail: Some(tail), evidence, reference: None })
     }
 
     /// Compares next-token log-probabilities with `echo`, at three positions, for a likely and an unlikely token each.
@@ -179,15 +230,7 @@ impl ApiModel {
         tokens: &[u32],
         mut evidence: Dict,
     ) -> Result<Checked, Trouble> {
-        let mut scored = Vec::new();
-        for position in POSITIONS {
-            let likely = tokens[position];
-            let unlikely = tokens.iter().rev().copied().find(|id| *id != likely).unwrap_or(likely);
-            for id in [likely, unlikely] {
-                let prompt = [&tokens[..position], &[id]].concat();
-                scored.push(Scored::new(prompt, position));
-            }
-        }
+        let scored = test_prompts(tokens);
         let echoed = self.echo_on(index, &scored).await.map_err(Trouble::of)?;
         let mut ids: Vec<u32> = scored.iter().filter_map(|prompt| prompt.tokens.last().copied()).collect();
         ids.extend(tokens);
@@ -219,7 +262,7 @@ impl ApiModel {
         let length = LONG.min(self.parts.longest);
         let prompt: Vec<u32> = tokens.iter().copied().cycle().take(length).collect();
         let context = length - COMPARED;
-        let route = Route { path: tail.route(), only: Some(index), ..Route::default() };
+        let route = Route { path: tail.route(), ..self.route_to(index) };
         let call = |fresh| self.tail_call_to(route, ABOUT, (&prompt, context), fresh, tail);
         let beginning = (&prompt[..context - 1], context - 2);
         self.tail_call_to(route, ABOUT, beginning, true, tail).await?;
@@ -254,7 +297,7 @@ impl ApiModel {
     /// Scores prompts with `echo` on one address.
     pub(super) async fn echo_on(&self, index: usize, scored: &[Scored]) -> Result<Vec<Score>, ModelError> {
         let prompt = Prompt::Tokens(scored.iter().map(|prompt| prompt.tokens.clone()).collect());
-        self.echo(Route { only: Some(index), ..Route::default() }, ABOUT, &prompt, scored).await
+        self.echo(self.route_to(index), ABOUT, &prompt, scored).await
     }
 
     async fn next_tokens_on(
@@ -266,7 +309,7 @@ impl ApiModel {
         let body = body_text(next_token::body(contexts, ids, &self.parts.rules)).map_err(Trouble::Failed)?;
         let tokens = contexts.iter().map(|context| context.len() as u64 + 1).sum();
         let call = Call { path: "", body: Bytes::from(body), about: ABOUT, tokens, scores: false };
-        let route = Route { only: Some(index), ..Route::default() };
+        let route = self.route_to(index);
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             if answer.as_dict().is_none() {
@@ -279,7 +322,48 @@ impl ApiModel {
     }
 }
 
+/// Prompts whose last token is compared: at each position a likely and an unlikely one.
+pub(super) fn test_prompts(tokens: &[u32]) -> Vec<Scored> {
+    let mut scored = Vec::new();
+    for position in POSITIONS {
+        let likely = tokens[position];
+        let unlikely = tokens.iter().rev().copied().find(|id| *id != likely).unwrap_or(likely);
+        for id in [likely, unlikely] {
+            let prompt = [&tokens[..position], &[id]].concat();
+            scored.push(Scored::new(prompt, position));
+        }
+    }
+    scored
+}
+
 impl Proven {
+    /// The protocols that at least one of two members of a pool has proven.
+    fn or(self, other: &Self) -> Self {
+        Self {
+            next_token: self.next_token.or_else(|| other.next_token.clone()),
+            tail: self.tail.or_else(|| other.tail.clone()),
+            ..self
+        }
+    }
+
+    /// Those of the run's protocols that a server has proven, as bits, given its own proof. Its test numbers must be those
+    /// that every answer is checked with.
+    pub(super) fn shared_with(&self, one: &Self) -> u8 {
+        let mut shared = 0;
+        if let (Some(canary), Some(own)) = (&self.next_token, &one.next_token) {
+            let numbers = canary.known.iter().zip(&own.known);
+            if canary.known.len() == own.known.len()
+                && numbers.into_iter().all(|(one, two)| self.tolerance.holds(one.1, two.1))
+            {
+                shared |= Shortcut::NextToken.bit();
+            }
+        }
+        if self.tail.is_some() && one.tail.is_some() {
+            shared |= Shortcut::Tail.bit();
+        }
+        shared
+    }
+
     /// The protocols that two servers have in common.
     fn and(self, other: &Self, stats: &ModelStats) -> Self {
         let tolerance = match other.precision {
@@ -304,6 +388,7 @@ impl Proven {
             next_token: self.next_token.filter(|_| other.next_token.is_some()),
             tail: self.tail.filter(|_| other.tail.is_some()),
             evidence: Vec::new(),
+            reference: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The record of scoring protocols in the results.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use lmeval_pycompat::{Dict, Value, repr};
@@ -21,7 +22,9 @@ impl Planner {
             return Some(Value::from(record));
         };
         record.insert("protocol", proven.name().unwrap_or("echo"));
-        record.insert("evidence", Value::list(proven.evidence.iter().cloned()));
+        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        record.insert("evidence", Value::list(proven.evidence.iter().chain(joined.iter()).cloned()));
+        drop(joined);
         if proven.name().is_none() {
             return Some(Value::from(record));
         }

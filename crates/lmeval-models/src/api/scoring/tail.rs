@@ -276,8 +276,12 @@ impl ApiModel {
         tail: &Tail,
     ) -> Result<Read, Trouble> {
         let Scored { tokens, context, .. } = prompt;
-        let route =
-            Route { path: tail.route(), affinity: Some(affinity(&tokens[..*context])), ..Route::default() };
+        let route = Route {
+            path: tail.route(),
+            affinity: Some(affinity(&tokens[..*context])),
+            needs: Shortcut::Tail.bit(),
+            ..Route::default()
+        };
         let (read, cached) = self.tail_call_to(route, about, (tokens, *context), fresh, tail).await?;
         self.planner.of(Shortcut::Tail).calls.fetch_add(1, Ordering::Relaxed);
         self.planner.count(0, tokens.len(), cached, self.parts.client.stats());

@@ -47,6 +47,7 @@ mod tracker;
 mod worker;
 
 pub use caller::Caller;
+pub use embed::{RAY_BOOT, ray_modules};
 pub use host::PythonHost;
 pub use interpreter::{active_environment, find_python};
 pub use model::{PythonModel, PythonModelSettings, RegisteredModels};

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 use crate::commands::{
-    CompareArgs, MergeArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    CompareArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 
@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Compute the model of a run that waits for workers (`run --workers`).
     Worker(Box<WorkerArgs>),
+    /// Run on a Ray cluster, with workers or servers on its nodes.
+    Ray(RayArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run model-written code under resource limits; without a file, show which limits this machine enforces.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// First words that are subcommands; anything else followed by more words means `run`.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "ls",
     "validate",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 19] = [
     "merge",
     "doctor",
     "worker",
+    "ray",
     "completions",
     "sandbox",
     "help",

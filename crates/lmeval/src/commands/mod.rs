@@ -7,6 +7,7 @@ mod journal;
 mod ls;
 mod merge;
 mod preview;
+mod ray;
 mod report;
 mod rescore;
 mod run;
@@ -24,6 +25,7 @@ use anyhow::Result;
 
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::merge::MergeArgs;
+pub(crate) use self::ray::RayArgs;
 pub(crate) use self::report::ReportArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
@@ -83,6 +85,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
+        Command::Ray(arguments) => ray::run(&arguments)?,
         Command::Worker(arguments) => worker::run(&arguments, printer)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,

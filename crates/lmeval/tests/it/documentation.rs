@@ -8,7 +8,7 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["run"],
     &["ls"],
@@ -35,6 +35,8 @@ const COMMANDS: [&[&str]; 28] = [
     &["merge"],
     &["doctor"],
     &["worker"],
+    &["ray"],
+    &["ray", "run"],
     &["completions"],
     &["sandbox"],
 ];

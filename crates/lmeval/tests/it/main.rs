@@ -36,6 +36,8 @@ mod pools;
 mod preview;
 mod python;
 mod python_models;
+#[cfg(unix)]
+mod ray;
 mod recorded_runs;
 mod registry;
 mod rescore;

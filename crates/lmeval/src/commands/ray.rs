@@ -1,0 +1,292 @@
+//! `lm-eval ray`: runs on a Ray cluster. Ray is a package of the user's Python, which this command starts with the
+//! driver that is embedded in the binary.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::{Args, Command, Subcommand};
+use lmeval::settings::{Options, RunSettings};
+use lmeval_core::Diagnostic;
+use lmeval_host::{RAY_BOOT, active_environment, find_python, ray_modules};
+use lmeval_pycompat::json::{Options as JsonOptions, dumps};
+use serde_json::{Map, Value, json};
+
+use crate::commands::Status;
+
+/// The model of servers that a run starts itself.
+const SERVED: &str = "local-completions";
+
+/// Arguments of `ray`.
+#[derive(Args, Debug)]
+pub(crate) struct RayArgs {
+    /// The subcommand to run.
+    #[command(subcommand)]
+    pub action: RayAction,
+}
+
+/// Subcommands of `ray`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RayAction {
+    /// Evaluate a model on a Ray cluster.
+    ///
+    /// Needs Ray in your Python: `pip install 'lm_eval[ray]'`. Without `--serve`, every replica is a worker that computes
+    /// the model; with it, a server. All flags of `run` apply, except `--workers`.
+    Run(Box<RayRunArgs>),
+}
+
+/// Arguments of `ray run`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: that of `run`, or 1 if the cluster cannot be reached or every replica fails.\n\nAn interrupted run with --output_path resumes when the same command is run again.\n\nExamples:\n  lm-eval ray run --replicas 8 --gpus-per-replica 1 --model hf --model_args pretrained=gpt2 --tasks arc_easy --output_path out\n  lm-eval ray run --replicas 4 --gpus-per-replica 2 --serve 'vllm serve MODEL --tensor-parallel-size 2' --tasks arc_easy --output_path out"
+)]
+pub(crate) struct RayRunArgs {
+    /// The cluster and the replicas.
+    #[command(flatten)]
+    pub ray: RayOptions,
+
+    /// The settings of the run on the cluster.
+    #[command(flatten)]
+    pub run: Options,
+}
+
+/// The flags of `ray run` that are not those of `run`. Each takes one value.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct RayOptions {
+    /// The number of workers or servers.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub replicas: u32,
+
+    /// Start the run when this many replicas are ready. The others join when the cluster has room for them.
+    #[arg(long, alias = "min_replicas", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub min_replicas: u32,
+
+    /// GPUs of each replica, all on one node; a fraction shares a GPU. With --serve, those of `--tensor-parallel-size`.
+    #[arg(long, alias = "gpus_per_replica", value_name = "N", default_value_t = 0.0, value_parser = amount)]
+    pub gpus_per_replica: f64,
+
+    /// CPUs of each replica.
+    #[arg(long, alias = "cpus_per_replica", value_name = "N", default_value_t = 1.0, value_parser = amount)]
+    pub cpus_per_replica: f64,
+
+    /// The address of the cluster; `local` starts one on this machine.
+    ///
+    /// [default: RAY_ADDRESS, else the cluster of this machine, else a new one]
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
+
+    /// The address that the run listens on and workers connect to. [default: that of this node, and a free port]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<String>,
+
+    /// The command of a worker, without its arguments. [default: `lm-eval worker` of this path, or of the node's PATH]
+    #[arg(long, alias = "worker_command", value_name = "COMMAND")]
+    pub worker_command: Option<String>,
+
+    /// An environment variable for the replicas, with a value or with that of this process. Can be repeated.
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    pub environment: Vec<String>,
+
+    /// Start a server with this command in each replica. `{port}` and `{host}` are replaced; without `{port}`, `--port PORT` is
+    /// appended.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["worker_command", "listen"])]
+    pub serve: Option<String>,
+
+    /// The path of the servers that takes requests. [default: that of --model, such as /v1/completions]
+    #[arg(long, value_name = "PATH", requires = "serve")]
+    pub endpoint: Option<String>,
+
+    /// The path that a server answers with success when it is ready. [default: /health or /v1/models]
+    #[arg(long, value_name = "PATH", requires = "serve")]
+    pub health: Option<String>,
+
+    /// How many seconds a server may take to become ready before it is started again.
+    #[arg(long, alias = "ready_timeout", value_name = "SECONDS", default_value_t = 1800.0, value_parser = amount, requires = "serve")]
+    pub ready_timeout: f64,
+}
+
+/// Parses a number that is not negative.
+fn amount(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "must be a number, at least 0".to_owned())
+}
+
+/// Replaces this process with the driver.
+pub(crate) fn run(arguments: &RayArgs) -> Result<Status> {
+    let RayAction::Run(arguments) = &arguments.action;
+    let RayRunArgs { run, ray } = &**arguments;
+    let settings = RunSettings::from_flags(run)?;
+    check(ray, &settings)?;
+    let words = words(std::env::args_os().map(std::ffi::OsString::into_string));
+    let Some(words) = words else { bail!("The arguments of `ray run` must be valid UTF-8") };
+    let python = find_python(settings.python.as_deref(), active_environment().as_deref());
+    let Some(python) = python else {
+        let asked = settings.python.as_deref().unwrap_or(Path::new("python3"));
+        bail!(
+            Diagnostic::new(format!("`{}` was not found", asked.display()))
+                .hint("`--python PATH` sets the Python that has Ray")
+        );
+    };
+    start(&python, &driver_settings(ray, &settings, &words)?)
+}
+
+fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
+    if settings.workers.is_some() {
+        let wrong = Diagnostic::new("`ray run` sets `--workers` itself");
+        bail!(wrong.hint("`--listen HOST:PORT` sets the address that workers connect to"));
+    }
+    if ray.min_replicas > ray.replicas {
+        bail!("`--min-replicas` is {}, but `--replicas` is {}", ray.min_replicas, ray.replicas);
+    }
+    if ray.cpus_per_replica == 0.0 && ray.gpus_per_replica == 0.0 {
+        bail!("A replica needs CPUs or GPUs: `--cpus-per-replica` and `--gpus-per-replica` are 0");
+    }
+    if ray.gpus_per_replica > 1.0 && ray.gpus_per_replica.fract() != 0.0 {
+        bail!("`--gpus-per-replica` must be a whole number above 1, not {}", ray.gpus_per_replica);
+    }
+    if ray.serve.is_some() && settings.model_args.get_str("base_url").is_some() {
+        let wrong = Diagnostic::new("`--serve` starts the servers, so `base_url` cannot be set");
+        bail!(wrong.hint("Without `--serve`, `lm-eval run` uses servers that are already running"));
+    }
+    Ok(())
+}
+
+/// The settings for the driver.
+fn driver_settings(ray: &RayOptions, settings: &RunSettings, words: &[String]) -> Result<Value> {
+    let mut environment = Map::new();
+    for given in &ray.environment {
+        let (name, value) = match given.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => match std::env::var(given) {
+                Ok(value) => (given.as_str(), value),
+                Err(_) => bail!("`--env {given}`: this variable is not set, or its value is not UTF-8"),
+            },
+        };
+        environment.insert(name.to_owned(), value.into());
+    }
+    let model = if settings.given.get_str("model").is_some() { &settings.model } else { SERVED };
+    let model_args = match settings.given.get_str("model_args") {
+        Some(given) => {
+            serde_json::from_str(&dumps(given, &JsonOptions { allow_nan: false, ..JsonOptions::default() })?)?
+        }
+        None => json!({}),
+    };
+    Ok(json!({
+        "replicas": ray.replicas,
+        "min_replicas": ray.min_replicas,
+        "gpus": ray.gpus_per_replica,
+        "cpus": ray.cpus_per_replica,
+        "address": ray.address,
+        "listen": ray.listen,
+        "worker_command": ray.worker_command,
+        "environment": environment,
+        "serve": ray.serve,
+        "endpoint": ray.endpoint,
+        "health": ray.health,
+        "ready_timeout": ray.ready_timeout,
+        "binary": std::env::current_exe()?.to_string_lossy(),
+        "python": settings.python,
+        "quiet": settings.quiet,
+        "model": model,
+        "model_args": model_args,
+        "words": words,
+    }))
+}
+
+/// The words of a command line that are for the run; `None` if one is not UTF-8.
+fn words<E>(line: impl Iterator<Item = Result<String, E>>) -> Option<Vec<String>> {
+    let line = line.collect::<Result<Vec<_>, _>>().ok()?;
+    let start = line.iter().position(|word| word == "ray")? + 2;
+    let (ray, run) = (names::<RayOptions>(), names::<Options>());
+    let mut kept = Vec::new();
+    let mut rest = line.into_iter().skip(start);
+    while let Some(word) = rest.next() {
+        let Some(flag) = word.strip_prefix("--") else {
+            kept.push(word);
+            continue;
+        };
+        let name = flag.split('=').next().unwrap_or_default().replace('_', "-");
+        // The parser accepts unambiguous abbreviations.
+        let is_short = !run.contains(&name) && ray.iter().any(|known| known.starts_with(&name));
+        if !ray.contains(&name) && !is_short {
+            kept.push(word);
+        } else if !flag.contains('=') {
+            rest.next();
+        }
+    }
+    Some(kept)
+}
+
+/// The names of flags, with dashes.
+fn names<T: Args>() -> BTreeSet<String> {
+    let command = T::augment_args(Command::new("lm-eval"));
+    command.get_arguments().filter_map(|argument| Some(argument.get_long()?.replace('_', "-"))).collect()
+}
+
+/// Runs the driver: a script on standard input, so that its code is not part of the command line.
+#[cfg(unix)]
+fn start(python: &PathBuf, settings: &Value) -> Result<Status> {
+    use std::io::{Seek as _, Write as _};
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+
+    let modules: Map<String, Value> =
+        ray_modules().map(|(path, source)| (path.to_owned(), source.into())).collect();
+    // A JSON string is a string in Python, too, as far as characters of this JSON are concerned.
+    let given = serde_json::to_string(&json!({ "modules": modules, "settings": settings }).to_string())?;
+    let mut script = tempfile::tempfile()?;
+    write!(script, "{RAY_BOOT}\n\n_start(json.loads({given}))\n")?;
+    script.rewind()?;
+    let error = Command::new(python).args(["-", "lm-eval", "ray", "run"]).stdin(Stdio::from(script)).exec();
+    bail!("Cannot start {}: {error}", python.display());
+}
+
+#[cfg(not(unix))]
+fn start(_: &PathBuf, _: &Value) -> Result<Status> {
+    bail!("`lm-eval ray` needs Linux or macOS");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(line: &[&str]) -> Vec<String> {
+        let line = ["lm-eval", "ray", "run"].iter().chain(line).map(|word| Ok::<_, ()>((*word).to_owned()));
+        words(line).unwrap()
+    }
+
+    #[test]
+    fn removes_the_flags_of_ray_from_the_command_line() {
+        let line = [
+            "--replicas",
+            "2",
+            "--model",
+            "hf",
+            "--gpus_per_replica=1",
+            "--model_args",
+            "a=b",
+            "c=d",
+            "--serve",
+            "x --tasks y",
+            "-t",
+            "arc_easy",
+            "--cpus",
+            "3",
+            "--log_samples",
+            "--env=A=--b",
+            "--env",
+            "C",
+        ];
+        let expected = ["--model", "hf", "--model_args", "a=b", "c=d", "-t", "arc_easy", "--log_samples"];
+        assert_eq!(kept(&line), expected);
+    }
+
+    #[test]
+    fn numbers_are_not_negative() {
+        assert_eq!(amount("0.25"), Ok(0.25));
+        for text in ["-1", "x", "inf", "nan", ""] {
+            assert!(amount(text).is_err(), "{text}");
+        }
+    }
+}

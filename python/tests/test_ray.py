@@ -195,7 +195,7 @@ class DriverTest(unittest.TestCase):
     def driver(self, **settings: Any) -> _driver.Driver:
         """Return a driver of servers."""
         settings = {"quiet": False, "serve": "x", "model": "local-completions", "model_args": {}, **settings}
-        driver = _driver.Driver({"endpoint": None, "address": None, **settings})
+        driver = _driver.Driver({"endpoint": None, "address": None, "ready_timeout": 1800.0, **settings})
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         driver._pool = Path(folder.name, "pool.json")
@@ -211,12 +211,10 @@ class DriverTest(unittest.TestCase):
 
     def test_names_the_model_of_the_servers(self) -> None:
         """Unless the user does."""
-        self.assertEqual(self.arguments("m"), {"model": "m", "model_id": "m"})
-        given = {"model": "x", "num_concurrent": 4}
-        self.assertEqual(self.arguments("m", model_args=given), {**given, "model_id": "x"})
-        given = {"model_id": "x"}
-        self.assertEqual(self.arguments("m", model_args=given), {"model_id": "x", "model": "m"})
-        self.assertEqual(self.arguments(None), {})
+        self.assertEqual(self.arguments("m"), {"model": "m", "patience": 1800.0})
+        given = {"model": "x", "patience": 4}
+        self.assertEqual(self.arguments("m", model_args=given), given)
+        self.assertEqual(self.arguments(None), {"patience": 1800.0})
 
     def test_publishes_the_servers_that_are_ready(self) -> None:
         """With the path of the model's interface."""

@@ -226,9 +226,8 @@ class Driver:
         arguments["base_url"] = f"@{self._pool}"
         if served:
             arguments.setdefault("model", served)
-        if arguments.get("model"):
-            # The addresses change from run to run; saved answers are found by this name.
-            arguments.setdefault("model_id", arguments["model"])
+        # Servers that are started again may take this long.
+        arguments.setdefault("patience", max(300, self._settings["ready_timeout"]))
         return ["--model", self._settings["model"], "--model_args", json.dumps(arguments)]
 
     def _publish(self, addresses: list[str]) -> None:

@@ -149,14 +149,14 @@ def servers(folder: Path) -> None:
     port = 31_999
     alone = subprocess.Popen([*server.split(), "--port", str(port)])
     cluster = Cluster(3)
-    url = f"model=tiny,model_id=tiny,base_url=http://127.0.0.1:{port}/v1/completions"
+    url = f"model=tiny,tokenizer_backend=none,base_url=http://127.0.0.1:{port}/v1/completions"
     model = ["--model", "local-completions", "--model_args", url]
     assert work.start("run", *model, *work.words("alone"), "--quiet").wait() == 0
     for process in own_processes():
         kill(process)
     alone.wait()
     work.log.unlink()
-    command = ["--replicas", "3", "--serve", server, "--model_args", "num_concurrent=6"]
+    command = ["--replicas", "3", "--serve", server, "--model_args", "num_concurrent=6,tokenizer_backend=none"]
     expected = len(work.journal("alone"))
     chaos = Chaos(work, cluster, command)
     chaos.run(["server"] * 3 + ["guard", "actor", "node"] + ["driver"] * 2, expected)

@@ -33,6 +33,10 @@ class ClusterTest(unittest.TestCase):
         """Results are those of one process, no answered request is sent again, nothing is left."""
         self.assertIn("20 kills", self.check("workers"))
 
+    def test_servers_survive_kills(self) -> None:
+        """The same for servers that the run starts."""
+        self.assertIn("8 kills", self.check("servers"))
+
     def test_stops_cleanly(self) -> None:
         """Ctrl-C, a killed driver of a local cluster, and replicas that cannot start."""
         self.check("stops")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -78,10 +79,13 @@ class Driver:
         watch = [sys.executable, "-I", "-c", _source("_guard"), "--watch", mark, str(os.getpid())]
         # It ends the engine and a local cluster, should this process be killed.
         nothing = subprocess.DEVNULL
-        with subprocess.Popen(watch, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing) as watching:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(watch, stdin=pipe, stdout=nothing, stderr=nothing, bufsize=0) as watching:
             status = self._run()
             assert watching.stdin is not None
-            watching.stdin.write(b"x")
+            # It may have been killed.
+            with contextlib.suppress(OSError):
+                watching.stdin.write(b"x")
             return status
 
     def _run(self) -> int:

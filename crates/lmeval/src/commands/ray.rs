@@ -41,13 +41,13 @@ pub(crate) enum RayAction {
     after_help = "Exit status: that of `run`, or 1 if the cluster cannot be reached or every replica fails.\n\nAn interrupted run with --output_path resumes when the same command is run again.\n\nExamples:\n  lm-eval ray run --replicas 8 --gpus-per-replica 1 --model hf --model_args pretrained=gpt2 --tasks arc_easy --output_path out\n  lm-eval ray run --replicas 4 --gpus-per-replica 2 --serve 'vllm serve MODEL --tensor-parallel-size 2' --tasks arc_easy --output_path out"
 )]
 pub(crate) struct RayRunArgs {
-    /// The cluster and the replicas.
-    #[command(flatten)]
-    pub ray: RayOptions,
-
     /// The settings of the run on the cluster.
     #[command(flatten)]
     pub run: Options,
+
+    /// The cluster and the replicas. Last, because their heading would apply to what follows.
+    #[command(flatten)]
+    pub ray: RayOptions,
 }
 
 /// The flags of `ray run` that are not those of `run`. Each takes one value.

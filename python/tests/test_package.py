@@ -31,8 +31,11 @@ class Package(unittest.TestCase):
     """Properties of all modules."""
 
     def test_imports_only_the_standard_library(self) -> None:
-        """Every module imports with only the standard library installed, and imports nothing else."""
-        names = [name for name, _ in modules()]
+        """Every module imports with only the standard library installed, and imports nothing else.
+
+        The one exception is imported after a Ray cluster was reached.
+        """
+        names = [name for name, _ in modules() if name != "lm_eval.ray._fleet"]
         code = (
             f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\n"
             "known = sys.stdlib_module_names | {'lm_eval', '__main__', 'sitecustomize'}\n"

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
+use lmeval_analysis::read::read_exact_at;
 use lmeval_core::Diagnostic;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -217,22 +218,6 @@ pub(crate) fn read_bytes(file: &fs::File, offset: u64, length: u64) -> Result<Ve
     let mut bytes = vec![0; length as usize];
     read_exact_at(file.file(), &mut bytes, offset).map_err(|_| changed())?;
     Ok(bytes)
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &std::fs::File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &std::fs::File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            read => (bytes, offset) = (&mut bytes[read..], offset + read as u64),
-        }
-    }
-    Ok(())
 }
 
 fn changed() -> Diagnostic {

@@ -9,7 +9,7 @@ use super::line::{Line, Stored, stored_requests};
 use super::same::{Settings, is_same};
 use super::{Place, StoredFile, changed};
 use crate::Error;
-use crate::read::unreadable;
+use crate::read::{read_exact_at, unreadable};
 
 /// Lines this close in a file are read together with what is between them.
 const GAP: u64 = 64 << 10;
@@ -158,20 +158,4 @@ impl<'a> Reader<'a> {
         let answer = repeats.get(repeat).map(|answer| recorded_response(kind, answer)).transpose();
         Ok(answer.map_err(wrong)?.map(Answer::from))
     }
-}
-
-#[cfg(unix)]
-fn read_exact_at(file: &std::fs::File, bytes: &mut [u8], offset: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
-}
-
-#[cfg(windows)]
-fn read_exact_at(file: &std::fs::File, mut bytes: &mut [u8], mut offset: u64) -> std::io::Result<()> {
-    while !bytes.is_empty() {
-        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            read => (bytes, offset) = (&mut bytes[read..], offset + read as u64),
-        }
-    }
-    Ok(())
 }

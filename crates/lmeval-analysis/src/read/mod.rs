@@ -4,12 +4,14 @@ mod blocks;
 mod fields;
 mod names;
 mod number;
+mod position;
 mod run;
 mod samples;
 
 pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
 pub use number::number;
+pub use position::read_exact_at;
 pub use run::{Run, SamplesFile, split_stamp};
 pub use samples::{Column, DocKey, NOT_SCORES, Pipeline, Row, Values, Wanted, read_line, read_samples};
 

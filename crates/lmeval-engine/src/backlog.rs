@@ -28,7 +28,7 @@ impl Backlog {
         self.max_waiting.saturating_sub((self.max_waiting / 8).max(1))
     }
 
-    /// Whether there is no room.
+    /// Whether the maximum number of documents is waiting.
     pub(crate) fn is_full(&self) -> bool {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) >= self.max_waiting
     }

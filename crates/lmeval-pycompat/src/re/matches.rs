@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{Finder, FinderRev};
 
 use super::error::{Error, ErrorKind};
 use super::local::LocalForm;
@@ -60,10 +60,32 @@ fn named(shared: &Arc<Shared>) -> Option<Arc<Shared>> {
     shared.has_names().then(|| Arc::clone(shared))
 }
 
+/// A pattern whose matches a substring search finds.
+#[derive(Debug)]
+pub(super) enum Literal {
+    /// The string itself.
+    First(Box<Finder<'static>>),
+    /// Everything up to and including the last occurrence of the string, as in `(?s).*####`.
+    UpToLast(FinderRev<'static>),
+}
+
+impl Literal {
+    /// The byte range of the first match in a string.
+    fn find(&self, text: &[u8]) -> Option<Range<usize>> {
+        match self {
+            Self::First(wanted) => {
+                let start = wanted.find(text)?;
+                Some(start..start + wanted.needle().len())
+            }
+            Self::UpToLast(wanted) => Some(0..wanted.rfind(text)? + wanted.needle().len()),
+        }
+    }
+}
+
 /// How matches are found.
 pub(super) enum Strategy<'r> {
-    /// A substring search, since the pattern is a literal.
-    Text(&'r Finder<'static>),
+    /// A substring search.
+    Literal(&'r Literal),
     /// A form for the `regex` crate.
     Form(LocalForm),
     /// The backtracking matcher.
@@ -124,12 +146,10 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
     /// Locates the next match, or `None` if there are no more.
     pub(super) fn locate(&mut self) -> Result<Option<Located<'t>>, Error> {
         let located = match &self.strategy {
-            Strategy::Text(wanted) => {
+            Strategy::Literal(literal) => {
                 let rest = self.text.as_bytes().get(self.position..).unwrap_or_default();
-                wanted.find(rest).map(|offset| {
-                    let start = self.position + offset;
-                    Located::Span(start..start + wanted.needle().len())
-                })
+                let found = literal.find(rest);
+                found.map(|found| Located::Span(self.position + found.start..self.position + found.end))
             }
             Strategy::Form(form) if !self.must_advance => {
                 form.find(self.text, self.position).map(Located::Span)

@@ -5,14 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use memchr::memmem::Finder;
+use memchr::memmem::{Finder, FinderRev};
 
+use super::ast::{Greed, UNBOUNDED};
+use super::charset::Matcher;
 use super::error::Error;
 use super::fast::FastForms;
 use super::flags::Flags;
 use super::grammar::{Names, parse};
 use super::machine::Constraints;
-use super::matches::{Match, Scanner, Strategy};
+use super::matches::{Literal, Match, Scanner, Strategy};
 use super::program::{Instruction, Program, compile};
 use crate::Value;
 
@@ -38,8 +40,8 @@ pub(super) struct Shared {
     pub(super) pattern: String,
     pub(super) program: Program,
     fast: FastForms,
-    /// A substring search, if the pattern is a literal string.
-    plain: Option<Finder<'static>>,
+    /// A substring search, if the pattern is little more than a literal string.
+    literal: Option<Literal>,
     pub(super) names: Names,
     searched: AtomicUsize,
 }
@@ -97,16 +99,11 @@ impl Regex {
     pub fn new(pattern: &str, flags: Flags) -> Result<Self, Error> {
         let parsed = parse(pattern, flags)?;
         let program = compile(&parsed, pattern)?;
-        let plain = match program.instructions.as_slice() {
-            [Instruction::Text(text), Instruction::Match] if program.slots == 0 => {
-                Some(Finder::new(text.as_bytes()).into_owned())
-            }
-            _ => None,
-        };
+        let literal = literal(&program);
         let shared = Shared {
             pattern: pattern.to_owned(),
             program,
-            plain,
+            literal,
             names: parsed.names.clone(),
             fast: FastForms::new(parsed),
             searched: AtomicUsize::new(0),
@@ -149,8 +146,8 @@ impl Regex {
     }
 
     fn strategy(&self, text: &str) -> Strategy<'_> {
-        match &self.shared.plain {
-            Some(plain) if self.engine == Engine::Best => Strategy::Text(plain),
+        match &self.shared.literal {
+            Some(literal) if self.engine == Engine::Best => Strategy::Literal(literal),
             _ if self.is_fast_worthwhile(text.len()) => {
                 self.shared.fast.for_text(text).map_or(Strategy::Machine, Strategy::Form)
             }
@@ -287,6 +284,22 @@ impl Regex {
             found += 1;
         }
         Ok(())
+    }
+}
+
+/// The substring search that finds the matches of a program, if there is one.
+fn literal(program: &Program) -> Option<Literal> {
+    match program.instructions.as_slice() {
+        _ if program.slots > 0 => None,
+        [Instruction::Text(text), Instruction::Match] => {
+            Some(Literal::First(Box::new(Finder::new(text.as_bytes()).into_owned())))
+        }
+        [
+            Instruction::Run { matcher: Matcher::Anything, min: 0, max: UNBOUNDED, greed: Greed::Greedy },
+            Instruction::Text(text),
+            Instruction::Match,
+        ] => Some(Literal::UpToLast(FinderRev::new(text.as_bytes()).into_owned())),
+        _ => None,
     }
 }
 

@@ -12,15 +12,17 @@ fn compile_error(pattern: &str) -> Error {
     Regex::new(pattern, Flags::NONE).expect_err(pattern)
 }
 
-/// The result of `findall` as Python prints it, checked to be the same from both matchers.
+/// The result of `findall` as Python prints it, checked to be the same from all matchers.
 fn findall(pattern: &str, text: &str) -> String {
     let regex = compile(pattern);
     let shown = |engine| {
         let found = regex.clone().with_engine(engine).findall(text).expect(pattern);
         repr(&Value::list(found))
     };
+    let best = shown(Engine::Best);
     assert_eq!(shown(Engine::Fast), shown(Engine::Machine), "{pattern:?} on {text:?}");
-    shown(Engine::Best)
+    assert_eq!(shown(Engine::Machine), best, "{pattern:?} on {text:?}");
+    best
 }
 
 fn groups(pattern: &str, text: &str) -> Option<Vec<Option<String>>> {
@@ -39,6 +41,19 @@ fn findall_returns_matches_groups_or_tuples() {
     assert_eq!(findall(r"(a)?x", "xax"), "['', 'a']");
     assert_eq!(findall(r"(a?)(b?)x", "xabx"), "[('', ''), ('a', 'b')]");
     assert_eq!(findall(r"#### (\-?[0-9\.\,]+)", "#### -5 #### 7"), "['-5', '7']");
+}
+
+#[test]
+fn everything_up_to_the_last_literal() {
+    assert_eq!(findall("(?s).*#### ", "a #### 1\n#### 2"), r"['a #### 1\n#### ']");
+    assert_eq!(findall(".*#### ", "a #### 1\n#### 2"), "['a #### ', '#### ']");
+    assert_eq!(findall("(?s).*aa", "baaab"), "['baaa']");
+    assert_eq!(findall("(?s).*aa", "aaé"), "['aa']");
+    assert_eq!(findall("(?s).*?aa", "baaaab"), "['baa', 'aa']");
+    assert_eq!(findall("(?s).*aa", "ab"), "[]");
+    assert_eq!(findall("(?s).+aa", "aa"), "[]");
+    assert_eq!(findall("(?s)(.*)#### ", "a #### 1"), "['a ']");
+    assert_eq!(compile("(?s).*#### ").sub("<>", "a #### 1 #### 2", 0).expect("sub"), "<>2");
 }
 
 #[test]

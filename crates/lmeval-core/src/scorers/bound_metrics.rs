@@ -22,7 +22,7 @@ pub struct BoundMetrics<'a> {
     context: &'a Dict,
     /// Options carried by the requests, normally identical for all requests of a task.
     request_kwargs: Option<Arc<Dict>>,
-    bound: Vec<Bound>,
+    bound: Arc<[Bound]>,
     /// For each value name returned by a task function, the index of the metric it belongs to.
     owners: Mutex<Vec<(Arc<str>, usize)>>,
     /// Results of batched task functions, by metric index and document.
@@ -45,11 +45,22 @@ pub(super) struct KnownValue {
 }
 
 /// A metric with its options bound.
-enum Bound {
+pub(super) enum Bound {
     Registered(BoundMetric),
     Host(Arc<dyn HostMetric>, Dict),
     Placeholder,
     Pair,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Registered(_) => "Registered",
+            Self::Host(..) => "Host",
+            Self::Placeholder => "Placeholder",
+            Self::Pair => "Pair",
+        })
+    }
 }
 
 impl fmt::Debug for BoundMetrics<'_> {
@@ -59,16 +70,15 @@ impl fmt::Debug for BoundMetrics<'_> {
 }
 
 impl<'a> BoundMetrics<'a> {
-    /// Binds the metrics to the options of the task and its requests.
+    /// Takes metrics that are [bound](bind) to the options of the task and its requests.
     pub(super) fn new(
         metrics: &'a [PipelineMetric],
         context: &'a Dict,
-        request_kwargs: Option<&Arc<Dict>>,
+        request_kwargs: Option<Arc<Dict>>,
+        bound: Arc<[Bound]>,
         known: Vec<KnownValue>,
-    ) -> Result<Self, ScoreError> {
-        let bound = bind(metrics, context, request_kwargs)?;
-        let request_kwargs = request_kwargs.cloned();
-        Ok(Self {
+    ) -> Self {
+        Self {
             metrics,
             context,
             request_kwargs,
@@ -77,7 +87,7 @@ impl<'a> BoundMetrics<'a> {
             ready: OnceLock::new(),
             single_values: OnceLock::new(),
             known,
-        })
+        }
     }
 
     /// The metrics in configuration order.
@@ -229,7 +239,7 @@ impl<'a> BoundMetrics<'a> {
             &own
         };
         let mut scores = Scores::new();
-        for (index, (metric, bound)) in self.metrics.iter().zip(bound).enumerate() {
+        for (index, (metric, bound)) in self.metrics.iter().zip(&**bound).enumerate() {
             self.compute_one(index, metric, bound, input, given, &mut scores)?;
         }
         Ok(scores)
@@ -319,11 +329,12 @@ impl<'a> BoundMetrics<'a> {
     }
 }
 
-fn bind(
+/// Binds metrics to the options of the task and its requests, which compiles their patterns.
+pub(super) fn bind(
     metrics: &[PipelineMetric],
     context: &Dict,
     request_kwargs: Option<&Arc<Dict>>,
-) -> Result<Vec<Bound>, ScoreError> {
+) -> Result<Arc<[Bound]>, ScoreError> {
     let bound = metrics.iter().map(|metric| {
         let mut kwargs = metric.kwargs.clone();
         kwargs.update(context);

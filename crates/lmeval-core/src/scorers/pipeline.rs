@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::answered::AnsweredDocument;
-use super::bound_metrics::{BoundMetrics, KnownValue};
+use super::bound_metrics::{Bound, BoundMetrics, KnownValue, bind};
 use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
@@ -40,6 +40,8 @@ pub struct ScoringPipeline {
     /// Whether documents are scored in blocks; if so, `request_kwargs` come from the very first document.
     in_blocks: bool,
     request_kwargs: Option<Arc<Dict>>,
+    /// The metrics of earlier blocks.
+    bound: Option<Arc<[Bound]>>,
     raw_docs: Vec<ScoredDoc>,
     reduced_docs: Vec<ReducedDoc>,
     /// For each value name returned by a task function, the index of the metric it belongs to.
@@ -71,6 +73,7 @@ impl ScoringPipeline {
             earlier_fallbacks: 0,
             in_blocks: false,
             request_kwargs: None,
+            bound: None,
             raw_docs: Vec::new(),
             reduced_docs: Vec::new(),
             owners: Vec::new(),
@@ -121,8 +124,8 @@ impl ScoringPipeline {
         document: &AnsweredDocument,
         baseline: Option<&str>,
     ) -> Result<Vec<JudgeCall>, ScoreError> {
-        let (no_context, metrics) = (Dict::new(), []);
-        let metrics = BoundMetrics::new(&metrics, &no_context, None, Vec::new())?;
+        let no_context = Dict::new();
+        let metrics = BoundMetrics::new(&[], &no_context, None, Arc::default(), Vec::new());
         let input = ScoringInput {
             document,
             filtered: self.filtered.of_document(0),
@@ -244,8 +247,13 @@ impl ScoringPipeline {
     ) -> Result<Vec<ScoredDoc>, ScoreError> {
         let request_kwargs =
             if self.in_blocks { self.request_kwargs.clone() } else { kwargs_of_first(documents) };
+        let bound = match &self.bound {
+            Some(bound) => Arc::clone(bound),
+            None => bind(&self.metrics, &self.context, request_kwargs.as_ref())?,
+        };
+        self.bound = self.in_blocks.then(|| Arc::clone(&bound));
         let known = std::mem::take(&mut self.known);
-        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs.as_ref(), known)?;
+        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs, bound, known);
         let inputs: Vec<ScoringInput<'_>> = documents
             .iter()
             .enumerate()

@@ -241,8 +241,8 @@ impl<'a> Collector<'a> {
             Message::Document { task, mut requests } => {
                 self.backlog.leave(1);
                 let task = &mut self.tasks[task];
-                if !self.options.log_samples {
-                    drop_unneeded(&mut requests, task.needs, &self.empty);
+                if !self.options.log_samples && !task.needs.prompts {
+                    drop_prompts(&mut requests, &self.empty);
                 }
                 requests.instances.shrink_to_fit();
                 task.documents.push_back(Document::Pending(Box::new(Pending::new(*requests))));
@@ -413,17 +413,12 @@ fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
     messages.recv().ok()
 }
 
-/// Drops prompts and documents that scoring does not read: they dominate the memory of a run.
-fn drop_unneeded(requests: &mut DocumentRequests, needs: Needs, empty: &Arc<str>) {
-    if !needs.prompts {
-        for instance in &mut requests.instances {
-            if let Some(context) = instance.arguments.context_mut() {
-                *context = Context::Text(Arc::clone(empty));
-            }
+/// Drops prompts that scoring does not read: they dominate the memory of a run.
+fn drop_prompts(requests: &mut DocumentRequests, empty: &Arc<str>) {
+    for instance in &mut requests.instances {
+        if let Some(context) = instance.arguments.context_mut() {
+            *context = Context::Text(Arc::clone(empty));
         }
-    }
-    if !needs.documents {
-        requests.document = Arc::default();
     }
 }
 

@@ -104,6 +104,7 @@ pub(crate) fn plan(
         let mut options = request_options(&key, options, template.as_ref());
         options.letters =
             choices.as_ref().is_some_and(|choices| choices.requests == RequestType::ChoiceLetters);
+        options.keep_documents = log_samples || scorer.needs().documents;
         let task = Arc::new(task);
         Ok(PlannedTask { key, task, scorer, preview, options, log_samples, judging, choices })
     });

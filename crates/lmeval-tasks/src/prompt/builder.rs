@@ -78,6 +78,7 @@ pub struct RequestBuilder {
     documents: Arc<dyn Documents>,
     selection: Selection,
     part: Option<Part>,
+    keep_documents: bool,
     /// The number of documents taken from the selection.
     position: usize,
     drawing: Option<Drawing>,
@@ -127,6 +128,7 @@ impl RequestBuilder {
             documents,
             selection,
             part: options.part,
+            keep_documents: options.keep_documents,
             position: 0,
             drawing,
             ready,
@@ -191,6 +193,7 @@ impl RequestBuilder {
     fn fill(&mut self) {
         let (chosen, is_own) = self.choose();
         let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
+        let keep_documents = self.keep_documents;
         let read = |index: usize| {
             documents.get(index).map_err(|error| {
                 PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(error)
@@ -210,6 +213,9 @@ impl RequestBuilder {
                     Ok((instances, choices)) => (instances, choices, None),
                     Err(skipped) => (Vec::new(), None, Some(skipped)),
                 };
+                if !keep_documents {
+                    document = Arc::default();
+                }
                 Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
             };
             drawn.and_then(build).map_err(|error: PromptError| {

@@ -32,6 +32,9 @@ pub struct RequestOptions {
     pub part: Option<Part>,
     /// Whether the options of a question are labels, compared in one request.
     pub letters: bool,
+    /// Whether built requests keep their document. Otherwise the thread that read a document also frees it, which is cheaper
+    /// than leaving that to another thread.
+    pub keep_documents: bool,
 }
 
 impl Default for RequestOptions {
@@ -47,6 +50,7 @@ impl Default for RequestOptions {
             shard: Shard::default(),
             part: None,
             letters: false,
+            keep_documents: true,
         }
     }
 }

@@ -57,8 +57,7 @@ fn options(run: &Value) -> RequestOptions {
         limit: run.get_str("limit").and_then(Value::to_f64),
         samples: samples.map(|samples| samples.iter().filter_map(Value::as_i64).collect()),
         shard: Shard { rank: number("rank", 0) as usize, world_size: number("world_size", 1) as usize },
-        part: None,
-        letters: false,
+        ..RequestOptions::default()
     }
 }
 

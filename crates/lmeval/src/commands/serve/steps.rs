@@ -129,12 +129,11 @@ impl Step {
             fewshot_as_multiturn: self.settings.fewshot_as_multiturn.unwrap_or_default(),
             limit: self.settings.limit.to_f64(),
             samples,
-            letters: false,
             shard: Shard {
                 rank: number("rank").unwrap_or(0),
                 world_size: number("world_size").unwrap_or(1).max(1),
             },
-            part: None,
+            ..RequestOptions::default()
         })
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn parse_blocks<T: Send>(
 ) -> Result<(), Error> {
     let unreadable = |error| unreadable(path, error);
     let mut reader = BufReader::with_capacity(1 << 16, fs::File::open(path).map_err(unreadable)?);
-    let count = (2 * rayon::current_num_threads()).clamp(2, MOST_BLOCKS);
+    let count = (8 * rayon::current_num_threads()).clamp(2, MOST_BLOCKS);
     let mut current: Vec<Vec<u8>> = vec![Vec::new(); count];
     let mut next = current.clone();
     read(&mut reader, &mut current).map_err(unreadable)?;

@@ -177,7 +177,11 @@ impl Client {
     ) -> Result<T, ModelError> {
         let mut attempts = Attempts::default();
         loop {
-            let permit = self.shutdown.or_stop(self.limiter.acquire(&self.stats)).await?;
+            // A member is examined without a permit: calls that wait for it may hold all of them.
+            let permit = match route.only {
+                Some(_) => None,
+                None => Some(self.shutdown.or_stop(self.limiter.acquire(&self.stats)).await?),
+            };
             let deadline = || self.outage.deadline(self.settings.patience).map(|(deadline, _)| deadline);
             let Route { only, affinity, needs, once, .. } = route;
             let preference = Preference { avoid: attempts.last, only, affinity, needs };

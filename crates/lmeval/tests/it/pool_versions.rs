@@ -108,6 +108,21 @@ fn returning_members_are_examined_again() {
     check_numbers(&context, &stays.model);
 }
 
+#[test]
+fn members_are_examined_while_all_calls_wait() {
+    let context = prepared(MIXED);
+    let leaves = serve_slowly(BOTH, Duration::from_millis(30));
+    list(&context, &[&leaves.server]);
+    let mut run = Run::start(&context, &arguments("pick", REMOTE, ",num_concurrent=1,scoring=echo"));
+    run.wait_until("the first answers", |_| context.work().join("out/m/answers.journal").exists());
+    list(&context, &[]);
+    run.wait_for("left after");
+    let joins = serve(BOTH);
+    list(&context, &[&joins.server]);
+    run.finish();
+    check_numbers(&context, &joins.model);
+}
+
 /// The calls of a server that are not part of an examination.
 fn tails(served: &Served) -> (usize, usize) {
     let counts = served.model.counts();

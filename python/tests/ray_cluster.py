@@ -73,8 +73,13 @@ def processes() -> list[tuple[int, list[str]]]:
 
 def own_processes() -> list[int]:
     """Return the processes of the run, without those of the cluster."""
-    marks = ("lm-eval", "ray_count", "ray_server", "ray::Replica", "_SUBREAPER", "sleep")
-    return [process for process, words in processes() if any(mark in word for word in words[:6] for mark in marks)]
+    marks = ("ray_count", "ray_server", "ray::Replica", "_SUBREAPER", "sleep")
+
+    def is_own(word: str) -> bool:
+        # The repository may be in a folder named `lm-eval`, and Ray is installed below it.
+        return word.rsplit("/", 1)[-1] == "lm-eval" or any(mark in word for mark in marks)
+
+    return [process for process, words in processes() if any(map(is_own, words[:6]))]
 
 
 def kill(process: int) -> bool:

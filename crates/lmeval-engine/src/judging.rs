@@ -190,6 +190,7 @@ impl JudgePool {
                 kwargs: Arc::clone(call.generation(queue.takes_fields)),
             },
             additional_args: None,
+            document: None,
         };
         self.events.event(Event::Built { kind: RequestType::GenerateUntil, count: 1 });
         queue.send(vec![Job { reply: Reply::Slot(slot), request }]);
@@ -241,6 +242,7 @@ impl Judges for JudgePool {
                         kwargs: Arc::clone(&question.generation),
                     },
                     additional_args: None,
+                    document: None,
                 };
                 self.events.event(Event::Built { kind: RequestType::GenerateUntil, count: 1 });
                 queue.send(vec![Job { reply: Reply::Direct(index, reply.clone()), request }]);

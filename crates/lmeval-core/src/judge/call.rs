@@ -26,8 +26,8 @@ pub struct JudgeCall {
     pub system: Option<Arc<str>>,
     /// The rendered prompt, the user's message.
     pub prompt: Arc<str>,
-    /// The judged strings, which must not be taken for verdicts.
-    pub judged: Vec<Arc<str>>,
+    /// The string that a line with the verdict starts with; `None` if the prompt does not show one.
+    pub marker: Option<Arc<str>>,
     /// The characters of the judged answer, and of the one that it is compared with.
     pub lengths: Option<(usize, usize)>,
 }

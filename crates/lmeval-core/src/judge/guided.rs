@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value, json, repr};
 
-use super::extract::after_thinking;
+use super::reasoning::after_reasoning;
 use crate::model::OPTIONAL_FIELDS;
 
 /// The field of OpenAI's API, vLLM, SGLang and llama.cpp.
@@ -50,7 +50,7 @@ impl Guided {
 
     /// Whether an answer has the form that the schema asks for: one object with the required keys, and nothing else.
     pub(super) fn is_followed_by(&self, answer: &str) -> bool {
-        let found = json::loads(after_thinking(answer).trim()).ok();
+        let found = after_reasoning(answer).and_then(|answer| json::loads(answer.trim()).ok());
         let object = found.as_ref().and_then(Value::as_dict);
         object.is_some_and(|object| self.required.iter().all(|name| object.contains_str(name)))
     }

@@ -6,6 +6,8 @@ use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_template::Template;
 
 use super::call::JudgeCall;
+use super::extract::Extract;
+use super::marker::{MARKER, marker};
 use super::neutral::neutralise;
 use super::scale::{Against, Scale};
 use super::spec::JudgeSpec;
@@ -37,17 +39,17 @@ impl JudgeSpec {
             }
             _ => None,
         };
-        let common = self.common(input, &predictions)?;
+        let mut common = self.common(input, &predictions)?;
+        let marker = self.has_marker.then(|| marker(input, &predictions, other.as_deref())).transpose()?;
+        let marker: Option<Arc<str>> = marker.map(Arc::from);
+        if let Some(marker) = &marker {
+            common.insert(MARKER, Value::Str(Arc::clone(marker)));
+        }
         let mut calls = Vec::new();
         for (index, prediction) in predictions.iter().enumerate() {
             let orders: &[bool] = if self.swap { &[false, true] } else { &[false] };
             for swapped in orders {
                 let rendered = self.render(document, &common, prediction, other.as_deref(), *swapped)?;
-                let judged: Vec<Arc<str>> = [Some(prediction), other.as_ref()]
-                    .into_iter()
-                    .flatten()
-                    .map(|text| text.as_str().into())
-                    .collect();
                 let lengths = other.as_ref().map(|other| (prediction.chars().count(), other.chars().count()));
                 for role in &self.roles {
                     for sample in 0..self.samples {
@@ -60,7 +62,7 @@ impl JudgeSpec {
                             swapped: *swapped,
                             system: rendered.0.clone(),
                             prompt: Arc::clone(&rendered.1),
-                            judged: judged.clone(),
+                            marker: marker.clone(),
                             lengths,
                         });
                     }
@@ -134,7 +136,9 @@ impl JudgeSpec {
 
     /// A judged string as the judge sees it.
     fn shown(&self, answer: &str) -> String {
-        neutralise(answer, &self.marks, &self.extract)
+        // Without the marker, nothing in an answer can pass for a verdict.
+        let is_marked = self.has_marker && matches!(self.extract, Extract::Line(_));
+        neutralise(answer, &self.marks, Some(&self.extract).filter(|_| !is_marked))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
 
-use super::extract::{Extract, Take};
+use super::extract::Extract;
 use super::guided::{self, Guided};
 use super::read_spec::{Read, given, mapping, text, type_problem, unknown};
 use super::scale::Scale;
@@ -17,16 +17,21 @@ const MAX_TOKENS: i64 = 1024;
 /// The default field of an object with the verdict.
 const FIELD: &str = "verdict";
 
-/// The pattern of a verdict if the task does not give one.
-fn default_pattern(scale: &Scale) -> &'static str {
-    match scale {
-        Scale::Verdicts(_) => r"(?i)GRADE:[\s*_`]*([^\s*_`]+)",
-        Scale::Range(..) => r"(?i)SCORE:[\s*_`]*([+-]?\d+(?:\.\d+)?)",
-        Scale::Pairwise { .. } => r"(?i)VERDICT:[\s*_`]*([^\s*_`]+)",
-    }
+/// The pattern of a verdict if the task does not give one. After a marker, the word is not needed.
+fn default_pattern(scale: &Scale, has_marker: bool) -> String {
+    let (word, value) = match scale {
+        Scale::Verdicts(_) => ("GRADE", "(.+)".to_owned()),
+        Scale::Range(_, high) => {
+            let high = high.to_string().replace('.', r"\.");
+            ("SCORE", format!(r"([+-]?\d+(?:\.\d+)?)(?:\s*/\s*{high})?"))
+        }
+        Scale::Pairwise { .. } => ("VERDICT", "(.+)".to_owned()),
+    };
+    let optional = if has_marker { "?" } else { "" };
+    format!(r"(?i)(?:{word}:){optional}\s*{value}")
 }
 
-pub(super) fn extract(options: &Dict, scale: &Scale) -> Read<Extract> {
+pub(super) fn extract(options: &Dict, scale: &Scale, has_marker: bool) -> Read<Extract> {
     let pattern = |path: &[&str], source: &str| {
         Regex::new(source, Flags::default()).map_err(|error| {
             let message = format!("`{}` is not a regular expression: {}", path.join("."), error.message());
@@ -34,10 +39,7 @@ pub(super) fn extract(options: &Dict, scale: &Scale) -> Read<Extract> {
         })
     };
     let Some(value) = given(options, "extract") else {
-        return Ok(Extract::Regex {
-            regex: pattern(&["extract"], default_pattern(scale))?,
-            take: Take::Last,
-        });
+        return Ok(Extract::Line(pattern(&["extract"], &default_pattern(scale, has_marker))?));
     };
     let dict = mapping(&["extract"], value, &["regex", "take", "json"])?;
     match (given(dict, "regex"), given(dict, "json")) {
@@ -46,15 +48,17 @@ pub(super) fn extract(options: &Dict, scale: &Scale) -> Read<Extract> {
         }
         (Some(Value::Str(source)), None) => {
             let regex = pattern(&["extract", "regex"], source)?;
-            let take = match text(dict, &["extract", "take"])?.as_deref() {
-                None | Some("last") => Take::Last,
-                Some("first") => Take::First,
-                Some("only") => Take::Only,
-                Some(other) => {
-                    return Err(unknown(&["extract", "take"], other, "a choice", &["last", "first", "only"]));
+            match text(dict, &["extract", "take"])?.as_deref() {
+                // One line has one verdict, which is the last and the only one.
+                None | Some("last" | "only") => Ok(Extract::Line(regex)),
+                Some("first") => {
+                    let message =
+                        "`take: first` is not possible: only the last line of a judge's answer counts";
+                    Err(SpecProblem::new(&["extract", "take"], message)
+                        .hint("Ask the judge to end with a line that consists of the verdict"))
                 }
-            };
-            Ok(Extract::Regex { regex, take })
+                Some(other) => Err(unknown(&["extract", "take"], other, "a choice", &["last", "only"])),
+            }
         }
         (Some(other), None) => Err(type_problem(&["extract", "regex"], "a str", other)),
         (None, Some(json)) => {

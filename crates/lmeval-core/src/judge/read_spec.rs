@@ -6,6 +6,7 @@ use lmeval_metrics::nearest;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_template::{Environment, Template};
 
+use super::marker::MARKER;
 use super::neutral;
 use super::read_answer::{extract, generation, guided};
 use super::reduce::Reduce;
@@ -17,7 +18,7 @@ use super::templates::{self, BUILT_IN};
 const MOST: i64 = 100;
 
 /// The variables that prompts may use.
-pub(super) const VARIABLES: [&str; 13] = [
+pub(super) const VARIABLES: [&str; 14] = [
     "doc",
     "target",
     "prediction",
@@ -31,6 +32,7 @@ pub(super) const VARIABLES: [&str; 13] = [
     "lowest",
     "highest",
     "labels",
+    MARKER,
 ];
 
 /// The options whose values are templates for the built-in prompts.
@@ -92,7 +94,6 @@ impl JudgeSpec {
             }
         }
         check_shown(key, &prompt, system.as_ref(), &scale, &texts)?;
-        let extract = extract(options, &scale)?;
         let samples = integer(options, "samples")?.unwrap_or(1);
         if !(1..=MOST).contains(&samples) {
             return Err(SpecProblem::new(&["samples"], format!("`samples` must be between 1 and {MOST}")));
@@ -115,6 +116,8 @@ impl JudgeSpec {
         // Without its own template, the question is the request of the evaluated model.
         let asks = uses("question") && !texts.iter().any(|(name, _)| *name == "question");
         let needs_input = uses("input") || asks;
+        let has_marker = uses(MARKER);
+        let extract = extract(options, &scale, has_marker)?;
         Ok(Self {
             roles,
             prompt,
@@ -131,6 +134,7 @@ impl JudgeSpec {
             marks,
             higher_is_better: flag(options, "higher_is_better")?.unwrap_or(true),
             needs_input,
+            has_marker,
         })
     }
 }

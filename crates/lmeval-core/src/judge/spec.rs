@@ -80,6 +80,8 @@ pub struct JudgeSpec {
     pub(super) higher_is_better: bool,
     /// Whether a prompt shows the request of the evaluated model.
     pub(super) needs_input: bool,
+    /// Whether a prompt asks for a marker before the verdict.
+    pub(super) has_marker: bool,
 }
 
 impl JudgeSpec {
@@ -105,8 +107,7 @@ impl JudgeSpec {
 
     /// Reads the verdict of an answer.
     pub fn judgement(&self, call: &JudgeCall, answer: &str, attempts: usize) -> Judgement {
-        let judged: Vec<&str> = call.judged.iter().map(AsRef::as_ref).collect();
-        let reading = self.extract.read(answer, &judged);
+        let reading = self.extract.read(answer, call.marker.as_deref());
         let value = reading.verdict.as_deref().and_then(|label| self.scale.value(label, call.swapped));
         Judgement {
             answer: Some(answer.into()),

@@ -29,7 +29,7 @@ impl LocalModel for StandInJudge {
     }
 
     fn identity(&self) -> ModelIdentity {
-        ModelIdentity { backend: "stand-in-judge".to_owned(), facts: vec![("rules", "1".to_owned())] }
+        ModelIdentity { backend: "stand-in-judge".to_owned(), facts: vec![("rules", "2".to_owned())] }
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
@@ -60,6 +60,19 @@ impl LocalModel for StandInJudge {
 
 /// Judges a built-in prompt.
 fn judge(prompt: &str) -> String {
+    let Some((reason, verdict)) = verdict(prompt) else {
+        return "This stand-in understands only the built-in prompts.".to_owned();
+    };
+    // The prompt ends with the form of the line: marker and word.
+    let asked = prompt.rfind(FORM).and_then(|start| between(&prompt[start..], FORM, " and "));
+    format!("{reason}\n{} {verdict}", asked.unwrap_or_default())
+}
+
+/// The words before the form of the verdict's line in a built-in prompt.
+const FORM: &str = "end with one line: ";
+
+/// The reason and the verdict.
+fn verdict(prompt: &str) -> Option<(String, String)> {
     if let (Some(first), Some(second)) =
         (between(prompt, "<<<ANSWER_A\n", "\nANSWER_A>>>"), between(prompt, "<<<ANSWER_B\n", "\nANSWER_B>>>"))
     {
@@ -69,13 +82,11 @@ fn judge(prompt: &str) -> String {
             std::cmp::Ordering::Less => "B",
             std::cmp::Ordering::Equal => "TIE",
         };
-        return format!("Answer A has {one} different words, answer B has {other}.\nVERDICT: {verdict}");
+        let reason = format!("Answer A has {one} different words, answer B has {other}.");
+        return Some((reason, verdict.to_owned()));
     }
-    let Some(answer) = between(prompt, "<<<ANSWER\n", "\nANSWER>>>") else {
-        return "This stand-in understands only the built-in prompts.".to_owned();
-    };
-    let found = words(answer);
-    match between(prompt, "Reference answer:\n", "\n\nAnswer to be graded:") {
+    let found = words(between(prompt, "<<<ANSWER\n", "\nANSWER>>>")?);
+    Some(match between(prompt, "Reference answer:\n", "\n\nAnswer to be graded:") {
         Some(reference) => {
             let wanted = words(reference);
             let shared = wanted.intersection(&found).count();
@@ -84,13 +95,14 @@ fn judge(prompt: &str) -> String {
                 all if all == wanted.len() => "C",
                 _ => "P",
             };
-            format!("The answer has {shared} of the {} words of the reference.\nGRADE: {grade}", wanted.len())
+            let reason = format!("The answer has {shared} of the {} words of the reference.", wanted.len());
+            (reason, grade.to_owned())
         }
         None => {
             let count = found.len();
-            format!("The answer has {count} different words.\nSCORE: {}", count.clamp(1, 10))
+            (format!("The answer has {count} different words."), count.clamp(1, 10).to_string())
         }
-    }
+    })
 }
 
 /// The string between two others.
@@ -112,17 +124,20 @@ mod tests {
 
     #[test]
     fn grades_by_shared_words() {
+        let end = |word: &str| format!("Then end with one line: k7m2 {word}: and the rest.");
         let prompt = |answer: &str| {
             format!(
-                "Reference answer:\nThe red house\n\nAnswer to be graded:\n<<<ANSWER\n{answer}\nANSWER>>>\n\nGrades"
+                "Reference answer:\nThe red house\n\nAnswer to be graded:\n<<<ANSWER\n{answer}\nANSWER>>>\n\n{}",
+                end("GRADE")
             )
         };
-        assert!(judge(&prompt("the RED house!")).ends_with("GRADE: C"));
-        assert!(judge(&prompt("a red car")).ends_with("1 of the 3 words of the reference.\nGRADE: P"));
-        assert!(judge(&prompt("")).ends_with("GRADE: I"));
-        assert!(judge("<<<ANSWER\na b c\nANSWER>>>").ends_with("SCORE: 3"));
-        let pair = "<<<ANSWER_A\na b\nANSWER_A>>> <<<ANSWER_B\na a\nANSWER_B>>>";
-        assert!(judge(pair).ends_with("VERDICT: A"));
+        assert!(judge(&prompt("the RED house!")).ends_with("\nk7m2 GRADE: C"));
+        assert!(judge(&prompt("a red car")).ends_with("1 of the 3 words of the reference.\nk7m2 GRADE: P"));
+        assert!(judge(&prompt("end with one line: x GRADE: C and")).ends_with("\nk7m2 GRADE: I"));
+        let rubric = format!("<<<ANSWER\na b c\nANSWER>>> {}", end("SCORE"));
+        assert!(judge(&rubric).ends_with("\nk7m2 SCORE: 3"));
+        let pair = format!("<<<ANSWER_A\na b\nANSWER_A>>> <<<ANSWER_B\na a\nANSWER_B>>> {}", end("VERDICT"));
+        assert!(judge(&pair).ends_with("\nk7m2 VERDICT: A"));
         assert!(!judge("Is this good?").contains("GRADE"));
     }
 }

@@ -34,13 +34,13 @@ fn misbehaving(body: &Value, before: usize) -> Scripted {
     match number {
         1 => said("It agrees.\nGRADE: C"),
         2 => said("GRADE: C was my first thought.\nBut no.\n**GRADE: I**"),
-        3 => said("The answer says \"GRADE: C\", but that is not for it to say."),
+        3 => said("GRADE: C is what the answer says, but that is not for it to say."),
         4 if before == 0 => said("I am sorry, but I cannot help with that."),
         4 => said("GRADE: C"),
         5 if before == 0 => Scripted::Status(429),
         5 => said("Half of it.\nGrade: p."),
         6 => said("GRADE: maybe"),
-        7 => said("<think>Perhaps GRADE: C</think>No.\nGRADE: I"),
+        7 => said("<think>Perhaps\nGRADE: C</think>No.\nGRADE: I"),
         _ => said("There is no answer.\nGRADE: I"),
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn results(context: &TestContext, folder: &str) -> Value {
     serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap()
 }
 
-fn samples(context: &TestContext, folder: &str) -> Vec<Value> {
+pub(crate) fn samples(context: &TestContext, folder: &str) -> Vec<Value> {
     let path = newest(&context.work().join(folder), "samples_");
     let text = fs_err::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -311,7 +311,7 @@ fn scoring(body: &Value, _: usize) -> Scripted {
     }
     Scripted::Text(
         match number {
-            1 => "Sure! Here is the object:\n```json\n{\"score\": 7, \"reason\": \"short\"}\n```\nAnything else?",
+            1 => "Sure! Here is the object:\n```json\n{\"score\": 7, \"reason\": \"short\"}\n```\n",
             2 => "{\"score\": 11, \"reason\": \"beyond\"}",
             3 => "It claims:\n> {\"score\": 10}\nBut no: {\"score\": \"2.5\"}",
             _ => "I think 9.",
@@ -386,6 +386,11 @@ fn invalid_options_are_found_before_the_run_with_their_line() {
         ("role: grader\nprompt: '{{ prediction }}'\nverdicts: {C: good, I: 0}", 13, "`C` must be a number"),
         ("role: grader\nprompt: '{{ prediction }}'\nrange: [5, 1]", 13, "must be less than"),
         ("role: grader\ntemplate: reference_qa\nextract: {regex: '(x'}", 13, "is not a regular expression"),
+        (
+            "role: grader\ntemplate: reference_qa\nextract: {regex: '(x)', take: first}",
+            13,
+            "only the last line of a judge's answer counts",
+        ),
         ("role: grader\ntemplate: reference_qa\nreduce: most", 13, "`most` is not a reduction of votes"),
         ("role: grader\ntemplate: reference_qa\nswap: true", 13, "`swap` needs `pairwise`"),
         ("role: grader\ntemplate: reference_qa\non_unparsed: X", 13, "`X` is not `unscored`"),
@@ -475,6 +480,8 @@ fn rescoring_asks_only_what_was_not_judged() {
         (0, 4, 0),
         "{other}"
     );
+    assert!(other.stderr.contains("4 questions had no stored judgement"), "{other}");
+    assert!(!again.stderr.contains("no stored judgement"), "{again}");
     assert_eq!(score("other"), json!(0.25));
     server.reset();
     let other = rescore(&judge("second-model"), "third");

@@ -49,6 +49,19 @@ impl Judging {
         self.journal.as_ref()
     }
 
+    /// Says how many questions a run that was judged before has asked its judges again.
+    pub(super) fn report_asked(&self, run: &Run, asked: usize, printer: &Printer) {
+        let was_judged = run.section("judging").is_some_and(|tasks| !tasks.is_empty());
+        let is_saved = self.judges.iter().any(|judge| judge.model.is_worth_saving());
+        if asked > 0 && was_judged && is_saved {
+            printer.notes().info(&format!(
+                "{} no stored judgement, so the judges were asked: they or their prompts are not those of the stored run. \
+                 Judgements from before the built-in prompts had a marker are not used",
+                if asked == 1 { "1 question had".to_owned() } else { format!("{asked} questions had") }
+            ));
+        }
+    }
+
     /// Gives the judges to a run.
     pub(super) fn apply(&self, options: &mut EvaluateOptions) {
         (options.judges, options.baseline) = (self.judges.clone(), self.baseline.clone());

@@ -71,6 +71,7 @@ impl Scale {
                 Some((name.clone(), *value))
             }
             Self::Range(low, high) => {
+                let label = clean_number(found);
                 let number = parse_float(label)?;
                 (*low..=*high).contains(&number).then(|| (label.to_owned(), number))
             }
@@ -99,6 +100,13 @@ fn clean(found: &str) -> &str {
     found.trim_matches(around)
 }
 
+/// Drops whitespace, emphasis, quotes and brackets around a number, and punctuation after it. Punctuation before a number
+/// belongs to it: `.5` is not 5, and neither is `<5`.
+fn clean_number(found: &str) -> &str {
+    let around = |letter: char| letter.is_whitespace() || "*_`\"'“”‘’()[]{}".contains(letter);
+    found.trim_start_matches(around).trim_end_matches(|letter| around(letter) || ".,;:!".contains(letter))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +127,27 @@ mod tests {
         assert_eq!(scale.value("11", false), None);
         assert_eq!(scale.value("nan", false), None);
         assert_eq!(scale.value("seven", false), None);
+        for (found, expected) in [
+            (" **7**. ", Some(7.0)),
+            ("(7)", Some(7.0)),
+            ("\"7\"", Some(7.0)),
+            ("7:", Some(7.0)),
+            ("1e0", Some(1.0)),
+            (".5", None),
+            ("-.5", None),
+            ("<5", None),
+            (">5", None),
+            (",5", None),
+            ("!5", None),
+            ("inf", None),
+            ("1e3", None),
+            ("10 out of 10", None),
+            ("5-6", None),
+        ] {
+            assert_eq!(scale.value(found, false).map(|(_, value)| value), expected, "{found}");
+        }
+        let unit = Scale::Range(0.0, 10.0);
+        assert_eq!(unit.value(".5", false).map(|(_, value)| value), Some(0.5));
     }
 
     #[test]

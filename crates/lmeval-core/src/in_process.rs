@@ -217,6 +217,7 @@ mod tests {
             repeat: 0,
             arguments: Arguments::Rolling { text: "x".into() },
             additional_args: None,
+            document: None,
         };
         let runtime = Builder::new_current_thread().build().unwrap();
         let answers = runtime.block_on(async {

@@ -36,6 +36,8 @@ pub struct ModelRequest {
     pub arguments: Arguments,
     /// Images (`visual`) and sounds (`audio`).
     pub additional_args: Option<Arc<Dict>>,
+    /// The document itself, if the request comes from a task in this process. Only Python models can read it.
+    pub document: Option<Arc<Dict>>,
 }
 
 impl ModelRequest {
@@ -285,9 +287,12 @@ impl ModelStats {
         }
     }
 
-    /// Reports each later warning immediately, since a run may be killed before its end.
+    /// Reports the warnings so far and each later one immediately, since a run may be killed before its end.
     pub fn on_warning(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Ok(mut warnings) = self.warnings.lock() {
+            for warning in &warnings.all {
+                listener(warning);
+            }
             warnings.listener = Some(Box::new(listener));
         }
     }
@@ -325,7 +330,7 @@ impl ModelStats {
         self.waiting.lock().ok()?.now.clone()
     }
 
-    /// The warnings so far, without duplicates.
+    /// The warnings so far; cleared by the call.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().map(|mut warnings| std::mem::take(&mut warnings.all)).unwrap_or_default()
     }
@@ -400,6 +405,12 @@ pub trait Model: Debug + Send + Sync {
         false
     }
 
+    /// Whether the model gets a request even if an equal one was answered in the same run: an object of the calling program
+    /// may count on each call, as calibration does.
+    fn wants_every_request(&self) -> bool {
+        false
+    }
+
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
@@ -448,6 +459,11 @@ pub trait Model: Debug + Send + Sync {
     /// Whether answers are worth saving. False for models that answer faster than a file can be read.
     fn is_worth_saving(&self) -> bool {
         true
+    }
+
+    /// Whether the model may read [`ModelRequest::document`], so that documents are kept until they are answered.
+    fn reads_documents(&self) -> bool {
+        false
     }
 
     /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.

@@ -11,6 +11,8 @@ use crate::diagnostic::Diagnose;
 pub enum ModelErrorKind {
     /// A model argument is invalid, or something the model needs is missing.
     Configuration,
+    /// The model's files exist neither locally nor on the hub, or cannot be downloaded.
+    Missing,
     /// The model does not support this kind of request.
     Unsupported,
     /// The credentials are missing or were rejected.
@@ -27,8 +29,9 @@ pub enum ModelErrorKind {
 
 impl ModelErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Configuration,
+        Self::Missing,
         Self::Unsupported,
         Self::Authentication,
         Self::Capability,
@@ -41,6 +44,7 @@ impl ModelErrorKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Configuration => "configuration",
+            Self::Missing => "missing",
             Self::Unsupported => "unsupported",
             Self::Authentication => "authentication",
             Self::Capability => "capability",
@@ -63,12 +67,14 @@ pub struct ModelError {
     message: String,
     hints: Vec<String>,
     traceback: Option<Arc<str>>,
+    /// The request or requests that the message names.
+    subject: Option<Arc<str>>,
 }
 
 impl ModelError {
     /// An error with a message: a sentence without a full stop.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), traceback: None }
+        Self { kind, message: message.into(), hints: Vec::new(), traceback: None, subject: None }
     }
 
     /// Adds a suggestion for fixing the problem.
@@ -83,6 +89,23 @@ impl ModelError {
         self
     }
 
+    /// States which request the message names: one of those that were sent together.
+    pub fn about(mut self, subject: &str) -> Self {
+        if !subject.is_empty() && self.message.contains(subject) {
+            self.subject = Some(subject.into());
+        }
+        self
+    }
+
+    /// The message for a list that names the request itself.
+    pub fn message_for_request(&self) -> String {
+        let Some(subject) = &self.subject else { return self.message.clone() };
+        match self.message.strip_prefix(&**subject) {
+            Some(rest) => format!("The request{rest}"),
+            None => self.message.replace(&**subject, "the request"),
+        }
+    }
+
     /// The category of the error.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
@@ -90,8 +113,8 @@ impl ModelError {
 
     /// Whether every other request would fail in the same way, so the run must stop.
     pub fn is_fatal(&self) -> bool {
-        use ModelErrorKind::{Authentication, Capability, Configuration, Unsupported};
-        matches!(self.kind, Configuration | Unsupported | Authentication | Capability)
+        use ModelErrorKind::{Authentication, Capability, Configuration, Missing, Unsupported};
+        matches!(self.kind, Configuration | Missing | Unsupported | Authentication | Capability)
     }
 }
 
@@ -116,6 +139,20 @@ impl Diagnose for ModelError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_for_lists_do_not_name_the_request() {
+        let about = "`task`, document 7, generate_until 0";
+        let error = |message: &str| ModelError::new(ModelErrorKind::Request, message).about(about);
+        for (message, expected) in [
+            ("`task`, document 7, generate_until 0 was not answered", "The request was not answered"),
+            ("`u` refused `task`, document 7, generate_until 0: 400: no", "`u` refused the request: 400: no"),
+            ("The answer is not JSON", "The answer is not JSON"),
+        ] {
+            assert_eq!(error(message).message_for_request(), expected);
+            assert_eq!(error(message).to_string(), message);
+        }
+    }
 
     #[test]
     fn kinds_have_names_of_their_own() {

@@ -113,6 +113,7 @@ pub(crate) fn open(
         answers: opened.answers,
         repaired_bytes: opened.repaired_bytes,
         damage: &opened.damage,
+        is_exclusive: opened.is_exclusive,
     });
     let may_score = |stored: &StoredModel| model.may_score_by(stored.fact(SCORING_FACT));
     let last = assumable.and_then(|identity| journal.last_model_where(&identity, may_score));
@@ -208,9 +209,9 @@ pub(crate) fn open_for_judges(
 ) -> Result<Arc<Journal>, EngineError> {
     let (journal, opened) =
         if wanted.fresh { Journal::open_fresh(&wanted.path)? } else { Journal::open(&wanted.path)? };
-    let Opened { answers, repaired_bytes, damage, .. } = &opened;
-    let (answers, repaired_bytes) = (*answers, *repaired_bytes);
-    events.event(Event::JournalOpened { answers, repaired_bytes, damage });
+    let Opened { answers, repaired_bytes, damage, is_exclusive, .. } = &opened;
+    let (answers, repaired_bytes, is_exclusive) = (*answers, *repaired_bytes, *is_exclusive);
+    events.event(Event::JournalOpened { answers, repaired_bytes, damage, is_exclusive });
     Ok(Arc::new(journal))
 }
 

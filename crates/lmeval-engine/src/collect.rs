@@ -18,6 +18,7 @@ use crate::plan::PlannedTask;
 use crate::preview::PreviewSender;
 use crate::produce::Slot;
 use crate::score::{FirstError, Work};
+use crate::targets::Targets;
 
 /// Messages to the collector.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) enum Message {
     /// A document with its requests. Documents of a task arrive in order and are numbered from 0.
     Document { task: usize, requests: Box<DocumentRequests> },
     /// All documents of a task have been sent.
-    Built { task: usize },
+    Built { task: usize, digest: Option<Arc<str>>, conversations: Option<u128> },
     /// A request was answered.
     Answered { slot: Slot, answer: Answer },
     /// A request failed for good.
@@ -105,6 +106,7 @@ pub(crate) const BLOCK: usize = 1024;
 
 /// The collection state of a task.
 struct Progress {
+    targets: Targets,
     /// The parts of documents that scoring reads.
     needs: Needs,
     /// Whether documents are scored and dropped before all of them are answered.
@@ -121,12 +123,15 @@ struct Progress {
     /// The number of documents with requests in flight.
     open: usize,
     all_built: bool,
+    digest: Option<Arc<str>>,
+    conversations: Option<u128>,
     is_complete: bool,
 }
 
 impl Progress {
     fn new(planned: &PlannedTask) -> Self {
         Self {
+            targets: Targets::new(&planned.key, &planned.scorer),
             needs: planned.scorer.needs(),
             scores_in_blocks: planned.scores_in_blocks(),
             runs_code: planned.task.config.unsafe_code,
@@ -137,6 +142,8 @@ impl Progress {
             is_checked: false,
             open: 0,
             all_built: false,
+            digest: None,
+            conversations: None,
             is_complete: false,
         }
     }
@@ -158,6 +165,8 @@ pub(crate) struct Collected {
     pub(crate) failures: Vec<Failure>,
     pub(crate) answered: usize,
     pub(crate) usage: ModelUsage,
+    /// The digests of each task's data and conversations.
+    pub(crate) digests: Vec<(Option<Arc<str>>, Option<u128>)>,
 }
 
 /// The tokens of the evaluated model's answers, including those that were saved before.
@@ -232,7 +241,8 @@ impl<'a> Collector<'a> {
                 break;
             }
         }
-        Collected { failures: self.failures, answered: self.answered, usage: self.usage }
+        let digests = self.tasks.into_iter().map(|task| (task.digest, task.conversations)).collect();
+        Collected { failures: self.failures, answered: self.answered, usage: self.usage, digests }
     }
 
     fn take(&mut self, message: Message) {
@@ -241,6 +251,9 @@ impl<'a> Collector<'a> {
             Message::Document { task, mut requests } => {
                 self.backlog.leave(1);
                 let task = &mut self.tasks[task];
+                if let Err(error) = task.targets.check(&requests) {
+                    self.first_error.fail(error);
+                }
                 if !self.options.log_samples && !task.needs.prompts {
                     drop_prompts(&mut requests, &self.empty);
                 }
@@ -248,8 +261,9 @@ impl<'a> Collector<'a> {
                 task.documents.push_back(Document::Pending(Box::new(Pending::new(*requests))));
                 task.open += 1;
             }
-            Message::Built { task } => {
+            Message::Built { task, digest, conversations } => {
                 self.tasks[task].all_built = true;
+                (self.tasks[task].digest, self.tasks[task].conversations) = (digest, conversations);
                 self.send_remaining(task);
             }
             Message::Answered { slot, answer } => {
@@ -387,7 +401,8 @@ impl<'a> Collector<'a> {
         }
         task.is_complete = true;
         let documents = task.take_front(task.documents.len());
-        let counts = DocumentCounts { built: task.sent, original: task.original };
+        let digest = task.digest.clone();
+        let counts = DocumentCounts { built: task.sent, original: task.original, digest };
         self.send(Work::Last { task: task_index, documents, counts });
     }
 
@@ -435,7 +450,9 @@ mod tests {
         let collector =
             Collector::new(&[], &options, &first_error, &backlog, work, None, TaskJudges::default());
         let (messages, inbox) = mpsc::channel();
-        messages.send(Message::Built { task: 3 }).expect("the inbox is open");
+        messages
+            .send(Message::Built { task: 3, digest: None, conversations: None })
+            .expect("the inbox is open");
         assert!(first_error.guard("Collecting answers", || collector.run(&inbox)).is_none());
         assert!(stop.is_cancelled() && todo.recv().is_err());
         let error = first_error.into_error().expect("the collector panicked").to_string();

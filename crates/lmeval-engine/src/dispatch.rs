@@ -1,16 +1,17 @@
-//! Sends each distinct request once, and saves answers before they are used.
+//! Sends each distinct request once, unless the model wants every one, and saves answers before they are used.
 
 use std::collections::VecDeque;
 use std::collections::hash_map;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelRequest};
+use lmeval_core::{Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelRequest, secrets};
 use lmeval_journal::{Entry, ErrorKind, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
+use tracing::debug;
 
 use crate::attribution::{Assumed, Refutation, Registered, register};
 use crate::cancel::Cancel;
@@ -20,6 +21,7 @@ use crate::error::EngineError;
 use crate::event::{Event, Events, NoEvents};
 use crate::key::Keys;
 use crate::produce::{Job, Reply};
+use crate::valid::{checked, is_valid, masked};
 
 /// Requests in a batch that is kept together because of their context, at most.
 const MAX_OF_CONTEXT: usize = 1024;
@@ -123,9 +125,15 @@ impl Dispatcher {
         if self.model.is_lookup() {
             return self.look_up(batch).await;
         }
-        let mut unanswered = Vec::with_capacity(batch.len());
+        let shares = self.shares_answers();
+        let count = batch.len();
+        let mut unanswered = Vec::with_capacity(count);
         for job in batch {
             let key = self.keys.of(&job.request);
+            if !shares {
+                unanswered.push((key, job));
+                continue;
+            }
             let Some(job) = self.join_identical(key, job) else { continue };
             match self.saved(key, &job) {
                 Ok(Some(answer)) => self.settle(key, job, Ok(answer), true),
@@ -133,6 +141,7 @@ impl Dispatcher {
                 Err(error) => return self.end(error.into()),
             }
         }
+        debug!(requests = count, sent = unanswered.len(), judge = self.judge.as_deref(), "Batch");
         if unanswered.is_empty() || self.stop.is_cancelled() || !self.confirm_model().await {
             return;
         }
@@ -145,7 +154,7 @@ impl Dispatcher {
         let mut answers = self.model.answer(requests).await.into_iter();
         let mut messages = Vec::with_capacity(batch.len());
         for job in batch {
-            let answer = answers.next().unwrap_or_else(|| Err(no_answer()));
+            let answer = checked(&job.request, answers.next().unwrap_or_else(|| Err(no_answer())));
             // A run that is stopping loses no request for good.
             if !self.stop.is_cancelled() || answer.as_ref().err().is_none_or(ModelError::is_fatal) {
                 messages.extend(self.outcome(job, answer, false));
@@ -229,12 +238,18 @@ impl Dispatcher {
             // Stopped before all its retries, so it has not failed for good.
             return Ok(());
         }
+        let answer = checked(&job.request, answer).map(masked);
         let answer = match &self.journal {
             Some(journal) => append(journal, key, &job, answer).await?,
             None => answer,
         };
         self.settle(key, job, answer, false);
         Ok(())
+    }
+
+    /// Whether equal requests share an answer. A journal always does that: whoever asks for one wants saved answers.
+    fn shares_answers(&self) -> bool {
+        self.journal.is_some() || !self.model.wants_every_request()
     }
 
     /// Answers a request from an identical one, or queues it after one in flight. Returns the job if its key is
@@ -260,12 +275,18 @@ impl Dispatcher {
         None
     }
 
+    /// The saved answer to a request. One that earlier versions should not have accepted is asked for again.
     fn saved(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
-        self.journal.as_ref().map_or(Ok(None), |journal| journal.get(&key, job.request.request_type()))
+        let Some(journal) = &self.journal else { return Ok(None) };
+        let answer = journal.get(&key, job.request.request_type())?;
+        Ok(answer.filter(|answer| is_valid(&job.request, answer)))
     }
 
     /// Reports an answer to all jobs with its key.
     fn settle(&self, key: Key, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
+        if !self.shares_answers() {
+            return self.report(job, answer, reused);
+        }
         let waiting = {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let before = match &answer {
@@ -295,8 +316,8 @@ impl Dispatcher {
     fn outcome(&self, job: Job, answer: Result<Answer, ModelError>, reused: bool) -> Option<Message> {
         match &answer {
             Ok(answer) => {
-                let kind = job.request.request_type();
-                self.events.event(Event::Answered { kind, reused, usage: answer.usage });
+                let (kind, task) = (job.request.request_type(), &job.request.task_name);
+                self.events.event(Event::Answered { task, kind, reused, usage: answer.usage });
             }
             Err(error) if error.is_fatal() => {
                 self.end(self.fatal(error.clone()));
@@ -413,7 +434,7 @@ fn entry(key: Key, job: &Job, answer: &Result<Answer, ModelError>) -> Entry {
         kind: request.request_type(),
         outcome: match answer {
             Ok(answer) => Outcome::Answered(answer.clone()),
-            Err(error) => Outcome::Failed { message: error.to_string() },
+            Err(error) => Outcome::Failed { message: secrets::mask(&error.to_string()).into_owned() },
         },
     }
 }

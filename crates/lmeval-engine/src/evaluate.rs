@@ -8,7 +8,7 @@ use lmeval_core::judge::Judges;
 use lmeval_core::results::{RunResults, TaskResult};
 use lmeval_core::{Model, ModelTemplate};
 use lmeval_journal::Journal;
-use lmeval_pycompat::Dict;
+use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
@@ -55,6 +55,12 @@ pub struct Evaluated {
     pub usage: ModelUsage,
     /// Per multiple-choice task whose options are not compared by their log-likelihoods: how they are.
     pub choices: Dict,
+    /// Per task: the digest of its documents and few-shot examples; empty if answers are not saved and
+    /// [`EvaluateOptions::digests`] is not set.
+    pub digests: Dict,
+    /// Per task with chat prompts: the digest of its conversations, before the template rendered them. Those of parts add
+    /// up, modulo 2¹²⁸, to that of the whole.
+    pub chat_digests: Dict,
 }
 
 impl Evaluated {
@@ -109,8 +115,8 @@ pub(crate) fn evaluate_with(
     let run = run(model, tasks, options, events, backlog, &runtime);
     runtime.shutdown_background();
     let Run { tasks, groups, template, choices, streamed } = run?;
-    let Streamed { results, collected: Collected { failures, answered, usage }, code_limits, judges } =
-        streamed;
+    let Streamed { results, collected, code_limits, judges, digests, chat_digests } = streamed;
+    let Collected { failures, answered, usage, .. } = collected;
     // The documents of other parts may have been answered.
     if results.is_empty()
         && options.part.is_none()
@@ -123,7 +129,19 @@ pub(crate) fn evaluate_with(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits, judges, usage, choices })
+    Ok(Evaluated {
+        results,
+        tasks,
+        chat_template,
+        failures,
+        answered,
+        code_limits,
+        judges,
+        usage,
+        choices,
+        digests,
+        chat_digests,
+    })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {
@@ -163,7 +181,7 @@ fn run(
         let keyed = planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
         match (stream(model, planned, options, events, backlog, runtime, &known)?, copy.take()) {
             (Ended::Finished(streamed), _) => {
-                return Ok(Run { tasks: keyed, groups, template, choices, streamed });
+                return Ok(Run { tasks: keyed, groups, template, choices, streamed: *streamed });
             }
             (Ended::OtherModel(..), None) => {
                 let (stage, message) = ("The run", "the model changed its identity twice");
@@ -200,7 +218,7 @@ pub(crate) fn report_choices(planned: &[PlannedTask], events: &dyn Events) -> Di
 
 /// How a stream ended.
 enum Ended {
-    Finished(Streamed),
+    Finished(Box<Streamed>),
     /// The saved answers used so far are those of another model than this one, or of another scoring protocol. 0 is the
     /// evaluated model; judges follow.
     OtherModel(usize, Refutation),
@@ -212,6 +230,8 @@ struct Streamed {
     collected: Collected,
     code_limits: Dict,
     judges: Dict,
+    digests: Dict,
+    chat_digests: Dict,
 }
 
 /// Streams documents through the model to scoring.
@@ -299,8 +319,11 @@ fn stream(
     }
     runtime.spawn(dispatcher.run(queue));
     runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
+    let digest = wanted.is_some() || options.digests || options.part.is_some();
+    let with_digest = |options: &RequestOptions| RequestOptions { digest, ..options.clone() };
     let sources: Vec<(Arc<Task>, RequestOptions)> =
-        planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
+        planned.iter().map(|planned| (Arc::clone(&planned.task), with_digest(&planned.options))).collect();
+    let keys: Vec<String> = planned.iter().map(|planned| planned.key.clone()).collect();
     let first_error = FirstError::new(&stop);
     let (work, todo) = mpsc::channel();
     let (preview_sender, previewer) = if options.preview {
@@ -326,8 +349,10 @@ fn stream(
             let work = || prepare(sources, &options.data, &**events, &ready, &of_preparer);
             first_error.guard("Loading data", work)
         });
+        let of_data = journal.clone().filter(|_| wanted.is_some());
         scope.spawn(move || {
-            let work = || produce(sources, &prepared, &**events, &jobs, &messages, ahead);
+            let journal = of_data.as_deref();
+            let work = || produce(sources, &prepared, &**events, &jobs, &messages, ahead, journal);
             first_error.guard("Building requests", work)
         });
         if let Some(previewer) = previewer {
@@ -381,7 +406,20 @@ fn stream(
         let journal = options.journal.as_ref().filter(|_| is_saved).map(|journal| journal.path.clone());
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
-    Ok(Ended::Finished(Streamed { results, collected, code_limits, judges: pool.to_dict() }))
+    // The part of a run whose answers are not saved has digests for its files alone, like the whole run.
+    let is_reported = wanted.is_some() || options.digests;
+    let (mut digests, mut chat_digests) = (Dict::new(), Dict::new());
+    for (key, (digest, conversations)) in keys.iter().zip(&collected.digests) {
+        if let Some(digest) = digest.as_ref().filter(|_| is_reported) {
+            digests.insert(key.as_str(), Value::Str(Arc::clone(digest)));
+        }
+        if let Some(conversations) = conversations {
+            chat_digests.insert(key.as_str(), format!("{conversations:032x}"));
+        }
+    }
+    let judges = pool.to_dict();
+    let streamed = Streamed { results, collected, code_limits, judges, digests, chat_digests };
+    Ok(Ended::Finished(Box::new(streamed)))
 }
 
 /// The journal for the answers of judges, if those of the evaluated model are not worth saving.

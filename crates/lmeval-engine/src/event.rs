@@ -1,5 +1,7 @@
 //! Progress events of a run.
 
+use std::sync::Arc;
+
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
@@ -7,6 +9,7 @@ use lmeval_journal::{Damage, Fingerprint};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 
+use crate::error::EngineError;
 use crate::preview::PreviewScore;
 
 /// A progress event.
@@ -21,6 +24,8 @@ pub enum Event<'a> {
         repaired_bytes: Option<u64>,
         /// Damaged regions of the file. Requests whose answers were in them are sent again.
         damage: &'a [Damage],
+        /// Whether other processes are excluded by a lock; false on file systems without locks.
+        is_exclusive: bool,
     },
     /// The server does not report its model; it is assumed to run the last one that the journal has for its
     /// address.
@@ -95,7 +100,13 @@ pub enum Event<'a> {
         /// The field and its value.
         missing: &'a MissingColumn,
     },
-    /// The requests of a task's first document were built.
+    /// The journal has answers for other documents or few-shot examples of the same task and choice of documents: its
+    /// data has changed since.
+    DataChanged {
+        /// The task it belongs to.
+        task: &'a Task,
+    },
+    /// The requests of one of a task's first three documents were built.
     FirstDocument {
         /// The task it belongs to.
         task: &'a Task,
@@ -120,6 +131,8 @@ pub enum Event<'a> {
     AllBuilt,
     /// A request was answered.
     Answered {
+        /// The name of its task.
+        task: &'a Arc<str>,
         /// The type of the request.
         kind: RequestType,
         /// Whether the answer came from the journal or from an identical request instead of the model.
@@ -150,6 +163,14 @@ pub enum Event<'a> {
         /// The scores of the task so far; empty where they can only be computed at the end.
         scores: &'a [PreviewScore],
     },
+    /// The scores of a [part](crate::EvaluateOptions::part) of a task cannot be computed, and the run continues without
+    /// them.
+    PartNotScored {
+        /// The key of the task in the results.
+        task: &'a str,
+        /// The error of scoring.
+        error: &'a EngineError,
+    },
     /// All documents of a task are answered; scoring starts.
     Scoring {
         /// The task it belongs to.
@@ -158,12 +179,14 @@ pub enum Event<'a> {
 }
 
 /// The numbers of documents of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentCounts {
     /// Documents with requests, including those that failed.
     pub built: usize,
     /// Documents in the evaluated split.
     pub original: usize,
+    /// The digest of all selected documents and their few-shot examples, whatever the part; `None` if it is not needed.
+    pub digest: Option<Arc<str>>,
 }
 
 /// Receives progress events, from several threads.

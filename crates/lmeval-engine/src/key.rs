@@ -72,6 +72,7 @@ mod tests {
             repeat,
             arguments: Arguments::Generate { context: "Q".into(), kwargs: Arc::new(kwargs) },
             additional_args: None,
+            document: None,
         }
     }
 

@@ -27,6 +27,8 @@ mod preview;
 mod produce;
 mod score;
 mod stored;
+mod targets;
+mod valid;
 
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};

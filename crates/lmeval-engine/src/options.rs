@@ -87,6 +87,8 @@ pub struct EvaluateOptions {
     pub limit: Option<f64>,
     /// The indices of the documents to evaluate, per task.
     pub samples: Option<Dict>,
+    /// Whether to compute digests of the data even if no answers are saved.
+    pub digests: bool,
     /// The part of the selected documents of each task to evaluate; `None` for all. Prompts are those of a run over all
     /// documents.
     pub part: Option<Part>,
@@ -141,6 +143,7 @@ impl Default for EvaluateOptions {
             dialect: Dialect::default(),
             limit: None,
             samples: None,
+            digests: false,
             part: None,
             num_fewshot: None,
             repeats: None,

@@ -104,7 +104,8 @@ pub(crate) fn plan(
         let mut options = request_options(&key, options, template.as_ref());
         options.letters =
             choices.as_ref().is_some_and(|choices| choices.requests == RequestType::ChoiceLetters);
-        options.keep_documents = log_samples || scorer.needs().documents;
+        let is_read = model.is_some_and(Model::reads_documents);
+        options.keep_documents = log_samples || is_read || scorer.needs().documents;
         let task = Arc::new(task);
         Ok(PlannedTask { key, task, scorer, preview, options, log_samples, judging, choices })
     });
@@ -214,6 +215,7 @@ fn request_options(key: &str, options: &EvaluateOptions, template: Option<&Model
         fewshot_as_multiturn: options.fewshot_as_multiturn,
         limit: options.limit,
         samples: selected_samples(options, key),
+        true_ids: true,
         part: options.part.map(|part| part.of_task(key)),
         ..RequestOptions::default()
     }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use lmeval_core::{Answer, Instance, ModelError, ModelRequest};
+use lmeval_journal::Journal;
+use lmeval_pycompat::Dict;
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
@@ -18,6 +20,9 @@ use crate::options::DataOptions;
 
 /// How many tasks are loaded ahead of the one whose requests are being built. Errors in their data show early.
 pub(crate) const TASKS_AHEAD: usize = 64;
+
+/// How many documents of each task are reported as its first ones.
+const FIRST_DOCUMENTS: usize = 3;
 
 /// How many requests are sent to the dispatcher at once.
 pub(crate) const JOBS_PER_SEND: usize = 64;
@@ -97,6 +102,7 @@ pub(crate) fn produce(
     jobs: &Sender<Vec<Job>>,
     messages: &mpsc::Sender<Message>,
     (backlog, stop): (&Backlog, &Cancel),
+    journal: Option<&Journal>,
 ) {
     let mut done = 0;
     let mut batcher =
@@ -127,7 +133,7 @@ pub(crate) fn produce(
                 events.event(Event::Skipped { task, requests: &requests });
                 continue;
             }
-            if documents == 0 {
+            if documents < FIRST_DOCUMENTS {
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
             let document = (task_index, documents);
@@ -136,13 +142,36 @@ pub(crate) fn produce(
             }
             documents += 1;
         }
-        batcher.documents.push(Message::Built { task: task_index });
+        let digest = builder.digest().map(Arc::from);
+        if let Some(error) = digest.as_deref().and_then(|digest| {
+            let subject = subject(task, &tasks[task_index].1);
+            match journal?.register_data(&subject, digest) {
+                Ok(None) => None,
+                Ok(Some(_)) => {
+                    events.event(Event::DataChanged { task });
+                    None
+                }
+                Err(error) => Some(error),
+            }
+        }) {
+            let _ = messages.send(Message::Stop(Box::new(error.into())));
+            return;
+        }
+        let conversations = builder.conversations();
+        batcher.documents.push(Message::Built { task: task_index, digest, conversations });
         done += 1;
     }
     batcher.send();
     if done == tasks.len() {
         events.event(Event::AllBuilt);
     }
+}
+
+/// A task with everything that decides which documents and examples its requests are built from.
+fn subject(task: &Task, options: &RequestOptions) -> String {
+    let RequestOptions { limit, samples, fewshot_seed, .. } = options;
+    let examples = task.config.fewshot_count();
+    format!("{} {limit:?} {samples:?} {examples} {fewshot_seed:?}", task.name())
 }
 
 /// Sends the requests of a document. Returns false if the run is ending.
@@ -158,7 +187,7 @@ fn send_document(
         events.event(Event::Built { kind: request.request_type, count: request.repeats });
         new_jobs.extend((0..request.repeats).map(|repeat| {
             let slot = Slot { task, document, instance, repeat };
-            Job { reply: Reply::Slot(slot), request: model_request(request, repeat) }
+            Job { reply: Reply::Slot(slot), request: model_request(request, repeat, &requests.document) }
         }));
     }
     // Documents in the batch take room that only the collector frees.
@@ -199,7 +228,7 @@ impl JobBatcher<'_> {
     }
 }
 
-fn model_request(instance: &Instance, repeat: usize) -> ModelRequest {
+fn model_request(instance: &Instance, repeat: usize, document: &Arc<Dict>) -> ModelRequest {
     ModelRequest {
         task_name: Arc::clone(&instance.task_name),
         doc_id: instance.doc_id,
@@ -207,5 +236,6 @@ fn model_request(instance: &Instance, repeat: usize) -> ModelRequest {
         repeat,
         arguments: instance.arguments.clone(),
         additional_args: instance.additional_args.clone(),
+        document: Some(Arc::clone(document)),
     }
 }

@@ -9,7 +9,7 @@ use lmeval_core::HostError;
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, ScoreError};
 use lmeval_pycompat::{Dict, Value};
-use lmeval_tasks::scoring::task_result;
+use lmeval_tasks::scoring::{task_result, unscored_result};
 
 use crate::backlog::Backlog;
 use crate::cancel::Cancel;
@@ -147,7 +147,7 @@ impl<'a> Grader<'a> {
             }
             Work::Last { task, documents, counts } => {
                 let Some(state) = self.tasks[task].take() else { return Ok(()) };
-                self.finish(task, state, documents, counts)
+                self.finish(task, state, documents, &counts)
             }
         }
     }
@@ -157,7 +157,7 @@ impl<'a> Grader<'a> {
         index: usize,
         state: TaskState,
         documents: Vec<AnsweredDocument>,
-        counts: DocumentCounts,
+        counts: &DocumentCounts,
     ) -> Result<(), EngineError> {
         let task = Arc::clone(&state.planned.task);
         let key = state.planned.key.clone();
@@ -177,10 +177,10 @@ impl<'a> Grader<'a> {
         &self,
         TaskState { mut planned, scored }: TaskState,
         mut documents: Vec<AnsweredDocument>,
-        counts: DocumentCounts,
+        counts: &DocumentCounts,
     ) -> Result<Option<TaskResult>, EngineError> {
         let records = |source| EngineError::Records { task: planned.key.clone(), source };
-        self.events.answered(&planned.key, &documents, Some(counts)).map_err(records)?;
+        self.events.answered(&planned.key, &documents, Some(counts.clone())).map_err(records)?;
         self.events.event(Event::Scoring { task: &planned.task });
         let answered = scored + documents.len();
         if answered == 0 {
@@ -190,7 +190,11 @@ impl<'a> Grader<'a> {
             planned.scorer.score_next(&documents).map_err(|source| failed(&planned, source))?;
             documents.clear();
         } else {
-            planned.scorer.score(&documents).map_err(|source| failed(&planned, source))?;
+            let scored = planned.scorer.score(&documents).map_err(|source| failed(&planned, source));
+            // The merge makes the records of such tasks.
+            if let Err(error) = scored {
+                return self.not_scored(&planned.key, error).map(|()| None);
+            }
         }
         let (draws, log) = (self.options.bootstrap_iters, planned.log_samples);
         let result = task_result(
@@ -202,7 +206,15 @@ impl<'a> Grader<'a> {
             draws,
             log,
         );
-        let mut result = result.map_err(|source| failed(&planned, source))?;
+        let mut result = match result.map_err(|source| failed(&planned, source)) {
+            Ok(result) => result,
+            Err(error) => {
+                self.not_scored(&planned.key, error)?;
+                let PlannedTask { key, task, scorer, .. } = &planned;
+                unscored_result(key, task, scorer, &documents, counts.original, log)
+                    .map_err(|source| failed(&planned, source))?
+            }
+        };
         for (_, audit) in &mut result.audit {
             audit.errored = counts.built - answered;
         }
@@ -213,6 +225,16 @@ impl<'a> Grader<'a> {
             result.samples = None;
         }
         Ok(Some(result))
+    }
+
+    /// Reports that a part of a task cannot be scored, which is of no consequence: the whole is scored when the parts are
+    /// merged. Without parts, it is the error of the run.
+    fn not_scored(&self, task: &str, error: EngineError) -> Result<(), EngineError> {
+        if self.options.part.is_none() {
+            return Err(error);
+        }
+        self.events.event(Event::PartNotScored { task, error: &error });
+        Ok(())
     }
 }
 

@@ -80,6 +80,7 @@ fn request(number: usize) -> ModelRequest {
         repeat: 0,
         arguments: Arguments::Loglikelihood { context: context.as_str().into(), continuation: " yes".into() },
         additional_args: None,
+        document: None,
     }
 }
 

@@ -80,6 +80,12 @@ impl ScoringPipeline {
             aggregated.sample_len = aggregated.sample_len.max(values.len());
             counts.push((key, values.len()));
         }
+        aggregated.warnings.extend(self.unreduced().iter().map(|name| {
+            format!(
+                "`{name}` has several values per document and no reduction; using the first. Set one: \
+                 `metric_list: [{{metric: {name}, reduction: mean}}]`"
+            )
+        }));
         for (name, _) in &delivered {
             let key = MetricKey::new(Arc::clone(name), Arc::clone(self.name()));
             if !aggregated.metrics.iter().any(|(known, _)| *known == key) {

@@ -121,17 +121,13 @@ pub enum ScoreError {
         /// The Python type of the name.
         type_name: &'static str,
     },
-    /// Several values of a metric that has no reduction.
-    #[error(
-        "Document {document} has {count} values of `{metric}`, but `metric_list` sets no reduction for it"
-    )]
-    NoReduction {
+    /// An empty list of values for a name that has no metric.
+    #[error("Document {document} has an empty list of values for `{metric}`")]
+    NoValue {
         /// The name of the metric.
         metric: String,
-        /// The document with several values.
+        /// The document without a value.
         document: DocId,
-        /// The number of values.
-        count: usize,
     },
     /// A reduction failed on a document.
     #[error("The values of `{metric}` for the repeats of document {document} cannot be reduced")]
@@ -247,9 +243,6 @@ impl Diagnose for ScoreError {
             }
             Self::ScorerArgument { .. } => {
                 vec!["Pass arguments to filters in `filter_list`".to_owned()]
-            }
-            Self::NoReduction { metric, .. } => {
-                vec![format!("Set one: `metric_list: [{{metric: {metric}, reduction: mean}}]`")]
             }
             Self::AggregationValue { metric, .. } => vec![format!(
                 "Set an aggregation for `{metric}` that accepts such values: `aggregation: !function utils.my_aggregation`"

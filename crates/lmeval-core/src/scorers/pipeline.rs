@@ -14,7 +14,7 @@ use super::logged::{bools_to_floats, legacy_logged_value};
 use super::metric::PipelineMetric;
 use super::metric_key::parent_metric;
 use super::needs::Needs;
-use super::reduce::reduce;
+use super::reduce::{reduce, unreduced};
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
 use super::task_code::TaskCode;
@@ -48,6 +48,7 @@ pub struct ScoringPipeline {
     owners: Vec<(Arc<str>, usize)>,
     /// Directions set by the scorer itself.
     directions: Option<Directions>,
+    unreduced: Vec<Arc<str>>,
     /// The results of task functions for the document that was checked early.
     known: Vec<KnownValue>,
     judges: Arc<dyn Judges>,
@@ -78,6 +79,7 @@ impl ScoringPipeline {
             reduced_docs: Vec::new(),
             owners: Vec::new(),
             directions: None,
+            unreduced: Vec::new(),
             known: Vec::new(),
             judges: Arc::new(NoJudges),
         }
@@ -177,6 +179,7 @@ impl ScoringPipeline {
             Some(scored) => scored,
             None => self.score_by_metrics(documents, false)?,
         };
+        self.note_unreduced(&scored);
         let has_several = |scored: &ScoredDoc| scored.scores.iter().any(|(_, values)| values.len() > 1);
         let metrics = &self.metrics;
         if let Some(reduced) = self.scorer.reduce(&scored)? {
@@ -204,6 +207,7 @@ impl ScoringPipeline {
             self.request_kwargs = kwargs_of_first(documents);
         }
         let scored = self.score_by_metrics(documents, false)?;
+        self.note_unreduced(&scored);
         let metrics = &self.metrics;
         let reduced: Result<Vec<ReducedDoc>, _> =
             scored.into_par_iter().map(|scored| reduce(scored, metrics)).collect();
@@ -230,6 +234,20 @@ impl ScoringPipeline {
         let checked = self.check_values();
         self.reduced_docs.clear();
         checked
+    }
+
+    /// Remembers names whose repeats no metric reduces, for a warning with the scores.
+    fn note_unreduced(&mut self, scored: &[ScoredDoc]) {
+        for name in unreduced(scored, &self.metrics) {
+            if !self.unreduced.contains(&name) {
+                self.unreduced.push(name);
+            }
+        }
+    }
+
+    /// The names of which only the first repeat counts, because no metric reduces them.
+    pub(super) fn unreduced(&self) -> &[Arc<str>] {
+        &self.unreduced
     }
 
     /// Checks that the scorer returned as many documents as it was given.

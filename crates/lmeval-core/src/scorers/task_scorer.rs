@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use lmeval_metrics::AnyAggregation;
 use lmeval_pycompat::Dict;
 
 use super::aggregate::Aggregated;
 use super::answered::AnsweredDocument;
 use super::documents::AnsweredDocuments;
 use super::error::ScoreError;
+use super::metric::MetricAggregation;
 use super::needs::Needs;
 use super::pipeline::ScoringPipeline;
 use super::reduce::merge_reduced;
@@ -111,6 +113,19 @@ impl TaskScorer {
         let by_code = Needs { together: true, ..Needs::NOTHING };
         let code = self.code.as_ref().map_or(Needs::NOTHING, |code| code.needs() | by_code);
         self.pipelines.iter().map(ScoringPipeline::needs).fold(code, |all, needs| all | needs)
+    }
+
+    /// The metrics of generations whose score exists only for the complete corpus, with their aggregations.
+    pub fn corpus_aggregations(&self) -> Vec<(Arc<str>, Arc<dyn AnyAggregation>)> {
+        // The values of task code need not come from targets.
+        let pipelines = self.pipelines.iter().filter(|_| self.code.is_none());
+        let metrics = pipelines.flat_map(ScoringPipeline::metrics).filter(|metric| metric.needs_corpus);
+        metrics
+            .filter_map(|metric| match &metric.aggregation {
+                MetricAggregation::Registered(used) => Some((Arc::clone(&metric.name), Arc::clone(used))),
+                MetricAggregation::Host(_) => None,
+            })
+            .collect()
     }
 
     /// Whether scoring calls Python functions of the task.

@@ -103,6 +103,8 @@ pub fn score_stored<'a>(
         judges,
         usage: ModelUsage::default(),
         choices,
+        digests: Dict::new(),
+        chat_digests: Dict::new(),
     })
 }
 

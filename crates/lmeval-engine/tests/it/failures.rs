@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lmeval_core::{
-    Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
-    RequestType, Response,
+    Answer, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, RequestType, Response,
 };
 use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
+use lmeval_pycompat::Value;
+use lmeval_pycompat::repr::repr;
 
 use crate::stream::{answer, run, shown};
 
@@ -81,8 +83,7 @@ fn excludes_failed_documents_and_retries_them() {
     let asked = failing.asked.swap(0, Ordering::SeqCst);
     let failed = partial.failures.len();
     assert!(failed > 0 && failed < asked);
-    let shown_audit =
-        lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(partial.results.audit.clone()));
+    let shown_audit = repr(&Value::from(partial.results.audit.clone()));
     assert!(!shown_audit.contains("'errored': 0"), "{shown_audit}");
     failing.fails.store(false, Ordering::SeqCst);
     let whole = run(&model, &["demo_capitals"], &options).unwrap();
@@ -151,4 +152,55 @@ fn oversized_answer_fails_only_its_request() {
     let whole = run(&model, &["demo_arithmetic"], &options).unwrap();
     assert!(whole.failures.is_empty() && asked > 1);
     assert_eq!(rambling.asked.load(Ordering::SeqCst), 1);
+}
+
+/// Answers every third request with something that cannot be a log-likelihood.
+#[derive(Debug)]
+struct Broken(Response);
+
+impl LocalModel for Broken {
+    fn identity(&self) -> ModelIdentity {
+        ModelIdentity { backend: "broken".to_owned(), facts: Vec::new() }
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+        Ok(if request.doc_id.0.is_multiple_of(3) { self.0.clone() } else { answer(&request.arguments) })
+    }
+}
+
+#[test]
+fn wrong_answers_fail_their_requests_by_name() {
+    let scored = |logprob| Response::Loglikelihood { logprob, is_greedy: true };
+    for (response, shown) in [
+        (scored(f64::NAN), "a log-likelihood of NaN"),
+        (scored(f64::INFINITY), "a log-likelihood of infinity"),
+        (scored(f64::NEG_INFINITY), "a log-likelihood of minus infinity"),
+        (scored(2.5), "a log-likelihood of 2.5"),
+        (Response::Rolling { logprob: -1.0 }, "with a rolling log-likelihood"),
+        (Response::Text("A".into()), "with a string"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.journal");
+        let options = EvaluateOptions {
+            journal: Some(JournalOptions { path, ..JournalOptions::default() }),
+            ..options()
+        };
+        let model: Arc<dyn Model> = Arc::new(InProcess::new(Broken(response)));
+        for _ in 0..2 {
+            let partial = run(&model, &["demo_capitals"], &options).unwrap();
+            let failure = partial.failures.first().unwrap_or_else(|| panic!("{shown}"));
+            assert!(failure.error.to_string().ends_with(shown), "{}", failure.error);
+            assert!(failure.request.doc_id.0.is_multiple_of(3));
+            assert!(failure.request.describe().starts_with("`demo_capitals`, document "));
+            let audit = repr(&Value::from(partial.results.audit.clone()));
+            assert!(!audit.contains("'errored': 0"), "{audit}");
+        }
+    }
+}
+
+#[test]
+fn rounding_noise_is_accepted() {
+    let model: Arc<dyn Model> =
+        Arc::new(InProcess::new(Broken(Response::Loglikelihood { logprob: 1e-5, is_greedy: true })));
+    assert!(run(&model, &["demo_capitals"], &options()).unwrap().failures.is_empty());
 }

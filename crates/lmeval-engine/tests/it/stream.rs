@@ -26,6 +26,7 @@ pub(crate) struct Counting {
     pub(crate) name: &'static str,
     pub(crate) batches: Mutex<Vec<usize>>,
     pub(crate) batch_size: usize,
+    pub(crate) wants_every_request: bool,
 }
 
 impl Model for Counting {
@@ -36,6 +37,10 @@ impl Model for Counting {
 
     fn dispatch(&self) -> Dispatch {
         Dispatch { batch_size: self.batch_size.max(1), in_flight: 4 }
+    }
+
+    fn wants_every_request(&self) -> bool {
+        self.wants_every_request
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
@@ -114,6 +119,25 @@ fn sends_identical_requests_once_in_full_batches() {
     let batches = counting.batches.lock().unwrap();
     assert!(batches.iter().all(|size| *size <= 8));
     assert!(batches.contains(&8), "{batches:?}");
+}
+
+#[test]
+fn sends_identical_requests_to_a_model_that_wants_every_one() {
+    let counting = || Arc::new(Counting { batch_size: 8, wants_every_request: true, ..Counting::default() });
+    let live = counting();
+    let model: Arc<dyn Model> = live.clone();
+    let every = run(&model, &["demo", "demo_capitals"], &options()).unwrap();
+    assert_eq!(every.answered, live.asked.load(Ordering::SeqCst));
+    let model: Arc<dyn Model> = Arc::new(Counting { batch_size: 8, ..Counting::default() });
+    assert_eq!(shown(&every), shown(&run(&model, &["demo", "demo_capitals"], &options()).unwrap()));
+    // Whoever asks for a journal wants saved answers.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.journal");
+    let journal = Some(JournalOptions { path, ..JournalOptions::default() });
+    let saving = counting();
+    let model: Arc<dyn Model> = saving.clone();
+    let saved = run(&model, &["demo", "demo_capitals"], &EvaluateOptions { journal, ..options() }).unwrap();
+    assert!(saved.answered > saving.asked.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn requests(case: &Dict) -> Vec<(ModelRequest, Value)> {
             repeat: 0,
             arguments,
             additional_args: None,
+            document: None,
         };
         let repeat = seen.iter().filter(|other| **other == request).count();
         seen.push(request.clone());

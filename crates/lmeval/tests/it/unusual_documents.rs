@@ -1,5 +1,6 @@
 //! Requests built from unusual documents.
 
+use lmeval_testkit::{ServerOptions, StandInServer};
 use serde_json::Value;
 
 use crate::context;
@@ -115,4 +116,63 @@ fn order_does_not_depend_on_threads() {
         .collect();
     assert!(outputs[0].lines().count() > 400);
     assert!(outputs[0] == outputs[1] && outputs[1] == outputs[2]);
+}
+
+#[test]
+fn first_target_that_looks_like_an_empty_list_is_text() {
+    let context = context();
+    context.write(
+        "own.yaml",
+        "task: own\ndataset_path: json\ndataset_kwargs: {data_files: {test: own.jsonl}}\ntest_split: test\n\
+         output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n\
+         metric_list: [{metric: bleu}, {metric: chrf}, {metric: ter}, {metric: exact_match}]\n",
+    );
+    let targets = ["[]", "Paris is a town", "[1]"];
+    let rows = targets.iter().enumerate().map(|(q, a)| format!("{{\"q\": \"q{q}\", \"a\": \"{a}\"}}\n"));
+    context.write("own.jsonl", rows.collect::<String>());
+    let answer = |(q, a): (usize, &&str)| {
+        format!("{{\"type\": \"generate_until\", \"args\": [\"q{q}\", {{}}], \"response\": \"{a}\"}}\n")
+    };
+    context.write("answers.jsonl", targets.iter().enumerate().map(answer).collect::<String>());
+    for compat in ["0.4", "0.5"] {
+        let words = ["run", "--model", "replay", "--model_args", "path=answers.jsonl", "--tasks", "own.yaml"];
+        let output = context.run(&[&words[..], &["--format", "json", "--compat", compat]].concat());
+        assert_eq!(output.status, 0, "{compat}: {output}");
+        let printed = &output.stdout[output.stdout.find('{').unwrap()..];
+        let results: Value = serde_json::from_str(printed).unwrap();
+        let scores = &results["results"]["own"];
+        assert_eq!(scores["exact_match,none"], 1.0, "{compat}: {scores}");
+        assert!(scores["bleu,none"].as_f64().is_some_and(|bleu| bleu > 99.9), "{compat}: {scores}");
+    }
+}
+
+#[test]
+fn different_numbers_of_references_are_found_before_all_answers() {
+    let (context, server) = (context(), StandInServer::start(ServerOptions::default()));
+    context.write(
+        "own.yaml",
+        "task: own\ndataset_path: json\ndataset_kwargs: {data_files: {test: own.jsonl}}\ntest_split: test\n\
+         output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: a\nmetric_list: [{metric: METRIC}]\n",
+    );
+    let row = |q: usize| {
+        let targets = if q == 3 { "[\"x\"]" } else { "[\"x\", \"y\"]" };
+        format!("{{\"q\": \"q{q}\", \"a\": {targets}}}\n")
+    };
+    context.write("own.jsonl", (0..2000).map(row).collect::<String>());
+    let url = server.url("/v1/completions");
+    let model = format!("model=m,base_url={url},tokenizer_backend=none,tokenized_requests=False");
+    let run = |metric: &str, limit: &str| {
+        let text = fs_err::read_to_string(context.work().join("own.yaml")).unwrap();
+        context.write("named.yaml", text.replace("METRIC", metric));
+        let words = ["run", "--model", "local-completions", "--model_args", &model, "--tasks", "named.yaml"];
+        context.run(&[&words[..], &["--limit", limit]].concat())
+    };
+    let output = run("bleu", "2000");
+    assert_eq!(output.status, 1, "{output}");
+    let message = "Document 3 of `own` has 1 targets, and document 0 has 2: `bleu` needs as many for each";
+    assert!(output.stderr.contains(message), "{output}");
+    assert!(server.total() < 1000, "{}", server.total());
+    assert_eq!(run("bleu", "3").status, 0);
+    let output = run("exact_match", "5");
+    assert_eq!(output.status, 0, "{output}");
 }

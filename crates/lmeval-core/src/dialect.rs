@@ -42,7 +42,8 @@ pub struct Dialect {
     pub fill_empty_generation_kwargs: bool,
     /// `repeats` applies to every output type.
     pub repeats_always: bool,
-    /// Documents selected by index keep that index as their id; otherwise they are renumbered from 0.
+    /// Documents selected by index keep that index as their id; otherwise requests that are built by hand number them from
+    /// 0. Runs log true ids in either case.
     pub chosen_documents_keep_ids: bool,
     /// The arguments of a rolling request begin with an empty context.
     pub rolling_context: bool,

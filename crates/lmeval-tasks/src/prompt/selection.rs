@@ -94,7 +94,7 @@ impl Selection {
                 "`limit` and `samples` cannot be used together",
             )),
             Some(samples) => {
-                let keep_ids = options.dialect.chosen_documents_keep_ids;
+                let keep_ids = options.true_ids || options.dialect.chosen_documents_keep_ids;
                 let chosen = positions(samples, length)?;
                 let number = |(ordinal, index)| (DocId(if keep_ids { index } else { ordinal }), index);
                 let numbered: Vec<(DocId, usize)> =
@@ -206,6 +206,7 @@ mod tests {
         assert!(Selection::new(5, &options(&[5])).is_err());
         let old = RequestOptions { dialect: Dialect::V04, ..options(&[3, 1]) };
         assert_eq!(chosen(5, &old), [(0, 1), (1, 3)]);
+        assert_eq!(chosen(5, &RequestOptions { true_ids: true, ..old }), [(1, 1), (3, 3)]);
         let both = RequestOptions { limit: Some(1.0), ..options(&[1]) };
         assert!(Selection::new(5, &both).is_err());
         let second = RequestOptions { shard: Shard { rank: 1, world_size: 2 }, ..options(&[4, 2, 0]) };

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json};
 
 /// Parses the word of the command line: JSON, or a file name that is read later.
@@ -33,9 +34,17 @@ pub fn resolve(value: &Value) -> Result<Option<Dict>> {
 fn read(text: &str) -> Result<Value> {
     match json::loads(text) {
         Ok(value) => Ok(value),
-        Err(_) if Path::new(text).is_file() => json::loads(&fs_err::read_to_string(text)?)
-            .map_err(|error| anyhow!("`{text}` is not JSON: {error}")),
-        Err(error) => bail!("`samples` must be JSON or the path of a JSON file, not `{text}`: {error}"),
+        // Anything that starts like JSON is meant as JSON; other words are paths.
+        Err(error) if text.trim_start().starts_with(['{', '[']) => {
+            bail!("`samples` is not valid JSON: {error}")
+        }
+        Err(_) => {
+            let content = fs_err::read_to_string(text).map_err(|error| {
+                Diagnostic::cannot_read(Path::new(text), error)
+                    .hint("`--samples` is JSON such as `{\"arc_easy\": [0, 5]}`, or the path of a JSON file")
+            })?;
+            json::loads(&content).map_err(|error| anyhow!("`{text}` is not JSON: {error}"))
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use lmeval_core::Diagnostic;
 use lmeval_core::recorded::{RequestContent, recorded_arguments, recorded_types};
+use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::json;
 use memchr::memmem;
 
@@ -78,6 +79,8 @@ pub(super) struct Indexed {
     pub(super) scores: Vec<StoredScores>,
     /// Whether any prompt is a list of chat messages.
     pub(super) is_chat: bool,
+    /// The checksum of all lines.
+    pub(super) checksum: LinesChecksum,
 }
 
 /// The lines of a block, with the index of the last one.
@@ -95,6 +98,7 @@ impl Indexed {
             all.lines.append(&mut part.lines);
             StoredScores::append(&mut all.scores, part.scores);
             all.is_chat |= part.is_chat;
+            all.checksum.append(part.checksum);
             Ok(())
         })?;
         let order = |line: &Line| (line.document, line.offset);
@@ -130,6 +134,7 @@ fn parse_block(block: &[u8], start: u64, filter: Option<&str>) -> Part {
         count += 1;
         let added = fields_of(bytes).and_then(|fields| {
             let Some(fields) = fields else { return Ok(()) };
+            part.checksum.add(bytes);
             StoredScores::add(&mut part.scores, &fields, offset, &mut names);
             if fields.text("filter").as_deref() == filter {
                 part.is_chat = part.is_chat || has_messages(fields.raw("arguments").unwrap_or_default());

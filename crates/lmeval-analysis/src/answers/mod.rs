@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fs_err as fs;
 use lmeval_core::recorded::RequestContent;
+use lmeval_core::results::LinesChecksum;
 use lmeval_core::{Answer, Diagnostic, ModelRequest};
 use lmeval_pycompat::{Value, repr};
 
@@ -22,7 +23,7 @@ use self::line::{Indexed, Line, Problem, stored_requests};
 use self::moved::Contents;
 use self::reader::{Pieces, Reader};
 use crate::Error;
-use crate::read::{Fields, SamplesFile, read_line, unreadable};
+use crate::read::{Fields, SamplesFile, read_exact_at, read_line, unreadable};
 
 pub use self::scores::StoredScores;
 
@@ -124,6 +125,11 @@ impl StoredSamples {
         Some(documents)
     }
 
+    /// The checksum of the lines of a file.
+    pub fn checksum(&self, path: &Path) -> Option<LinesChecksum> {
+        self.files.iter().find(|file| file.path == path).map(|file| file.content.checksum)
+    }
+
     /// The scores of a file, by pipeline.
     pub fn scores(&self, path: &Path) -> Option<&[StoredScores]> {
         self.files.iter().find(|file| file.path == path).map(|file| &file.content.scores[..])
@@ -216,6 +222,26 @@ impl StoredSamples {
             }
         }
         Ok(Some(*first))
+    }
+
+    /// The different prompts of a document, shortest first.
+    pub fn prompts(&self, task: &str, document: usize) -> Result<Vec<Arc<str>>, Error> {
+        let mut prompts = Vec::new();
+        for file in self.files_of(task).into_iter().map(|index| &self.files[index]) {
+            for index in file.lines_of(document) {
+                let line = file.content.lines[index];
+                let [start, length] = line.arguments;
+                let mut bytes = vec![0; length as usize];
+                read_exact_at(file.file.file(), &mut bytes, line.offset + u64::from(start))
+                    .map_err(|error| unreadable(&file.path, error))?;
+                let arguments = String::from_utf8(bytes).map_err(|_| changed(&file.path))?;
+                let requests = stored_requests(&arguments).map_err(|wrong| file.problem(line, wrong))?;
+                prompts.extend(requests.into_iter().flatten().map(|(content, _)| content.context));
+            }
+        }
+        prompts.sort_by(|one, other| (one.len(), one).cmp(&(other.len(), other)));
+        prompts.dedup();
+        Ok(prompts)
     }
 
     /// Explains why a request has no answer, for messages.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +11,22 @@ use anyhow::Result;
 use fs_err as fs;
 use lmeval::settings::{RunSettings, ShardNumber};
 use lmeval_core::Diagnostic;
+use lmeval_core::results::value_checksum;
 use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_engine::{DocumentCounts, Evaluated, encode_answered};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{ReportError, lm_eval_version, task_file_name, to_json, write_atomically};
+use sha2::{Digest as _, Sha256};
 
 /// The file that a finished shard has.
 pub(crate) const MANIFEST: &str = "shard.json";
 
 /// The version of the manifest and of the files it names.
 pub(crate) const FORMAT: i64 = 1;
+
+/// The key of the checksum of everything else in a manifest.
+pub(crate) const CHECKSUM: &str = "checksum";
 
 /// The number of failed requests that a manifest describes.
 const DESCRIBED_FAILURES: usize = 20;
@@ -50,6 +56,8 @@ struct TaskFile {
     file: BufWriter<fs::File>,
     documents: usize,
     line: String,
+    /// The hash of everything written.
+    hash: Sha256,
 }
 
 impl ShardWriter {
@@ -96,7 +104,7 @@ impl ShardWriter {
         match last {
             None => drop(state.open.insert(task.to_owned(), file)),
             Some(counts) => {
-                let entry = file.finish(&self.folder, task, counts)?;
+                let entry = file.finish(&self.folder, task, &counts)?;
                 state.tasks.push((task.to_owned(), entry));
             }
         }
@@ -124,7 +132,7 @@ impl ShardWriter {
         let failures =
             failures.map(|failure| Value::from(format!("{}: {}", failure.request.describe(), failure.error)));
         let (fingerprint, description) = state.model.clone().unwrap_or_default();
-        let manifest: Dict = [
+        let mut manifest: Dict = [
             ("format", Value::Int(FORMAT)),
             ("lm_eval_version", Value::str(lm_eval_version())),
             ("shard", Value::Int(shard.index() as i64)),
@@ -153,6 +161,10 @@ impl ShardWriter {
         .into_iter()
         .map(|(key, value)| (Value::str(key), value))
         .collect();
+        // As `merge` will read it: with secrets masked, for example.
+        if let Ok(read) = json::loads(&to_json(&manifest)?) {
+            manifest.insert(CHECKSUM, value_checksum(&read));
+        }
         Ok(write_atomically(&self.folder.join(MANIFEST), to_json(&manifest)?.as_bytes())?)
     }
 }
@@ -162,7 +174,7 @@ impl TaskFile {
         let part = folder.join(format!(".answers_{}.jsonl.part", task_file_name(task)));
         let file = fs::File::create(&part).map_err(failed(&part))?;
         let file = BufWriter::with_capacity(1 << 16, file);
-        Ok(Self { part, file, documents: 0, line: String::new() })
+        Ok(Self { part, file, documents: 0, line: String::new(), hash: Sha256::new() })
     }
 
     fn write(&mut self, task: &str, document: &AnsweredDocument) -> Result<(), BoxError> {
@@ -175,11 +187,12 @@ impl TaskFile {
         })?;
         self.line.push('\n');
         self.documents += 1;
+        self.hash.update(&self.line);
         Ok(self.file.write_all(self.line.as_bytes()).map_err(failed(&self.part))?)
     }
 
     /// Renames the complete file; returns its entry in the manifest.
-    fn finish(mut self, folder: &Path, task: &str, counts: DocumentCounts) -> Result<Dict, ReportError> {
+    fn finish(mut self, folder: &Path, task: &str, counts: &DocumentCounts) -> Result<Dict, ReportError> {
         let name = format!("answers_{}.jsonl", task_file_name(task));
         let path = folder.join(&name);
         self.file.flush().map_err(failed(&self.part))?;
@@ -190,8 +203,19 @@ impl TaskFile {
         entry.insert("documents", self.documents as i64);
         entry.insert("built", counts.built as i64);
         entry.insert("original", counts.original as i64);
+        entry.insert("data", counts.digest.as_deref().unwrap_or_default());
+        entry.insert("sha256", hex(&self.hash.finalize()));
         Ok(entry)
     }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut digits, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    })
 }
 
 fn file_name(path: &Path) -> String {

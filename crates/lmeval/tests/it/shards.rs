@@ -15,7 +15,8 @@ use crate::recorded_runs::{TEMPLATE, copy, dumps, flags, part, recordings};
 fn files(folder: &Path) -> (String, Vec<(String, String)>) {
     let results = fs_err::read_to_string(newest(folder, "results_")).unwrap();
     let is_time = |line: &&str| {
-        line.starts_with("  \"date\":") || line.starts_with("  \"total_evaluation_time_seconds\":")
+        // With the checksum of the date.
+        line.trim_start().starts_with("\"date\":") || line.starts_with("  \"total_evaluation_time_seconds\":")
     };
     let results = results.lines().filter(|line| !is_time(line)).collect::<Vec<_>>().join("\n");
     let mut samples = Vec::new();
@@ -31,7 +32,7 @@ fn files(folder: &Path) -> (String, Vec<(String, String)>) {
 }
 
 /// Runs all shards into one folder.
-fn run_shards(context: &TestContext, words: &[&str], out: &str, count: usize) {
+pub(crate) fn run_shards(context: &TestContext, words: &[&str], out: &str, count: usize) {
     for index in 1..=count {
         let output = run_shard(context, words, out, index, count);
         assert_eq!(output.status, 0, "{output}");
@@ -42,20 +43,58 @@ fn run_shards(context: &TestContext, words: &[&str], out: &str, count: usize) {
     }
 }
 
-fn run_shard(context: &TestContext, words: &[&str], out: &str, index: usize, count: usize) -> Output {
+pub(crate) fn run_shard(
+    context: &TestContext,
+    words: &[&str],
+    out: &str,
+    index: usize,
+    count: usize,
+) -> Output {
     let shard = format!("{index}/{count}");
     context.run(&[words, &["--output_path", out, "--shard", &shard]].concat())
 }
 
-fn merge(context: &TestContext, words: &[&str]) -> Output {
+pub(crate) fn merge(context: &TestContext, words: &[&str]) -> Output {
     context.run(&[&["merge"], words].concat())
 }
 
-/// Checks that shards merge to the files of a whole run.
+/// Checks that the answers of a run, scored again, give its scores and samples.
+fn check_rescored(context: &TestContext, words: &[&str], whole: &(String, Vec<(String, String)>)) {
+    if !words.contains(&"--log_samples") {
+        return;
+    }
+    let mut rescore = vec!["rescore", "whole", "--output_path", "rescored", "--log_samples", "--flips", "0"];
+    for pair in words.windows(2).filter(|pair| ["--library", "--include_path"].contains(&pair[0])) {
+        rescore.extend(pair);
+    }
+    // Tasks that are not in a library are named as the run named them.
+    let tasks = words.iter().skip_while(|word| **word != "--tasks").skip(1);
+    let tasks: Vec<&str> = tasks.take_while(|word| !word.starts_with("--")).copied().collect();
+    if tasks.iter().any(|task| task.contains(".yaml")) {
+        rescore.push("--tasks");
+        rescore.extend(tasks);
+    }
+    let output = context.run(&rescore);
+    assert_eq!(output.status, 0, "{words:?}: {output}");
+    let rescored = files(&context.work().join("rescored"));
+    let [before, after] = [&whole.0, &rescored.0].map(|text| json::loads(text).unwrap());
+    for key in ["results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples"]
+    {
+        assert_eq!(part(&after, key).map(dumps), part(&before, key).map(dumps), "{words:?}: {key}");
+    }
+    assert_eq!(rescored.1, whole.1, "{words:?}");
+    fs_err::remove_dir_all(context.work().join("rescored")).unwrap();
+}
+
+/// Checks that shards merge to the files of a whole run, and that its answers can be scored again.
 fn check(context: &TestContext, words: &[&str], counts: &[usize]) {
     let whole = context.run(&[words, &["--output_path", "whole"]].concat());
     assert_eq!(whole.status, 0, "{whole}");
     let expected = files(&context.work().join("whole"));
+    // The answers of `--predict_only` are scored for the first time.
+    if !words.contains(&"--predict_only") {
+        check_rescored(context, words, &expected);
+    }
     for &count in counts {
         let [out, merged] = [format!("out-{count}"), format!("merged-{count}")];
         run_shards(context, words, &out, count);
@@ -102,22 +141,22 @@ fn check_recorded(first: usize, of: usize) {
 }
 
 #[test]
-fn recorded_runs_merge_to_whole_runs() {
+fn recorded_runs_equal_their_shards_and_rescored_runs() {
     check_recorded(0, 4);
 }
 
 #[test]
-fn recorded_runs_merge_to_whole_runs_2() {
+fn recorded_runs_equal_their_shards_and_rescored_runs_2() {
     check_recorded(1, 4);
 }
 
 #[test]
-fn recorded_runs_merge_to_whole_runs_3() {
+fn recorded_runs_equal_their_shards_and_rescored_runs_3() {
     check_recorded(2, 4);
 }
 
 #[test]
-fn recorded_runs_merge_to_whole_runs_4() {
+fn recorded_runs_equal_their_shards_and_rescored_runs_4() {
     check_recorded(3, 4);
 }
 
@@ -131,6 +170,55 @@ fn groups_examples_and_bootstraps_are_those_of_a_whole_run() {
     check(&context, &[&words[..], &["--limit", "0.1"]].concat(), &[5]);
     let samples = ["--samples", "{\"demo_capitals\": [9, 3, 5, 3]}", "--compat", "0.4", "--log_samples"];
     check(&context, &[&words[..3], &["--tasks", "demo_capitals"], &samples].concat(), &[2]);
+}
+
+#[test]
+fn scores_of_a_part_never_fail_it() {
+    let context = context();
+    context.write(
+        "tasks/own.yaml",
+        "task: own\ndataset_path: json\ndataset_kwargs: {data_files: {test: own.jsonl}}\ntest_split: test\n\
+         output_type: loglikelihood\ndoc_to_text: '{{q}}'\ndoc_to_target: \"{{'x'}}\"\ntarget_delimiter: ' '\nmetric_list: [{metric: perplexity}]\n",
+    );
+    context.write(
+        "tasks/all.yaml",
+        "group: all\ntask: [own]\naggregate_metric_list: [{metric: perplexity, filter_list: none}]\n",
+    );
+    context.write("own.jsonl", (0..4).map(|q| format!("{{\"q\": \"q{q}\"}}\n")).collect::<Vec<_>>().concat());
+    // The perplexity of two of the documents overflows, that of all four does not.
+    let answer = |q: usize| {
+        let logprob = if q == 1 { -1500 } else { -1 };
+        format!(
+            "{{\"type\": \"loglikelihood\", \"args\": [\"q{q}\", \"x\"], \"response\": [{logprob}.0, false]}}\n"
+        )
+    };
+    context.write("answers.jsonl", (0..4).map(answer).collect::<String>());
+    let words = [
+        "run",
+        "--model",
+        "replay",
+        "--model_args",
+        "path=answers.jsonl",
+        "--tasks",
+        "all",
+        "--include_path",
+        "tasks",
+        "--log_samples",
+        "--bootstrap_iters",
+        "0",
+    ];
+    let whole = context.run(&[&words[..], &["--output_path", "whole"]].concat());
+    assert_eq!(whole.status, 0, "{whole}");
+    let outputs: Vec<Output> = (1..=2).map(|index| run_shard(&context, &words, "out", index, 2)).collect();
+    assert!(outputs.iter().all(|output| output.status == 0), "{outputs:?}");
+    let warned = outputs.iter().filter(|output| {
+        output.stderr.contains("has no scores of its own: The result overflows a float: exp(750.5)")
+    });
+    assert_eq!(warned.count(), 1, "{outputs:?}");
+    let merged = merge(&context, &["out", "-o", "merged"]);
+    assert_eq!(merged.status, 0, "{merged}");
+    assert_eq!(merged.stdout, whole.stdout);
+    assert_eq!(files(&context.work().join("merged")), files(&context.work().join("whole")));
 }
 
 #[test]
@@ -159,12 +247,12 @@ fn scoring_that_sees_all_documents_is_exact() {
     check(&context, &[&words[..], &["--log_samples", "--bootstrap_iters", "20"]].concat(), &[3]);
 }
 
-fn words(arguments: &[String]) -> Vec<&str> {
+pub(crate) fn words(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
 /// The arguments of the long task without an output path.
-fn long_run(server: &StandInServer, more: &str) -> Vec<String> {
+pub(crate) fn long_run(server: &StandInServer, more: &str) -> Vec<String> {
     let mut arguments = arguments(server, more);
     let at = arguments.iter().position(|word| word == "--output_path").unwrap();
     arguments.drain(at..at + 2);
@@ -265,7 +353,7 @@ fn missing_shards_are_merged_only_on_request() {
 }
 
 /// Checks the message of a merge that is refused.
-fn refused(context: &TestContext, folders: &[&str], texts: &[&str]) {
+pub(crate) fn refused(context: &TestContext, folders: &[&str], texts: &[&str]) {
     let output = merge(context, &[folders, &["-o", "merged"]].concat());
     assert_eq!(output.status, 1, "{output}");
     for text in texts {
@@ -302,12 +390,13 @@ fn shards_of_different_runs_are_refused() {
     refused(&context, &[two], &["Shard 2/2 in `out/shard-2-of-2` is not finished"]);
 }
 
-/// Replaces text in a file of a shard.
+/// Replaces text in a file of a shard, and makes it one without checksums: as another version would have written it.
 fn edit(context: &TestContext, folder: &str, file: &str, from: &str, to: &str) {
     let path = newest(&context.work().join(folder), file);
     let text = fs_err::read_to_string(&path).unwrap();
     assert!(text.contains(from), "{text}");
-    fs_err::write(path, text.replace(from, to)).unwrap();
+    let text = text.replace(from, to).replace("\"checksum", "\"no checksum");
+    fs_err::write(path, text).unwrap();
 }
 
 #[test]

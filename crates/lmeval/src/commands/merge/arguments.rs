@@ -16,7 +16,7 @@ pub(crate) struct MergeArgs {
     pub shards: Vec<PathBuf>,
 
     /// Where to write results: a folder, or a file name that ends in `.json`.
-    #[arg(short = 'o', long = "output_path", alias = "output-path", value_name = "PATH")]
+    #[arg(short = 'o', long = "output_path", aliases = ["output-path", "output"], value_name = "PATH")]
     pub output_path: String,
 
     /// Merge the shards that exist if some are missing.

@@ -119,6 +119,13 @@ fn check_tasks(first: &Shard, shard: &Shard) -> Result<()> {
             );
             bail!(differ(first, shard, &counts).hint("Run all shards on the same version of the data set"));
         }
+        if first.task(name).is_some_and(|own| own.data != file.data) {
+            let message = format!(
+                "The documents or few-shot examples of `{name}` in `{one}` are not those in `{other}`, although there are \
+                 as many"
+            );
+            bail!(differ(first, shard, &message).hint("Run all shards on the same version of the data set"));
+        }
     }
     Ok(())
 }

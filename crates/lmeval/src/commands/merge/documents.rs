@@ -7,8 +7,10 @@ use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Diagnostic, DocId};
 use lmeval_engine::{DocumentCounts, EngineError, StoredDocuments, decode_answered};
 use lmeval_pycompat::json::Decoder;
+use sha2::{Digest as _, Sha256};
 
 use super::shard::{Shard, TaskFile};
+use crate::run::shard::hex;
 
 /// The documents of a task in order, read from all shards at the same time.
 pub(super) fn of_task<'a>(shards: &'a [Shard], task: &str) -> Result<StoredDocuments<'a>, EngineError> {
@@ -20,7 +22,7 @@ pub(super) fn of_task<'a>(shards: &'a [Shard], task: &str) -> Result<StoredDocum
             let hint = "The task may have been renamed since; use its old name";
             return Err(Diagnostic::new(message).hint(hint).into());
         };
-        counts = DocumentCounts { built: counts.built + file.built, original: file.original };
+        counts = DocumentCounts { built: counts.built + file.built, original: file.original, digest: None };
         let mut reader = Reader::open(file)?;
         if let Some(next) = reader.read()? {
             readers.push((next, reader));
@@ -71,6 +73,8 @@ struct Reader<'a> {
     line: String,
     /// The number of documents read.
     read: usize,
+    /// The hash of everything read.
+    hash: Sha256,
     decoder: Decoder,
 }
 
@@ -84,7 +88,7 @@ impl<'a> Reader<'a> {
             )
         })?;
         let lines = BufReader::with_capacity(1 << 16, opened);
-        Ok(Self { file, lines, line: String::new(), read: 0, decoder: Decoder::new() })
+        Ok(Self { file, lines, line: String::new(), read: 0, hash: Sha256::new(), decoder: Decoder::new() })
     }
 
     fn read(&mut self) -> Result<Option<AnsweredDocument>, EngineError> {
@@ -95,9 +99,14 @@ impl<'a> Reader<'a> {
             if found != expected {
                 return Err(self.error(&format!("is damaged: it has {found} of {expected} documents")));
             }
+            if hex(&std::mem::take(&mut self.hash).finalize()) != self.file.sha256 {
+                return Err(self
+                    .error("is damaged, or not the file that the shard has written: its checksum is wrong"));
+            }
             return Ok(None);
         }
         self.read += 1;
+        self.hash.update(&self.line);
         match decode_answered(&mut self.decoder, self.line.trim_end_matches('\n')) {
             Ok(document) => Ok(Some(document)),
             Err(message) => Err(self.error(&format!("is damaged in line {}: {message}", self.read))),

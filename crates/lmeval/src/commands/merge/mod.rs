@@ -36,7 +36,7 @@ use crate::words::counted;
 use crate::{python, report, roots};
 
 /// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
-const OF_ALL_SHARDS: [&str; 18] = [
+const OF_ALL_SHARDS: [&str; 19] = [
     "results",
     "groups",
     "group_subtasks",
@@ -55,6 +55,7 @@ const OF_ALL_SHARDS: [&str; 18] = [
     "judges",
     "model_usage",
     "judging",
+    output::CHAT_DIGESTS,
 ];
 
 /// Merges shards.
@@ -85,6 +86,7 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     if !missing.is_empty() {
         objects.insert("missing_shards", &Value::list(missing.iter().map(|index| Value::Int(*index as i64))));
     }
+    objects.add_checksums(&settings, events.checksums(&evaluation))?;
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
@@ -186,8 +188,8 @@ impl Merge<'_> {
         let Some((layout, stamp)) = &self.start.files else { return Ok(()) };
         let written = events.task_hashes(evaluated);
         for (task, _) in evaluated.tasks.iter().filter(|(task, _)| !written.contains_str(task)) {
-            if let Some((path, hash)) = samples::merge(self.shards, task, layout, stamp)? {
-                events.add_records(task, path, hash);
+            if let Some(merged) = samples::merge(self.shards, task, layout, stamp)? {
+                events.add_records(task, merged);
             }
         }
         Ok(())
@@ -230,6 +232,10 @@ impl Merge<'_> {
         facts.judges = judges::total(self.shards.iter().map(|shard| &shard.results));
         facts.model_usage = judges::total_model_usage(self.shards.iter().map(|shard| &shard.results));
         let mut objects = Objects::new(self.settings, &facts, evaluation, task_hashes);
+        let of_data = first.get_str(output::DATA_DIGESTS).and_then(Value::as_dict);
+        objects.add_digests(output::DATA_DIGESTS, of_data.unwrap_or(&Dict::default()));
+        let of_chats = chat_digests(self.shards.iter().map(|shard| &shard.results));
+        objects.add_digests(output::CHAT_DIGESTS, &of_chats);
         for (key, value) in first.iter() {
             let key = key.as_str().unwrap_or_default();
             if !OF_ALL_SHARDS.contains(&key) {
@@ -251,6 +257,19 @@ impl Merge<'_> {
         objects.replace("total_evaluation_time_seconds", &Value::from(repr::float_repr(seconds)));
         objects
     }
+}
+
+/// The digests of all conversations: the sums of those of the shards.
+fn chat_digests<'a>(results: impl Iterator<Item = &'a Dict>) -> Dict {
+    let number = |digest: &Value| u128::from_str_radix(digest.as_str()?, 16).ok();
+    let mut sums = Dict::new();
+    for (task, digest) in
+        results.filter_map(|results| results.get_str(output::CHAT_DIGESTS)?.as_dict()).flat_map(Dict::iter)
+    {
+        let sum = sums.get(task).and_then(number).unwrap_or_default();
+        sums.insert(task.clone(), format!("{:032x}", sum.wrapping_add(number(digest).unwrap_or_default())));
+    }
+    sums
 }
 
 /// Lists requests that failed in shards. Returns whether there are any.

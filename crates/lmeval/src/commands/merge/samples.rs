@@ -3,18 +3,20 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use fs_err as fs;
+use lmeval_analysis::read::{samples_change, written_samples};
 use lmeval_core::Diagnostic;
+use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
-use lmeval_report::{Layout, SampleOptions, SamplesWriter};
+use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
 
-use super::shard::Shard;
+use super::shard::{AGAIN, Shard};
 
-/// Merges the records of a task; returns the path of the file and the hash of the task, or `None` without any records.
+/// Merges the records of a task; returns the file, or `None` without any records.
 ///
 /// A samples file has the records of one pipeline after the other, each in the order of documents.
 pub(super) fn merge(
@@ -22,9 +24,12 @@ pub(super) fn merge(
     task: &str,
     layout: &Layout,
     stamp: &str,
-) -> Result<Option<(PathBuf, String)>> {
-    let paths = shards.iter().filter_map(|shard| shard.task(task)?.samples.as_deref());
-    let mut readers: Vec<Reader<'_>> = paths.map(Reader::open).collect::<Result<_>>()?;
+) -> Result<Option<WrittenSamples>> {
+    let files = shards.iter().filter_map(|shard| {
+        let path = shard.task(task)?.samples.as_deref()?;
+        Some(Reader::open(path, written_samples(&shard.results, task)))
+    });
+    let mut readers: Vec<Reader<'_>> = files.collect::<Result<_>>()?;
     if readers.is_empty() {
         return Ok(None);
     }
@@ -77,12 +82,16 @@ struct Reader<'a> {
     decoder: Decoder,
     number: usize,
     next: Option<Record>,
+    /// The checksum that the file had when it was written, and that of the lines read so far.
+    written: Option<LinesChecksum>,
+    read: LinesChecksum,
 }
 
 impl<'a> Reader<'a> {
-    fn open(path: &'a Path) -> Result<Self> {
+    fn open(path: &'a Path, written: Option<LinesChecksum>) -> Result<Self> {
         let lines = BufReader::with_capacity(1 << 16, fs::File::open(path)?);
-        let mut reader = Self { path, lines, decoder: Decoder::new(), number: 0, next: None };
+        let read = LinesChecksum::default();
+        let mut reader = Self { path, lines, decoder: Decoder::new(), number: 0, next: None, written, read };
         reader.advance()?;
         Ok(reader)
     }
@@ -93,14 +102,19 @@ impl<'a> Reader<'a> {
         self.number += 1;
         if self.lines.read_line(&mut line)? == 0 {
             self.next = None;
+            let file = self.path.display().to_string();
+            if let Some(change) = self.written.and_then(|written| samples_change(&file, written, self.read)) {
+                bail!(Diagnostic::new(change).hint(AGAIN));
+            }
             return Ok(());
         }
+        self.read.add(line.as_bytes());
         line.truncate(line.trim_end_matches('\n').len());
         let value = self.decoder.decode(&line).ok();
         let Some((document, hashes)) = value.as_ref().and_then(Value::as_dict).and_then(identity) else {
             let message =
                 format!("`{}` is damaged in line {}: not a sample", self.path.display(), self.number);
-            bail!(Diagnostic::new(message).hint("Run the command of the shard again; its answers are saved"));
+            bail!(Diagnostic::new(message).hint(AGAIN));
         };
         self.next = Some(Record { document, line, hashes });
         Ok(())

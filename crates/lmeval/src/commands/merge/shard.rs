@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval::settings::ShardNumber;
+use lmeval_analysis::read::results_change;
 use lmeval_core::Diagnostic;
+use lmeval_core::results::value_checksum;
 use lmeval_pycompat::{Dict, Value, json};
 
-use crate::run::shard::{FORMAT, MANIFEST};
+use crate::run::shard::{CHECKSUM, FORMAT, MANIFEST};
 
 /// How deep shards are searched for: `OUTPUT_PATH/shard-1-of-2/MODEL`.
 const DEPTH: usize = 2;
+
+/// What to do about files of a shard that cannot be used.
+pub(super) const AGAIN: &str = "Run the command of the shard again; its answers are saved";
 
 /// A finished shard.
 pub(super) struct Shard {
@@ -38,6 +43,10 @@ pub(super) struct TaskFile {
     pub(super) documents: usize,
     pub(super) built: usize,
     pub(super) original: usize,
+    /// The digest of all documents of the run and their few-shot examples.
+    pub(super) data: String,
+    /// The hash of the file.
+    pub(super) sha256: String,
     /// The records of the documents, if they were logged and there are any.
     pub(super) samples: Option<PathBuf>,
 }
@@ -100,9 +109,7 @@ impl Shard {
         let malformed = |key: &str| {
             let message =
                 format!("`{}` is not the manifest of a shard: `{key}` is missing or wrong", path.display());
-            anyhow::Error::from(
-                Diagnostic::new(message).hint("Run the command of the shard again; its answers are saved"),
-            )
+            anyhow::Error::from(Diagnostic::new(message).hint(AGAIN))
         };
         let count = |dict: &Dict, key: &str| dict.get_str(key).and_then(Value::as_i64)?.try_into().ok();
         let number = |key: &str| count(&manifest, key).ok_or_else(|| malformed(key));
@@ -114,6 +121,12 @@ impl Shard {
             bail!(
                 Diagnostic::new(message).hint("Merge with the version of lm-eval that evaluated the shards")
             );
+        }
+        let mut unsealed = manifest.clone();
+        if let Some(written) = unsealed.remove_str(CHECKSUM)
+            && written != Value::from(value_checksum(&Value::from(unsealed)))
+        {
+            bail!(damaged(&path, "its content differs from its checksum"));
         }
         let model = dict("model")?;
         let mut tasks = Vec::new();
@@ -127,11 +140,18 @@ impl Shard {
                 documents: number("documents")?,
                 built: number("built")?,
                 original: number("original")?,
+                data: text(entry, "data").ok_or_else(|| malformed("tasks"))?,
+                sha256: text(entry, "sha256").ok_or_else(|| malformed("tasks"))?,
                 samples: text(entry, "samples").map(|samples| folder.join(samples)),
             };
             tasks.push((name.as_str().unwrap_or_default().to_owned(), file));
         }
         let results = folder.join(string("results")?);
+        let content = read_json(&results)?;
+        let file = results.display().to_string();
+        if let Some(change) = results_change(&file, |_| true, |key| content.get_str(key).cloned()) {
+            bail!(Diagnostic::new(change).hint(AGAIN));
+        }
         let failures = manifest.get_str("failures").and_then(Value::as_list).unwrap_or_default();
         Ok(Self {
             folder: folder.to_owned(),
@@ -146,7 +166,7 @@ impl Shard {
             tasks,
             failed_requests: number("failed_requests")?,
             failures: failures.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            results: read_json(&results)?,
+            results: content,
         })
     }
 
@@ -158,13 +178,14 @@ impl Shard {
 
 fn read_json(path: &Path) -> Result<Dict> {
     let text = fs::read_to_string(path)?;
-    let not_json = |message: String| {
-        Diagnostic::new(format!("`{}` is damaged: {message}", path.display()))
-            .hint("Run the command of the shard again; its answers are saved")
-    };
     match json::loads(&text) {
         Ok(Value::Dict(dict)) => Ok(Dict::clone(&dict)),
-        Ok(_) => bail!(not_json("not a JSON object".to_owned())),
-        Err(error) => bail!(not_json(error.to_string())),
+        Ok(_) => bail!(damaged(path, "not a JSON object")),
+        Err(error) => bail!(damaged(path, &error.to_string())),
     }
+}
+
+/// The error for a file of a shard that is not as the shard wrote it.
+fn damaged(path: &Path, message: &str) -> Diagnostic {
+    Diagnostic::new(format!("`{}` is damaged: {message}", path.display())).hint(AGAIN)
 }

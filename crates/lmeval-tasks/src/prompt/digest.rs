@@ -1,0 +1,63 @@
+//! Digests of the data that requests are built from and of their conversations, for recognising those of other runs.
+
+use std::sync::{Mutex, PoisonError};
+
+use lmeval_core::ChatMessage;
+use lmeval_core::results::{hash_of_hashes, hash_text, hash_values};
+use lmeval_pycompat::{Value, repr};
+use rustc_hash::FxHashMap;
+
+use super::example::Pool;
+
+/// The hash of a document's values.
+pub(super) type DocumentHash = [u8; 32];
+
+/// The digest of selected documents and of the examples drawn for them, in order.
+///
+/// It does not depend on the [part](super::Part) of the documents whose requests are built, so all parts of one run
+/// have the same.
+#[derive(Debug, Default)]
+pub(super) struct DataDigest {
+    state: DocumentHash,
+    /// The hashes of examples, by their index in the pool.
+    examples: FxHashMap<usize, DocumentHash>,
+}
+
+impl DataDigest {
+    /// Adds the next document by its hash, with the indices of its examples in the pool.
+    pub(super) fn add(&mut self, hash: &DocumentHash, examples: &[usize], pool: Option<&Pool>) {
+        self.state = hash_of_hashes([&self.state, hash]);
+        for index in examples {
+            let example = self.examples.entry(*index).or_insert_with(|| {
+                let document = pool.and_then(|pool| pool.document(*index).ok());
+                document.map_or_else(DocumentHash::default, |document| hash_values(&document))
+            });
+            self.state = hash_of_hashes([&self.state, example]);
+        }
+    }
+
+    /// The digest of all documents added so far, in hexadecimal.
+    pub(super) fn value(&self) -> String {
+        self.state.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+    }
+}
+
+/// The digest of conversations in any order: the sum of their hashes, so that those of parts add up to the whole.
+#[derive(Debug, Default)]
+pub(crate) struct Conversations(Mutex<u128>);
+
+impl Conversations {
+    /// Adds a conversation.
+    pub(super) fn add(&self, messages: &[ChatMessage], add_generation_prompt: bool) {
+        let messages = Value::list(messages.iter().map(ChatMessage::to_value));
+        let hash = hash_text(&format!("{add_generation_prompt} {}", repr::repr(&messages)));
+        let number = hash.get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        let mut sum = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *sum = sum.wrapping_add(number.unwrap_or_default());
+    }
+
+    /// The digest of all conversations so far.
+    pub(super) fn sum(&self) -> u128 {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

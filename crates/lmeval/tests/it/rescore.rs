@@ -212,7 +212,7 @@ fn unusable_runs_are_explained() {
     };
     let tasks = ["out", "--tasks", "numbers.yaml"];
     error(&["out"], "--include_path DIR");
-    error(&["nowhere"], "Cannot read `nowhere`");
+    error(&["nowhere"], "`nowhere` does not exist");
     fs_err::write(&samples, &whole[..whole.len() / 3]).unwrap();
     error(&tasks, "still being written");
     fs_err::write(&samples, "{\"doc_id\": 1}\n").unwrap();

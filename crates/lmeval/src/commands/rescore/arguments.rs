@@ -16,7 +16,7 @@ pub(crate) struct RescoreArgs {
     pub run: PathBuf,
 
     /// Score these tasks instead of those of the run: names, patterns, `task@format`, `group::task` or YAML files.
-    #[arg(short, long, value_name = "TASKS", num_args = 1..)]
+    #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1..)]
     pub tasks: Option<Vec<TaskNames>>,
 
     /// Score the other documents if some have no stored answer.
@@ -56,7 +56,7 @@ pub(crate) struct RescoreArgs {
     pub config: Option<String>,
 
     /// Write results to this folder, or to a file if it ends in `.json`.
-    #[arg(short = 'o', long = "output_path", alias = "output-path", value_name = "PATH")]
+    #[arg(short = 'o', long = "output_path", aliases = ["output-path", "output"], value_name = "PATH")]
     pub output_path: Option<String>,
 
     /// Also write the documents with their answers and scores.

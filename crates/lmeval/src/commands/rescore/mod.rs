@@ -3,6 +3,7 @@
 mod arguments;
 mod changes;
 mod judging;
+mod prompts;
 mod source;
 mod stored;
 
@@ -20,8 +21,8 @@ use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};
 use lmeval_data::Settings;
 use lmeval_engine::{ChatTemplateChoice, EngineError, Evaluated, Events, NoEvents, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
-use lmeval_pycompat::{Dict, Value};
-use lmeval_report::{ModelName, Moment, file_object, result_object, write_results};
+use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_report::{ModelName, Moment, add_checksums, file_object, result_object, write_results};
 use lmeval_tasks::{Overrides, TaskDict};
 
 pub(crate) use self::arguments::RescoreArgs;
@@ -51,11 +52,12 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
         ));
     }
     let roots = roots::resolve(&settings.library, printer)?;
-    let mut tasks = load(&settings, &roots, arguments, printer)?;
+    let mut tasks = load(&run, &mut settings, &roots, arguments, printer)?;
     stored::restore_counts(&run, &mut tasks, &mut settings);
     let source = Source::open(&run, &arguments.run, arguments.model.as_deref(), settings.dialect)?;
+    report_changes(&run, &source, printer);
     select_documents(&run, &source, &tasks, &mut settings);
-    let templates = templates(&run, &source, &mut settings)?;
+    let templates = templates(&run, &source, &mut settings);
     settings.max_failures = (!arguments.partial).then_some(MOST_MISSING);
     let hash_media = environment::hash_media()?;
     let model_name = model_name(&run, &settings);
@@ -76,9 +78,9 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
         stored: &stored,
         model: &model,
     };
-    let (evaluation, task_hashes, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
+    let (evaluation, written, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
     let found = comparison.take();
-    rescoring.report(&evaluation, &task_hashes, &missing, &found, printer)?;
+    rescoring.report(&evaluation, &written, &missing, &found, printer)?;
     if settings.format != Format::Json {
         let records = rescoring.records(tasks, &evaluation, &found, printer)?;
         changes::print_flips(&run, &found, &records, printer)?;
@@ -88,7 +90,8 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
 
 /// Loads the tasks.
 fn load(
-    settings: &RunSettings,
+    run: &Run,
+    settings: &mut RunSettings,
     roots: &[PathBuf],
     arguments: &RescoreArgs,
     printer: &mut Printer,
@@ -99,6 +102,9 @@ fn load(
     } else {
         manager.with_unknown_hint("The run names this task; if it is in a file of yours, pass `--tasks FILE` or `--include_path DIR`".to_owned())
     };
+    if arguments.tasks.is_none() {
+        stored::restore_formats(run, settings, &manager);
+    }
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
@@ -130,13 +136,13 @@ fn select_documents(run: &Run, source: &Source, tasks: &TaskDict, settings: &mut
 }
 
 /// The chat templates to try; none for plain prompts.
-fn templates(run: &Run, source: &Source, settings: &mut RunSettings) -> Result<Vec<ModelTemplate>> {
+fn templates(run: &Run, source: &Source, settings: &mut RunSettings) -> Vec<ModelTemplate> {
     if matches!(source, Source::Samples(samples) if samples.is_chat()) {
         settings.apply_chat_template = ChatTemplateChoice::Default;
         settings.fewshot_as_multiturn = settings.fewshot_as_multiturn.or(Some(true));
     }
     if !settings.apply_chat_template.is_on() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     source.templates(run, settings.dialect)
 }
@@ -147,6 +153,24 @@ fn model_name(run: &Run, settings: &RunSettings) -> ModelName {
     match (stored::text(run, "model_name"), stored::text(run, "model_name_sanitized")) {
         (Some(name), Some(sanitized)) => ModelName { name, sanitized },
         _ => made,
+    }
+}
+
+/// Hashes of the tasks whose samples were written, and checksums of their files.
+struct Written {
+    hashes: Dict,
+    checksums: Dict,
+}
+
+/// Warns of files that are not as the run wrote them.
+fn report_changes(run: &Run, source: &Source, printer: &Printer) {
+    let results = run.results_change().into_iter();
+    let samples = run.samples.iter().filter_map(|file| match source {
+        Source::Samples(samples) => run.samples_change(file, samples.checksum(&file.path)?),
+        Source::Journal(_) => None,
+    });
+    for change in results.chain(samples) {
+        printer.notes().note(&format!("warning: {change}"));
     }
 }
 
@@ -163,14 +187,14 @@ struct Rescoring<'a> {
 }
 
 impl Rescoring<'_> {
-    /// Evaluates on the stored answers; returns the outcome, the hashes of written samples, and the documents left out.
+    /// Evaluates on the stored answers; returns the outcome, the samples that were written, and the documents left out.
     fn evaluate(
         &self,
         tasks: &TaskDict,
         templates: Vec<ModelTemplate>,
         comparison: &Comparison,
         printer: &mut Printer,
-    ) -> Result<(Evaluated, Dict, Missing)> {
+    ) -> Result<(Evaluated, Written, Missing)> {
         let mut templates = templates.into_iter();
         if let Some(template) = templates.next() {
             self.stored.set_template(template);
@@ -184,11 +208,14 @@ impl Rescoring<'_> {
                 parts,
                 self.judging.journal(),
                 printer,
-                |options| self.judging.apply(options),
+                |options| {
+                    self.judging.apply(options);
+                    options.digests = self.stored_digests().is_some();
+                },
             )?;
             let missing = self.stored.take_missing();
             let counts = counts.snapshot();
-            if missing.documents() > 0
+            if (missing.documents() > 0 || evaluation.is_err())
                 && counts.done == counts.failed
                 && let Some(other) = templates.next()
             {
@@ -208,9 +235,15 @@ impl Rescoring<'_> {
             };
             return match evaluation {
                 Some(mut evaluation) if missing.documents() == 0 || self.arguments.partial => {
+                    self.check_conversations(&evaluation, printer)
+                        .inspect_err(|_| events.discard_records())?;
                     self.judging.add_costs(&mut evaluation);
+                    let asked = usize::try_from(counts.sent).unwrap_or(0);
+                    let asked = asked.saturating_sub(evaluation.usage.answers);
+                    self.judging.report_asked(self.run, asked, printer);
                     let hashes = events.task_hashes(&evaluation);
-                    Ok((evaluation, hashes, missing))
+                    let written = Written { hashes, checksums: events.checksums(&evaluation) };
+                    Ok((evaluation, written, missing))
                 }
                 evaluation => {
                     events.discard_records();
@@ -218,6 +251,51 @@ impl Rescoring<'_> {
                 }
             };
         }
+    }
+
+    /// The digests of the data of the stored run, if the same documents are selected again.
+    fn stored_digests(&self) -> Option<&Dict> {
+        self.run.section(output::DATA_DIGESTS).filter(|_| self.settings.samples.is_none())
+    }
+
+    /// Warns of tasks whose documents or examples are not those of the stored run.
+    fn report_other_data(&self, evaluation: &Evaluated, printer: &mut Printer) {
+        let Some(stored) = self.stored_digests() else { return };
+        for (task, digest) in evaluation.digests.iter() {
+            if stored.get(task).is_some_and(|stored| stored != digest) {
+                let task = repr::str(task);
+                printer.note(&format!(
+                    "warning: The data of `{task}` has changed since the run: other documents or few-shot examples. A \
+                     different score need not come from filters and metrics"
+                ));
+            }
+        }
+    }
+
+    /// Checks that the conversations are those of the stored run: a stored prompt may have more in it than the messages that
+    /// are looked for.
+    fn check_conversations(&self, evaluation: &Evaluated, printer: &mut Printer) -> Result<()> {
+        if evaluation.chat_digests.is_empty() || self.arguments.partial || self.settings.samples.is_some() {
+            return Ok(());
+        }
+        let Some(stored) = self.run.section(output::CHAT_DIGESTS) else {
+            if let Source::Samples(samples) = &self.stored.source
+                && !samples.is_chat()
+            {
+                printer.note(
+                    "warning: The run has no digests of its chat messages, so a prompt from which text was only removed since \
+                     would pass for the same",
+                );
+            }
+            return Ok(());
+        };
+        let differs =
+            |(task, digest): &(&Value, &Value)| stored.get(task).is_some_and(|stored| stored != *digest);
+        let Some((task, _)) = evaluation.chat_digests.iter().find(differs) else { return Ok(()) };
+        let message = format!("The chat messages of `{}` are not those of the stored run", repr::str(task));
+        bail!(Diagnostic::new(message).hint(
+            "Filters, metrics and scorers may change, but the prompts and generation settings must be those of the run"
+        ))
     }
 
     /// The error for documents without an answer.
@@ -238,7 +316,7 @@ impl Rescoring<'_> {
     fn report(
         &self,
         evaluation: &Evaluated,
-        task_hashes: &Dict,
+        written: &Written,
         missing: &Missing,
         found: &Found,
         printer: &mut Printer,
@@ -246,17 +324,24 @@ impl Rescoring<'_> {
         for warning in &evaluation.results.warnings {
             printer.note(&format!("warning: {warning}"));
         }
+        self.report_other_data(evaluation, printer);
         judges::report(evaluation, printer);
         let mut facts = output::facts(self.settings, self.start, self.model.facts(), evaluation);
         facts.model_facts.tokenizer = stored::tokenizer(self.run);
         let configs = output::configs(self.settings, evaluation);
         let mut in_memory = result_object(&evaluation.results, &configs, &facts);
-        let mut in_file = file_object(&evaluation.results, &configs, task_hashes, &facts);
+        let mut in_file = file_object(&evaluation.results, &configs, &written.hashes, &facts);
         let rescored = self.origin(missing, found);
         for object in [&mut in_memory, &mut in_file] {
             stored::keep_model(object, self.run, &rescored);
+            for (key, digests) in output::digests(self.settings, evaluation) {
+                object.insert(key, digests.clone());
+            }
         }
-        let written = self.start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
+        if output::has_extra_keys(self.settings) {
+            add_checksums(&mut in_file, written.checksums.clone())?;
+        }
+        let saved = self.start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
         output::print(self.settings, &in_memory, &in_file, printer)?;
         if self.settings.format != Format::Json {
             changes::print_scores(self.run, found, &evaluation.results.results, printer)?;
@@ -273,7 +358,7 @@ impl Rescoring<'_> {
             ));
         }
         output::report_unusual_answers(evaluation, printer);
-        if let Some(path) = written.transpose()? {
+        if let Some(path) = saved.transpose()? {
             printer.notes().wrote("results", None, &path);
             printer.notes().info(&format!("Results saved to {}", path.display()));
         }

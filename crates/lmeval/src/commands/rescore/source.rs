@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, bail};
 use lmeval_analysis::answers::StoredSamples;
@@ -17,6 +17,7 @@ use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tokenizers::TokenizerTemplate;
 
+use super::prompts::StoredPrompts;
 use super::stored;
 use crate::words::counted;
 
@@ -29,8 +30,8 @@ const EXPLAINED: usize = 3;
 /// Where answers are looked up.
 #[derive(Debug)]
 pub(super) enum Source {
-    Samples(StoredSamples),
-    Journal(JournalAnswers),
+    Samples(Arc<StoredSamples>),
+    Journal(Box<JournalAnswers>),
 }
 
 impl Source {
@@ -38,7 +39,7 @@ impl Source {
     pub(super) fn open(run: &Run, named: &Path, model: Option<&str>, dialect: Dialect) -> Result<Self> {
         let is_journal = named.extension().is_some_and(|extension| extension == "journal");
         if !is_journal && !run.samples.is_empty() {
-            return Ok(Self::Samples(StoredSamples::open(&run.samples)?));
+            return Ok(Self::Samples(Arc::new(StoredSamples::open(&run.samples)?)));
         }
         let journal = if is_journal { Some(named.to_owned()) } else { run.journal() };
         let Some(journal) = journal else {
@@ -73,7 +74,7 @@ impl Source {
             }
             bail!(diagnostic.hint("Choose one with `--model TEXT`, a part of its description"));
         };
-        Ok(Self::Journal(JournalAnswers::new(saved, last, dialect)))
+        Ok(Self::Journal(Box::new(JournalAnswers::new(saved, last, dialect))))
     }
 
     /// The kind of files, for the results.
@@ -98,11 +99,9 @@ impl Source {
     }
 
     /// The templates that may have rendered the prompts of a chat run, likeliest first.
-    pub(super) fn templates(&self, run: &Run, dialect: Dialect) -> Result<Vec<ModelTemplate>> {
+    pub(super) fn templates(&self, run: &Run, dialect: Dialect) -> Vec<ModelTemplate> {
         let server = lmeval_models::server_template(dialect);
-        let Some(source) = stored::text(run, "chat_template").filter(|source| !source.is_empty()) else {
-            return Ok(vec![server]);
-        };
+        let source = stored::text(run, "chat_template").filter(|source| !source.is_empty());
         let tokens: Dict = ["bos_token", "eos_token", "pad_token"]
             .into_iter()
             .filter_map(|name| {
@@ -111,9 +110,18 @@ impl Source {
             })
             .filter(|(_, token)| token.as_str().is_some())
             .collect();
-        let local = TokenizerTemplate::from_server(&source, tokens)?.into_model_template();
-        let is_chat = matches!(self, Self::Samples(samples) if samples.is_chat());
-        Ok(if is_chat { vec![server] } else { vec![local, server] })
+        // The source need not be Jinja: a model in Python may render prompts as it likes.
+        let local = source.and_then(|source| TokenizerTemplate::from_server(&source, tokens).ok());
+        let local = local.map(TokenizerTemplate::into_model_template);
+        match self {
+            Self::Samples(samples) if samples.is_chat() => vec![server],
+            Self::Samples(samples) => {
+                let template = local.map(|local| local.template);
+                let prompts = StoredPrompts { samples: Arc::clone(samples), template };
+                vec![ModelTemplate { template: Arc::new(prompts), source: None }]
+            }
+            Self::Journal(_) => local.into_iter().chain([server]).collect(),
+        }
     }
 }
 
@@ -203,7 +211,7 @@ impl StoredModel {
 
 /// The stored model as the engine uses it.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) std::sync::Arc<StoredModel>);
+pub(super) struct Shared(pub(super) Arc<StoredModel>);
 
 impl LocalModel for Shared {
     fn is_instant(&self) -> bool {

@@ -6,10 +6,11 @@ use lmeval_analysis::read::Run;
 use lmeval_core::{Diagnostic, Dialect, OptionScoring};
 use lmeval_engine::{Abilities, ChatTemplateChoice};
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_tasks::TaskDict;
+use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use super::arguments::RescoreArgs;
 use crate::run::choices;
+use crate::run::output::CHAT_DIGESTS;
 
 /// Keys of the results that describe the model and stay as they are.
 const OF_MODEL: [&str; 9] = [
@@ -88,7 +89,9 @@ fn apply(results: &Dict, config: &Dict, settings: &mut RunSettings) {
     settings.system_instruction = text(results, "system_instruction");
     let multiturn = results.get_str("fewshot_as_multiturn").map(Value::is_truthy);
     settings.fewshot_as_multiturn = multiturn;
-    let is_chat = text(results, "chat_template").is_some() || multiturn == Some(true);
+    let is_chat = text(results, "chat_template").is_some()
+        || multiturn == Some(true)
+        || results.contains_str(CHAT_DIGESTS);
     settings.apply_chat_template =
         if is_chat { ChatTemplateChoice::Default } else { ChatTemplateChoice::Off };
 }
@@ -129,6 +132,43 @@ fn common_metadata(results: &Dict) -> Dict {
     }
     common.remove_str("version");
     common
+}
+
+/// Keys of a task's configuration that decide its prompts.
+const OF_PROMPTS: [&str; 7] = [
+    "output_type",
+    "description",
+    "doc_to_text",
+    "doc_to_choice",
+    "doc_to_target",
+    "target_delimiter",
+    "fewshot_delimiter",
+];
+
+/// Adds the format to tasks that ran with one: results name only the task, but have the configuration that the format made.
+pub(super) fn restore_formats(run: &Run, settings: &mut RunSettings, manager: &TaskManager) {
+    let configs = run.section("configs");
+    for name in settings.tasks.iter_mut().filter(|name| !name.contains('@')) {
+        let Some(config) = configs.and_then(|configs| configs.get_str(name)?.as_dict()) else { continue };
+        let formats = config.get_str("formats").and_then(Value::as_dict).into_iter().flat_map(Dict::keys);
+        let named = formats.filter_map(Value::as_str).map(|format| format!("{name}@{format}"));
+        let has_prompts = |name: &String| {
+            let loaded = manager
+                .select(std::slice::from_ref(name))
+                .and_then(|specs| manager.load(&specs, Overrides::default()));
+            let Some(task) = loaded.ok().and_then(|loaded| loaded.tasks.into_values().next()) else {
+                return false;
+            };
+            let now = task.config.to_dict(task.mapping(), &settings.dialect, settings.predict_only);
+            OF_PROMPTS.iter().all(|key| {
+                let [now, then] = [now.get_str(key), config.get_str(key)].map(|value| value.map(repr::str));
+                now == then
+            })
+        };
+        if let Some(found) = std::iter::once(name.clone()).chain(named).find(has_prompts) {
+            *name = found;
+        }
+    }
 }
 
 /// The release line of the run.

@@ -116,12 +116,6 @@ pub fn sanitize_model_name(name: &str) -> String {
     out
 }
 
-/// Makes a task's key safe for file names: path separators become `_`, and colons, which some systems forbid, become `-`:
-/// `group::task` becomes `group--task`, which no task of the public library is called.
-pub fn task_file_name(task: &str) -> String {
-    task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,11 +157,5 @@ mod tests {
                 folder
             );
         }
-    }
-
-    #[test]
-    fn task_file_names_have_no_separators() {
-        assert_eq!(task_file_name("g1::a/../b"), "g1--a_.._b");
-        assert_eq!(task_file_name("a:b"), "a-b");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fs_err as fs;
-use lmeval_core::results::{RunResults, SampleRecord, hash_text, replace_foreign};
+use lmeval_core::results::{LinesChecksum, RunResults, SampleRecord, hash_text, replace_foreign};
 use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json, repr};
 use sha2::{Digest, Sha256};
@@ -42,7 +42,19 @@ pub struct SamplesWriter {
     part: PathBuf,
     file: BufWriter<fs::File>,
     hash: TaskHasher,
+    checksum: LinesChecksum,
     line: String,
+}
+
+/// A complete samples file.
+#[derive(Clone, Debug)]
+pub struct WrittenSamples {
+    /// Its path.
+    pub path: PathBuf,
+    /// The hash of the task.
+    pub hash: String,
+    /// The checksum of its lines.
+    pub checksum: LinesChecksum,
 }
 
 impl SamplesWriter {
@@ -57,6 +69,7 @@ impl SamplesWriter {
             part,
             file: BufWriter::with_capacity(1 << 16, file),
             hash: TaskHasher::default(),
+            checksum: LinesChecksum::default(),
             line: String::new(),
         })
     }
@@ -80,6 +93,7 @@ impl SamplesWriter {
             what: format!("document {} of `{}`", record.doc_id, self.task),
             source,
         })?;
+        self.checksum.add(self.line.as_bytes());
         self.line.push('\n');
         self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
     }
@@ -89,6 +103,7 @@ impl SamplesWriter {
         for hash in hashes {
             self.hash.0.update(hash.as_bytes());
         }
+        self.checksum.add(line.as_bytes());
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.write_all(b"\n"));
         written.map_err(ReportError::write("write", &self.part))
     }
@@ -98,14 +113,14 @@ impl SamplesWriter {
         self.file.flush().map_err(ReportError::write("write", &self.part))
     }
 
-    /// Renames the complete file; returns its path and the hash of the task.
-    pub fn finish(mut self, stamp: &str) -> Result<(PathBuf, String), ReportError> {
+    /// Renames the complete file.
+    pub fn finish(mut self, stamp: &str) -> Result<WrittenSamples, ReportError> {
         self.flush()?;
         self.file.get_ref().sync_all().map_err(ReportError::write("write", &self.part))?;
         let path = self.layout.samples_file(&self.task, stamp);
         fs::rename(&self.part, &path).map_err(ReportError::write("write", &path))?;
         sync_folder(&path);
-        Ok((path, self.hash.finish()))
+        Ok(WrittenSamples { path, hash: self.hash.finish(), checksum: self.checksum })
     }
 
     /// Deletes the file, after a task has failed.

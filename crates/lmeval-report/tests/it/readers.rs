@@ -196,7 +196,7 @@ fn files_match_the_reference() {
             for record in records {
                 writer.write(record).unwrap();
             }
-            let (path, _) = writer.finish(stamp).unwrap();
+            let path = writer.finish(stamp).unwrap().path;
             assert_same_lines(&fs_err::read_to_string(&path).unwrap(), &file(&path));
         }
         assert_eq!(files.len(), 1 + run.samples.len());

@@ -20,6 +20,11 @@ impl Moment {
         Self::from_micros(Timestamp::now().as_microsecond())
     }
 
+    /// The next microsecond.
+    pub(crate) fn next(self) -> Self {
+        Self::from_micros(self.0.as_microsecond() + 1)
+    }
+
     /// Seconds since the Unix epoch, for the key `date`.
     pub fn unix_seconds(self) -> f64 {
         self.0.as_microsecond() as f64 / 1e6

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
-use lmeval_core::results::replace_foreign;
+use lmeval_core::results::{CHECKSUMS, checksums, replace_foreign, task_file_name};
 use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json};
 
+use crate::clock::Moment;
 use crate::error::ReportError;
-use crate::names::task_file_name;
+use crate::zone::TimeZone;
 
 /// A hidden file not modified for this long is abandoned: runs write theirs in one go.
 const ABANDONED_AFTER: Duration = Duration::from_hours(24);
@@ -57,6 +58,19 @@ impl Layout {
     /// The path of the results file.
     pub fn results_file(&self, stamp: &str) -> PathBuf {
         self.folder.join(format!("{}_{stamp}.json", self.results))
+    }
+
+    /// The time stamp for the files of a run that started at a moment. If an earlier run has it, because the clock was set back or
+    /// daylight saving time ended, the next free one: no run replaces the results of another.
+    pub fn free_stamp(&self, moment: Moment, zone: &TimeZone) -> String {
+        let mut moment = moment;
+        loop {
+            let stamp = moment.stamp(zone);
+            if !self.results_file(&stamp).exists() {
+                return stamp;
+            }
+            moment = moment.next();
+        }
     }
 
     /// The path of a task's samples file.
@@ -197,6 +211,15 @@ pub fn to_json(object: &Dict) -> Result<String, ReportError> {
     let object = secrets::mask_strings(Value::from(object.clone()), secrets::mask_data);
     json::dumps(&object, &options)
         .map_err(|source| ReportError::Encode { what: "the results".to_owned(), source })
+}
+
+/// Adds the checksums of a result object and of its samples files, by task. Call it last: what is added later has none.
+pub fn add_checksums(object: &mut Dict, samples: Dict) -> Result<(), ReportError> {
+    // As readers will see it: tuples become lists, and secrets are masked.
+    if let Ok(Value::Dict(read)) = json::loads(&to_json(object)?) {
+        object.insert(CHECKSUMS, checksums(&read, samples));
+    }
+    Ok(())
 }
 
 /// Writes the results of a run; returns the path of the file.

@@ -7,8 +7,8 @@ use lmeval_core::Diagnose as _;
 use lmeval_core::results::hash_text;
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{
-    Layout, SampleOptions, SamplesWriter, file_object, parse_hash_media, result_object, task_hashes,
-    write_results,
+    Layout, Moment, SampleOptions, SamplesWriter, TimeZone, WrittenSamples, file_object, parse_hash_media,
+    result_object, task_hashes, write_results,
 };
 
 use crate::support::{dict, facts, part, small_run};
@@ -100,7 +100,8 @@ fn samples_are_written_during_the_run() {
                 \"exact_match\": 0.5}\n";
     assert_eq!(fs_err::read_to_string(&part).unwrap(), line);
     writer.write(&records[0]).unwrap();
-    let (path, hash) = writer.finish("S").unwrap();
+    let WrittenSamples { path, hash, checksum } = writer.finish("S").unwrap();
+    assert_eq!(checksum.lines, 2);
     assert_eq!(path, folder.path().join("samples_g--gen_S.jsonl"));
     assert_eq!(fs_err::read_to_string(&path).unwrap(), line.repeat(2));
     assert_eq!(hash, hash_text("dptdpt"));
@@ -118,9 +119,9 @@ fn two_runs_in_one_folder_do_not_mix() {
     first.write(record).unwrap();
     second.write(record).unwrap();
     second.write(record).unwrap();
-    let (one, _) = first.finish("1").unwrap();
+    let one = first.finish("1").unwrap().path;
     let third = open();
-    let (two, _) = second.finish("2").unwrap();
+    let two = second.finish("2").unwrap().path;
     third.discard().unwrap();
     let lines = |path: &Path| fs_err::read_to_string(path).unwrap().lines().count();
     assert_eq!((lines(&one), lines(&two)), (1, 2));
@@ -148,7 +149,7 @@ fn hashes_bytes_on_request() {
     let document = |hash_media: bool| {
         let mut writer = SamplesWriter::new(&layout, "t", SampleOptions { hash_media }).unwrap();
         writer.write(&record).unwrap();
-        let (path, _) = writer.finish(if hash_media { "1" } else { "0" }).unwrap();
+        let path = writer.finish(if hash_media { "1" } else { "0" }).unwrap().path;
         let line = json::loads(fs_err::read_to_string(path).unwrap().trim()).unwrap();
         part(line.as_dict().unwrap(), "doc").get_str("image").unwrap().as_list().unwrap()[0].clone()
     };
@@ -198,4 +199,20 @@ fn removes_files_of_killed_runs_only() {
     assert_eq!(names(layout.folder()), expected);
     writer.finish("S").unwrap();
     assert!(inside("samples_live_S.jsonl").is_file());
+}
+
+#[test]
+fn no_two_runs_get_the_same_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(folder.path(), "m");
+    layout.prepare().unwrap();
+    let moment = Moment::from_micros(1_794_710_809_999_999);
+    let mut stamps = Vec::new();
+    // As if the clock stood still.
+    for _ in 0..3 {
+        let stamp = layout.free_stamp(moment, &TimeZone::utc());
+        write_results(&layout, &stamp, &Dict::new()).unwrap();
+        stamps.push(stamp);
+    }
+    assert_eq!(stamps, ["2026-11-15T02-46-49.999999", "2026-11-15T02-46-50", "2026-11-15T02-46-50.000001"]);
 }

@@ -74,7 +74,7 @@ pub(crate) fn lines(block: &[u8], start: u64) -> impl Iterator<Item = (u64, &[u8
 }
 
 pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
+    Diagnostic::cannot_read(path, error)
 }
 
 #[cfg(test)]

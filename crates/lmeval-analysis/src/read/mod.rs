@@ -1,6 +1,7 @@
 //! Readers of finished runs: results files, samples files, and folders of them.
 
 mod blocks;
+mod changes;
 mod fields;
 mod names;
 mod number;
@@ -8,11 +9,12 @@ mod position;
 mod run;
 mod samples;
 
+pub use changes::{results_change, samples_change, written_samples};
 pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
 pub use number::number;
 pub use position::read_exact_at;
-pub use run::{Run, SamplesFile, split_stamp};
+pub use run::{Run, SEARCH_DEPTH, SamplesFile, split_stamp};
 pub use samples::{Column, DocKey, NOT_SCORES, Pipeline, Row, Values, Wanted, read_line, read_samples};
 
 pub(crate) use blocks::{lines, parse_blocks, unreadable};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
+use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::{Value, json};
 use rustc_hash::FxHashMap;
 
@@ -98,12 +99,14 @@ pub struct Wanted<'a> {
     pub labels: [Option<&'a str>; FIELDS],
 }
 
-/// Reads the scores of a samples file. Prompts and answers stay in the file; see [`read_line`].
-pub fn read_samples(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Pipeline>, Error> {
+/// Reads the scores of a samples file, and the checksum of its lines. Prompts and answers stay in the file; see [`read_line`].
+pub fn read_samples(path: &Path, wanted: Wanted<'_>) -> Result<(Vec<Pipeline>, LinesChecksum), Error> {
     let mut pipelines: Vec<Pipeline> = Vec::new();
+    let mut checksum = LinesChecksum::default();
     let mut line_index = 0;
     let parse = |block: &[u8], start| parse_block(block, start, wanted);
-    parse_blocks(path, parse, |samples| {
+    parse_blocks(path, parse, |(samples, part)| {
+        checksum.append(part);
         for sample in samples {
             line_index += 1;
             let sample = sample.map_err(|wrong| wrong.diagnostic(path, line_index))?;
@@ -111,7 +114,7 @@ pub fn read_samples(path: &Path, wanted: Wanted<'_>) -> Result<Vec<Pipeline>, Er
         }
         Ok(())
     })?;
-    Ok(pipelines)
+    Ok((pipelines, checksum))
 }
 
 /// Reads the whole line that starts at an offset.
@@ -171,16 +174,18 @@ impl Wrong {
     }
 }
 
-fn parse_block(block: &[u8], start: u64, wanted: Wanted<'_>) -> Vec<Result<Parsed, Wrong>> {
+fn parse_block(block: &[u8], start: u64, wanted: Wanted<'_>) -> (Vec<Result<Parsed, Wrong>>, LinesChecksum) {
     let mut samples = Vec::with_capacity(block.len() / 512);
+    let mut checksum = LinesChecksum::default();
     let mut names = MetricNames::default();
     for (offset, bytes) in lines(block, start) {
         let line = bytes.trim_ascii();
         if !line.is_empty() {
+            checksum.add(line);
             samples.push(parse_line(line, offset, bytes.ends_with(b"\n"), wanted, &mut names));
         }
     }
-    samples
+    (samples, checksum)
 }
 
 /// The names of metrics of the last sample: nearly always those of the next one, too.

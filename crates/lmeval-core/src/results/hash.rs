@@ -23,6 +23,68 @@ pub fn hash_text(text: &str) -> String {
     })
 }
 
+/// The SHA-256 of a document's values, by their types and contents: cheaper than that of its JSON.
+///
+/// ```
+/// use lmeval_core::results::hash_values;
+/// use lmeval_pycompat::Dict;
+///
+/// let document = |text: &str| Dict::from_iter([("a".into(), text.into())]);
+/// assert_eq!(hash_values(&document("x")), hash_values(&document("x")));
+/// assert_ne!(hash_values(&document("x")), hash_values(&document("y")));
+/// ```
+pub fn hash_values(document: &Dict) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    add_entries(&mut hasher, document);
+    hasher.finalize().into()
+}
+
+/// The SHA-256 of several hashes in order.
+pub fn hash_of_hashes<'a>(hashes: impl IntoIterator<Item = &'a [u8; 32]>) -> [u8; 32] {
+    let hasher = hashes.into_iter().fold(Sha256::new(), Digest::chain_update);
+    hasher.finalize().into()
+}
+
+fn add_entries(hasher: &mut Sha256, dict: &Dict) {
+    add_tagged(hasher, b'd', (dict.len() as u64).to_le_bytes());
+    for (key, value) in dict.iter() {
+        add_value(hasher, key);
+        add_value(hasher, value);
+    }
+}
+
+fn add_value(hasher: &mut Sha256, value: &Value) {
+    match value {
+        Value::None => hasher.update(b"n"),
+        Value::Bool(truth) => hasher.update([b'b', u8::from(*truth)]),
+        Value::Int(number) => add_tagged(hasher, b'i', number.to_le_bytes()),
+        Value::Float(number) => add_tagged(hasher, b'f', number.to_bits().to_le_bytes()),
+        Value::Str(text) => {
+            add_tagged(hasher, b's', (text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        Value::Bytes(bytes) => {
+            add_tagged(hasher, b'y', (bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        }
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) => {
+            add_tagged(hasher, b'l', (items.len() as u64).to_le_bytes());
+            items.iter().for_each(|item| add_value(hasher, item));
+        }
+        Value::Dict(dict) => add_entries(hasher, dict),
+        Value::BigInt(_) | Value::Date(_) | Value::DateTime(_) | Value::Function(_) => {
+            let text = repr::repr(value);
+            add_tagged(hasher, b'o', (text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+    }
+}
+
+fn add_tagged(hasher: &mut Sha256, tag: u8, bytes: [u8; 8]) {
+    hasher.update([tag]);
+    hasher.update(bytes);
+}
+
 /// The hash of a document's JSON with an indent of two.
 pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
     let options = json::Options {

@@ -4,13 +4,19 @@
 //! combines tasks and groups into the structure of a results file.
 
 mod audit;
+mod checksum;
 mod hash;
 mod run;
 mod sample;
 mod task;
 
 pub use audit::{Audit, LetterAudit};
-pub use hash::{hash_document, hash_prompt, hash_target, hash_text, replace_foreign};
+pub use checksum::{
+    CHECKSUMS, LinesChecksum, changed_sections, checksums, samples_checksums, value_checksum,
+};
+pub use hash::{
+    hash_document, hash_of_hashes, hash_prompt, hash_target, hash_text, hash_values, replace_foreign,
+};
 pub use run::RunResults;
-pub use sample::{DocumentHashes, SampleRecord, sample_records};
+pub use sample::{DocumentHashes, SampleRecord, sample_records, task_file_name};
 pub use task::{TaskEntry, TaskResult};

@@ -27,7 +27,7 @@ pub struct RunResults {
     pub num_fewshot: Dict,
     /// Directions by name, sorted.
     pub higher_is_better: Dict,
-    /// The number of documents in the split and the number scored, by task.
+    /// The number of documents in the split, the number scored, and the number left out for lack of an answer, by task.
     pub n_samples: Dict,
     /// Counts of suspicious answers, by task and pipeline.
     pub audit: Dict,
@@ -54,7 +54,11 @@ impl RunResults {
             run.versions.insert(name, task.version.clone());
             run.num_fewshot.insert(name, task.num_fewshot);
             directions.push((name.to_owned(), task.higher_is_better.clone()));
-            let counts = [("original", task.original), ("effective", task.entry.sample_len)];
+            // Documents without an answer exist only in some runs, and so does their count.
+            let failed = task.audit.iter().map(|(_, audit)| audit.errored).max().unwrap_or(0);
+            let counts =
+                [("original", task.original), ("effective", task.entry.sample_len), ("failed", failed)];
+            let counts = counts.into_iter().filter(|(key, count)| *key != "failed" || *count > 0);
             run.n_samples
                 .insert(name, Value::dict(counts.map(|(key, count)| (key, Value::Int(count as i64)))));
             run.warnings.extend(task.warnings.iter().cloned());

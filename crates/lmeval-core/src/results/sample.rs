@@ -189,3 +189,16 @@ fn leaves_as_text(value: &Value) -> Value {
         other => Value::from(repr::str(other)),
     }
 }
+
+/// Makes a task's key safe for file names: path separators become `_`, and colons, which some systems forbid, become `-`:
+/// `group::task` becomes `group--task`, which no task of the public library is called.
+///
+/// ```
+/// use lmeval_core::results::task_file_name;
+///
+/// assert_eq!(task_file_name("g1::a/../b"), "g1--a_.._b");
+/// assert_eq!(task_file_name("a:b"), "a-b");
+/// ```
+pub fn task_file_name(task: &str) -> String {
+    task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
+}

@@ -64,12 +64,17 @@ fn rows(object: &Dict, column: Column, sort: bool) -> Vec<Vec<Value>> {
     let part = |key: &str| object.get_str(key).and_then(Value::as_dict);
     let Some(entries) = part(column.key()) else { return Vec::new() };
     let names: BTreeSet<&str> = entries.keys().filter_map(Value::as_str).collect();
-    let tree = Tree::walk(part("group_subtasks"), &names);
-    let order: Vec<&str> = if sort { names.iter().copied().collect() } else { tree.order };
+    let mut tree = Tree::walk(part("group_subtasks"), &names);
+    let order: Vec<&str> =
+        if sort { names.iter().copied().collect() } else { std::mem::take(&mut tree.order) };
     let mut rows = Vec::new();
     for name in order {
         let Some(entry) = entries.get_str(name).and_then(Value::as_dict) else { continue };
         let alias = entry.get_str("alias").map_or_else(|| name.to_owned(), repr::str);
+        let alias = match scored(part("n-samples"), &tree, name) {
+            Some((scored, all)) => format!("{alias} ({scored} of {all} documents)"),
+            None => alias,
+        };
         let display = match tree.depths.get(name) {
             None | Some(0) => alias,
             Some(depth) => format!("{}- {alias}", " ".repeat(*depth)),
@@ -84,6 +89,19 @@ fn rows(object: &Dict, column: Column, sort: bool) -> Vec<Vec<Value>> {
         rows.extend(rows_of(entry, facts));
     }
     rows
+}
+
+/// The scored documents of a task or group and all its documents, if some of them have no answer.
+fn scored(counts: Option<&Dict>, tree: &Tree<'_>, name: &str) -> Option<(i64, i64)> {
+    let counts = counts?;
+    let (mut scored, mut failed) = (0, 0);
+    for task in tree.leaves(name) {
+        let Some(task) = counts.get_str(task).and_then(Value::as_dict) else { continue };
+        let count = |key: &str| task.get_str(key).and_then(Value::as_i64).unwrap_or(0);
+        scored += count("effective");
+        failed += count("failed");
+    }
+    (failed > 0).then_some((scored, scored + failed))
 }
 
 /// Facts shared by all rows of a name.
@@ -172,6 +190,23 @@ impl<'a> Tree<'a> {
         let rest: Vec<&str> = rest.copied().collect();
         tree.order.extend(rest);
         tree
+    }
+
+    /// The tasks of a group, each once, or the task itself.
+    fn leaves(&self, name: &'a str) -> BTreeSet<&'a str> {
+        let (mut open, mut seen, mut leaves) = (vec![name], BTreeSet::new(), BTreeSet::new());
+        while let Some(name) = open.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            match self.members.get(name).filter(|members| !members.is_empty()) {
+                Some(members) => open.extend(members),
+                None => {
+                    leaves.insert(name);
+                }
+            }
+        }
+        leaves
     }
 
     /// Visits a group and its members. A file may claim that a group contains itself, so ancestors are tracked.

@@ -57,6 +57,26 @@ const GROUPED: &str = r#"{
 }"#;
 
 #[test]
+fn rows_of_a_part_of_the_documents_are_marked() {
+    let object = r#"{
+        "results": {"g": {"alias": "g", "acc,none": 0.5}, "a": {"alias": "a", "acc,none": 0.5},
+                    "b": {"alias": "b", "acc,none": 0.5}, "c": {"alias": "c", "acc,none": 0.5}},
+        "group_subtasks": {"g": ["h", "a"], "h": ["b", "a"], "c": []},
+        "n-samples": {"a": {"original": 50, "effective": 2, "failed": 28}, "b": {"original": 9, "effective": 9},
+                      "c": {"original": 30, "effective": 10}}
+    }"#;
+    let table = make_table(json::loads(object).unwrap().as_dict().unwrap(), Column::Results, false);
+    let names: Vec<&str> =
+        table.lines().skip(2).map(|line| line.split('|').nth(1).unwrap().trim_end()).collect();
+    // A limit leaves documents out on purpose.
+    assert_eq!(
+        names,
+        ["c", "g (11 of 39 documents)", "  - a (2 of 30 documents)", "  - a (2 of 30 documents)", "  - b"],
+        "{table}"
+    );
+}
+
+#[test]
 fn groups_come_before_their_members() {
     let object = json::loads(GROUPED).unwrap();
     assert_eq!(

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use fs_err as fs;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use lmeval_core::Diagnostic;
+use lmeval_core::results::task_file_name;
 use lmeval_pycompat::{Dict, Value, json};
 
 /// The samples of one task.
@@ -35,8 +38,9 @@ impl Run {
     /// Of several runs of one model in a folder the newest is taken. A folder with runs of several models is an error
     /// that lists them.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let meta = fs::metadata(path)
-            .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
+        let meta = fs::metadata(path).map_err(|error| {
+            Diagnostic::cannot_read(path, error).hint("Name a results file, a samples file or a folder")
+        })?;
         if meta.is_dir() {
             return Self::from_results(&newest(path)?);
         }
@@ -81,10 +85,7 @@ impl Run {
             if let Some(results) = newest_beside(path, Some(front), None) {
                 return Self::from_results(&results);
             }
-            let meta = fs::metadata(path);
-            meta.map_err(|error| {
-                Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error)
-            })?;
+            fs::metadata(path).map_err(|error| Diagnostic::cannot_read(path, error))?;
             return Ok(Self { name, path: path.to_owned(), results: None, samples: Vec::new() });
         }
         Self::open(path)
@@ -242,26 +243,97 @@ fn newest_beside(path: &Path, front: Option<&str>, stamp: Option<&str>) -> Optio
                 front.is_none_or(|front| own == front) && stamp.is_none_or(|stamp| of == stamp)
             })
     };
-    entries.filter(fits).max_by_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()))
+    let mut found: Vec<PathBuf> = entries.filter(fits).collect();
+    sort_by_start(&mut found);
+    found.pop()
 }
 
-/// Results files directly in a folder and in its subfolders.
-fn results_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let unreadable = |error| Diagnostic::new(format!("Cannot list `{}`", folder.display())).caused_by(error);
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.is_dir() {
-            folders.push(path);
+/// Sorts results files by the start of their runs.
+///
+/// Names contain the local time of the machine that wrote them: at the end of daylight saving time, or in another zone, a later
+/// run may have an earlier name. So files whose names are close to the last one are compared by the date in their content.
+fn sort_by_start(found: &mut [PathBuf]) {
+    found.sort_by_cached_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()));
+    let Some(last) = found.last().and_then(|path| local_time(path)) else { return };
+    let is_close = |path: &PathBuf| local_time(path).is_some_and(|time| last - time <= ZONES);
+    let first = found.iter().position(is_close).unwrap_or(found.len());
+    let close = &mut found[first..];
+    if close.len() > 1 {
+        let dated: Option<Vec<(i64, &PathBuf)>> =
+            close.iter().map(|path| Some((start_of(path)?, path))).collect();
+        // The names decide if a file does not say when its run began.
+        if let Some(mut dated) = dated {
+            dated.sort_by_key(|(date, _)| *date);
+            let sorted: Vec<PathBuf> = dated.into_iter().map(|(_, path)| path.clone()).collect();
+            close.clone_from_slice(&sorted);
         }
     }
-    for folder in folders {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        found.extend(entries.flatten().map(|entry| entry.path()).filter(|path| {
-            let name = file_name(path);
-            has_extension(path, "json") && split_stamp(&name).is_some()
-        }));
+}
+
+/// The microseconds between the zones that are the furthest apart.
+const ZONES: i64 = 26 * 3_600_000_000;
+/// The offsets of zones are multiples of these microseconds.
+const ZONE_STEP: i64 = 900_000_000;
+/// How far the name may be from the date, in microseconds: a number in JSON is rounded, and a name that exists is not used again.
+const ROUNDING: i64 = 10_000;
+
+/// The time in the name of a results file in microseconds, as if it were UTC.
+fn local_time(path: &Path) -> Option<i64> {
+    let name = file_name(path);
+    let (_, stamp) = split_stamp(&name)?;
+    let (date, time) = stamp.split_once('T')?;
+    let time: DateTime = format!("{date}T{}", time.replace('-', ":")).parse().ok()?;
+    Some(TimeZone::UTC.to_timestamp(time).ok()?.as_microsecond())
+}
+
+/// When the run of a results file began, in microseconds since the epoch: its `date`, if that is the time in its name in some
+/// zone. Merged results have the date of a shard, and a damaged date fits no zone.
+fn start_of(path: &Path) -> Option<i64> {
+    let date = i64::try_from(Run::from_results(path).ok()?.age_key().0).ok()?;
+    let offset = local_time(path)? - date;
+    let rest = (offset + ROUNDING).rem_euclid(ZONE_STEP);
+    (offset.abs() <= ZONES && rest <= 2 * ROUNDING).then_some(date)
+}
+
+/// The content of the results file that was written with a samples file.
+pub(super) fn results_beside(path: &Path) -> Option<Dict> {
+    let name = file_name(path);
+    let (_, stamp) = split_stamp(&name)?;
+    let found = newest_beside(path, None, Some(stamp))?;
+    // The viewer follows no links out of its folders.
+    fs::symlink_metadata(&found).ok().filter(std::fs::Metadata::is_file)?;
+    Run::from_results(&found).ok()?.results
+}
+
+/// How many folders deep runs are looked for.
+pub const SEARCH_DEPTH: usize = 16;
+
+/// Results files in a folder and in the folders below it, but not behind links.
+fn results_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((inner, depth)) = folders.pop() {
+        let entries = match fs::read_dir(&inner) {
+            Ok(entries) => entries,
+            Err(error) if depth == 0 => return Err(Diagnostic::cannot_read(&inner, error).into()),
+            // A folder of someone else's below the given one.
+            Err(_) => continue,
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && depth < SEARCH_DEPTH {
+                folders.push((path, depth + 1));
+            } else if has_extension(&path, "json")
+                && split_stamp(&file_name(&path)).is_some()
+                && path.is_file()
+            {
+                found.push(path);
+            }
+        }
     }
     Ok(found)
 }
@@ -269,7 +341,7 @@ fn results_below(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 /// The newest results file of a folder with runs of one model.
 fn newest(folder: &Path) -> Result<PathBuf, Error> {
     let mut found = results_below(folder)?;
-    found.sort_by_key(|path| split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()));
+    sort_by_start(&mut found);
     let Some(last) = found.last().cloned() else {
         return Err(no_results(folder).into());
     };
@@ -321,7 +393,9 @@ fn samples_beside(path: &Path, results: &Dict) -> Result<Vec<SamplesFile>, Error
         else {
             continue;
         };
-        let task = tasks.iter().find(|task| in_file_names(task) == written || task.as_str() == written);
+        // The reference leaves colons as they are. A task of exactly that name comes first.
+        let exact = tasks.iter().find(|task| task.as_str() == written);
+        let task = exact.or_else(|| tasks.iter().find(|task| is_file_name(task, written)));
         samples
             .push(SamplesFile { task: task.cloned().unwrap_or_else(|| written.replace("--", "::")), path });
     }
@@ -329,7 +403,7 @@ fn samples_beside(path: &Path, results: &Dict) -> Result<Vec<SamplesFile>, Error
     Ok(samples)
 }
 
-/// A task as file names have it.
-fn in_file_names(task: &str) -> String {
-    task.replace("::", "--").replace(['/', '\\'], "_")
+/// Whether a file is named after a task, by us or by an earlier version, which did not replace single colons.
+fn is_file_name(task: &str, written: &str) -> bool {
+    task_file_name(task) == written || task.replace("::", "--").replace(['/', '\\'], "_") == written
 }

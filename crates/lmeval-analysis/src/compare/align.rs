@@ -5,7 +5,8 @@ use crate::read::{DocKey, Pipeline, Row};
 /// Documents of one task and pipeline that both runs scored.
 #[derive(Clone, Debug, Default)]
 pub struct Alignment {
-    /// Indices of rows, base and new, sorted by the order of the base run.
+    /// Indices of rows, base and new, sorted by the ids of the base run: tests draw random numbers for one after the other, and the
+    /// order of lines must not change their outcome.
     pub pairs: Vec<(u32, u32)>,
     /// Whether documents were paired by their hashes and not by their ids.
     pub by_hash: bool,
@@ -37,7 +38,7 @@ pub fn align(base: &Pipeline, new: &Pipeline) -> Alignment {
     }
     alignment.only_base = left.len() - alignment.pairs.len();
     alignment.only_new = right.len() - alignment.pairs.len();
-    alignment.pairs.sort_unstable();
+    alignment.pairs.sort_unstable_by_key(|&(left, right)| (base.rows[left as usize].doc_id, left, right));
     alignment
 }
 

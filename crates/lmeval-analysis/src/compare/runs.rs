@@ -123,6 +123,7 @@ pub fn compare(base: &Run, new: &Run, settings: &Settings, registry: &Registry) 
     select(&mut shared, base, &settings.tasks)?;
     note_versions(base, new, &shared, &mut comparison);
     for run in [base, new] {
+        comparison.notes.extend(run.results_change());
         if let Some(limit) = run.limit() {
             comparison.notes.push(format!(
                 "`{}` ran with --limit {limit}. Scores on a subset are not comparable with full runs.",

@@ -35,7 +35,9 @@ pub(super) fn compare_task(
     let wanted = Wanted { labels: [cluster.as_deref(), settings.by.as_deref()] };
     let (base_read, new_read) =
         rayon::join(|| read_samples(&base_file.path, wanted), || read_samples(&new_file.path, wanted));
-    let (base_pipelines, new_pipelines) = (base_read?, new_read?);
+    let ((base_pipelines, base_sum), (new_pipelines, new_sum)) = (base_read?, new_read?);
+    let changes = [base.samples_change(base_file, base_sum), new.samples_change(new_file, new_sum)];
+    comparison.notes.extend(changes.into_iter().flatten());
     for (file, pipelines) in [(base_file, &base_pipelines), (new_file, &new_pipelines)] {
         if pipelines.is_empty() {
             return Err(Diagnostic::new(format!("`{}` has no samples", file.path.display()))

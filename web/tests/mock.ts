@@ -28,7 +28,7 @@ export const HOSTILE = [
 const cutTo = (text: string, limit: number): Text =>
   text.length > limit ? { text: text.slice(0, limit), length: text.length, cut: true } : { text, length: text.length };
 const whole = (text: string): Text => ({ text, length: text.length });
-const noIndex = { complete: true, bytes: 1, total_bytes: 1, bad_lines: [] };
+const noIndex = { complete: true, bytes: 1, total_bytes: 1, bad_lines: [], changed: null };
 
 function summary(id: string, name: string, value: number, date: number): RunSummary {
   const main = {
@@ -56,8 +56,18 @@ function summary(id: string, name: string, value: number, date: number): RunSumm
     failed_requests: 0,
     audit: { empty: 3, extraction_failed: 12 },
     has_samples: true,
+    changed: null,
     tasks: [
-      { task: 'questions', alias: 'questions', is_group: false, depth: 0, main, documents: SIZE, has_samples: true },
+      {
+        task: 'questions',
+        alias: 'questions',
+        is_group: false,
+        depth: 0,
+        main,
+        documents: SIZE,
+        failed: 28,
+        has_samples: true,
+      },
     ],
   };
 }

@@ -34,7 +34,7 @@ pub(crate) fn describe(path: &Path, detail: &mut Json) -> Result<(), Refusal> {
             let name = task.task.as_deref().unwrap_or("(from an old cache)");
             json!({
                 "task": name, "alias": name, "is_group": false, "depth": 0, "main": null,
-                "documents": null, "has_samples": false, "scores": [], "version": null,
+                "documents": null, "failed": 0, "has_samples": false, "scores": [], "version": null,
                 "num_fewshot": null, "audit": [], "config": null,
             })
         })

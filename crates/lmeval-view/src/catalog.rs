@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use fs_err as fs;
-use lmeval_analysis::read::{SamplesFile, split_stamp};
+use lmeval_analysis::read::{SEARCH_DEPTH, SamplesFile, split_stamp};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde_json::{Value as Json, json};
@@ -15,9 +16,6 @@ use sha2::{Digest as _, Sha256};
 use crate::Error;
 use crate::results::Summary;
 use lmeval_core::Diagnostic;
-
-/// How deep folders are searched.
-const DEPTH: usize = 16;
 
 /// How many files are looked at, so that a viewer of `/` answers.
 const FILES: usize = 500_000;
@@ -98,6 +96,8 @@ pub(crate) struct Catalog {
     /// The paths as they were given.
     given: Vec<String>,
     found: Mutex<FxHashMap<String, Found>>,
+    /// Whether there are more files than are looked at.
+    is_cut: AtomicBool,
     summaries: Mutex<FxHashMap<PathBuf, (Version, Arc<Summary>)>>,
 }
 
@@ -107,15 +107,20 @@ impl Catalog {
         let mut roots = Vec::new();
         for given in paths {
             let path = fs::canonicalize(given).map_err(|error| {
-                Diagnostic::new(format!("Cannot open `{}`", given.display()))
-                    .caused_by(error)
+                Diagnostic::cannot_read(given, error)
                     .hint("Name a folder of results, a results file, a samples file or a journal")
             })?;
             let folder = if path.is_dir() { path.clone() } else { path.parent().unwrap_or(&path).to_owned() };
             roots.push(Root { path, folder });
         }
         let given = paths.iter().map(|path| path.display().to_string()).collect();
-        Ok(Self { roots, given, found: Mutex::default(), summaries: Mutex::default() })
+        Ok(Self {
+            roots,
+            given,
+            found: Mutex::default(),
+            is_cut: AtomicBool::new(false),
+            summaries: Mutex::default(),
+        })
     }
 
     /// Searches the folders again. The newest run is first.
@@ -136,6 +141,7 @@ impl Catalog {
                 }
             }
         }
+        self.is_cut.store(files.len() >= FILES, Ordering::Relaxed);
         files.sort_unstable();
         files.dedup();
         let mut found = self.group(files);
@@ -157,8 +163,7 @@ impl Catalog {
     /// The canonical path of a file, if it is below a folder that was given.
     pub(crate) fn check(&self, path: &Path) -> Result<PathBuf, Error> {
         let refused = || Diagnostic::new(format!("`{}` is not below the given folders", path.display()));
-        let canonical = fs::canonicalize(path)
-            .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
+        let canonical = fs::canonicalize(path).map_err(|error| Diagnostic::cannot_read(path, error))?;
         if self.is_inside(&canonical) { Ok(canonical) } else { Err(refused().into()) }
     }
 
@@ -191,6 +196,10 @@ impl Catalog {
             })
             .collect();
         let (mut runs, mut problems) = (Vec::new(), Vec::new());
+        if self.is_cut.load(Ordering::Relaxed) {
+            let error = format!("There are more than {FILES} files of runs; the rest is not shown");
+            problems.push(json!({ "path": self.given.join(", "), "error": error }));
+        }
         for run in listed {
             match run {
                 Ok(run) => runs.push(run),
@@ -240,7 +249,7 @@ impl Catalog {
             }
             let Ok(meta) = fs::symlink_metadata(&path) else { continue };
             if meta.is_dir() {
-                if depth < DEPTH {
+                if depth < SEARCH_DEPTH {
                     self.walk(&path, depth + 1, files);
                 }
             } else if is_of_a_run(&path) && path.is_file() {

@@ -1,6 +1,6 @@
 //! The index of a samples file, built in the background while rows are already served.
 
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
-use lmeval_analysis::read::read_exact_at;
+use lmeval_analysis::read::{read_exact_at, samples_change};
 use lmeval_core::Diagnostic;
+use lmeval_core::results::LinesChecksum;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value as Json, json};
@@ -46,6 +47,8 @@ pub(crate) struct State {
     /// The incomplete last line.
     unfinished: Option<String>,
     error: Option<String>,
+    /// The checksum that the file had when the run wrote it, and its name.
+    written: Option<(LinesChecksum, String)>,
 }
 
 /// The index of one file.
@@ -68,6 +71,7 @@ impl FileIndex {
             version,
             unfinished: None,
             error: None,
+            written: None,
         };
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -143,17 +147,17 @@ impl FileIndex {
             let mut at = offset;
             for block in &blocks {
                 starts.push(at);
-                at += block.len() as u64;
+                at += block.lines.len() as u64 + block.skipped;
             }
-            let rest = unfinished(last).map(|line| (line.len() as u64, line.len()));
+            let rest = unfinished(&last.lines).map(|line| (line.len() as u64, line.len()));
             let parts: Vec<Columns> = blocks
                 .par_iter()
                 .zip(&starts)
-                .map(|(block, start)| {
-                    let whole = if at == start + block.len() as u64 {
-                        &block[..block.len() - rest.map_or(0, |(_, length)| length)]
+                .map(|(Block { lines, skipped }, start)| {
+                    let whole = if at == start + lines.len() as u64 + skipped {
+                        &lines[..lines.len() - rest.map_or(0, |(_, length)| length)]
                     } else {
-                        &block[..]
+                        &lines[..]
                     };
                     scan(whole, *start, *start == 0, &self.lower)
                 })
@@ -194,7 +198,14 @@ impl FileIndex {
             "bytes": state.end,
             "total_bytes": state.version.size,
             "bad_lines": bad,
+            "changed": Self::change(state),
         })
+    }
+
+    /// Changes of the file since the run wrote it, once it is read.
+    pub(crate) fn change(state: &State) -> Option<String> {
+        let (written, name) = state.written.as_ref().filter(|_| state.is_complete)?;
+        samples_change(name, *written, state.columns.checksum)
     }
 
     /// The line at an offset.
@@ -231,8 +242,15 @@ fn unfinished(block: &[u8]) -> Option<&[u8]> {
     (!line.trim_ascii().is_empty() && !is_complete(line.trim_ascii())).then_some(line)
 }
 
+/// Whole lines, of which the last may be cut.
+struct Block {
+    lines: Vec<u8>,
+    /// Bytes of the last line that are not in memory.
+    skipped: u64,
+}
+
 /// The next blocks of whole lines.
-fn read_blocks(reader: &mut impl std::io::BufRead, size: usize) -> std::io::Result<Vec<Vec<u8>>> {
+fn read_blocks(reader: &mut impl std::io::BufRead, size: usize) -> std::io::Result<Vec<Block>> {
     let mut blocks = Vec::with_capacity(BLOCKS);
     let count = if size == FIRST_BLOCK { 1 } else { BLOCKS };
     for _ in 0..count {
@@ -241,10 +259,17 @@ fn read_blocks(reader: &mut impl std::io::BufRead, size: usize) -> std::io::Resu
         if block.is_empty() {
             break;
         }
+        let mut skipped = 0;
         if block.last() != Some(&b'\n') {
-            reader.read_until(b'\n', &mut block)?;
+            reader.take(LONGEST_LINE).read_until(b'\n', &mut block)?;
+            if block.last() != Some(&b'\n') && block.len() as u64 > LONGEST_LINE {
+                // The rest of a line that nobody could be shown. Its beginning counts as a line that cannot be read.
+                skipped = reader.skip_until(b'\n')? as u64;
+                block.push(b'\n');
+                skipped = skipped.saturating_sub(1);
+            }
         }
-        blocks.push(block);
+        blocks.push(Block { lines: block, skipped });
     }
     Ok(blocks)
 }
@@ -261,8 +286,21 @@ pub(crate) struct Indexes {
 impl Indexes {
     /// The index of a file, started or continued if the file is new or has grown.
     ///
-    /// `path` has to be checked already. `lower` names the metrics of which less is better.
-    pub(crate) fn get(&self, path: &Path, lower: &FxHashSet<String>) -> Result<Arc<FileIndex>, Error> {
+    /// `path` has to be checked already. `lower` names the metrics of which less is better; `written` is the checksum that the file had
+    /// when the run wrote it.
+    pub(crate) fn get(
+        &self,
+        path: &Path,
+        lower: &FxHashSet<String>,
+        written: Option<LinesChecksum>,
+    ) -> Result<Arc<FileIndex>, Error> {
+        let index = self.find(path, lower)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        index.lock().written = written.map(|written| (written, name));
+        Ok(index)
+    }
+
+    fn find(&self, path: &Path, lower: &FxHashSet<String>) -> Result<Arc<FileIndex>, Error> {
         let version = Version::of(path)
             .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

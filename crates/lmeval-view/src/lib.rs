@@ -24,6 +24,7 @@ mod catalog;
 mod comparisons;
 mod condition;
 mod index;
+mod peer;
 mod prompt;
 mod query;
 mod record;

@@ -1,7 +1,7 @@
 //! Which samples a list shows, and in which order.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use lmeval_analysis::read::{Run, SamplesFile};
@@ -22,6 +22,29 @@ const KEPT: usize = 16;
 
 /// How long a request waits for the index before it answers with the rows it has.
 const PATIENCE: Duration = Duration::from_millis(700);
+
+/// How long a search may take. Its thread is one of a few, and nobody may be waiting for it any more.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The end of the time that a search may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    fn new() -> Self {
+        Self(Instant::now() + LONGEST)
+    }
+
+    /// Fails if the time is over.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if Instant::now() < self.0 {
+            return Ok(());
+        }
+        Err(Diagnostic::new(format!("The search takes longer than {} seconds", LONGEST.as_secs()))
+            .hint("`lm-eval samples --where` on the command line has no such limit")
+            .into())
+    }
+}
 
 /// A column to sort by.
 #[derive(Clone, Debug, PartialEq)]
@@ -251,12 +274,13 @@ impl Queries {
             (selection, places)
         };
         let (mut selection, mut places) = (selection, places);
+        let deadline = Deadline::new();
         if let Some(needle) = &query.needle {
-            let kept = search(index, &places, |line| Ok(needle.is_in(line)))?;
+            let kept = search(index, &places, deadline, |line| Ok(needle.is_in(line)))?;
             places.retain(|(row, ..)| kept.binary_search(row).is_ok());
         }
         if let Some(condition) = &query.condition {
-            let kept = conditions(run, file, query.metric.as_deref(), &places, condition)?;
+            let kept = conditions(run, file, query.metric.as_deref(), &places, (condition, deadline))?;
             places.retain(|(row, ..)| kept.binary_search(row).is_ok());
         }
         if all {
@@ -298,6 +322,7 @@ fn chunks(places: &[(u32, u64, u32)]) -> Vec<Vec<(u32, u64, u32)>> {
 fn search(
     index: &FileIndex,
     places: &[(u32, u64, u32)],
+    deadline: Deadline,
     holds: impl Fn(&str) -> Result<bool, Error> + Sync,
 ) -> Result<Vec<u32>, Error> {
     let file = fs::File::open(&index.path).map_err(|error| Diagnostic::new(error.to_string()))?;
@@ -309,6 +334,7 @@ fn search(
             let block = crate::index::read_bytes(&file, start, length)?;
             let mut rows = Vec::new();
             for (row, offset, length) in chunk {
+                deadline.check()?;
                 let from = (offset - start) as usize;
                 let line = std::str::from_utf8(&block[from..from + *length as usize]).unwrap_or_default();
                 if holds(line)? {
@@ -329,11 +355,11 @@ fn conditions(
     file: &SamplesFile,
     metric: Option<&str>,
     places: &[(u32, u64, u32)],
-    condition: &str,
+    (condition, deadline): (&str, Deadline),
 ) -> Result<Vec<u32>, Error> {
     let found: Vec<Vec<u32>> = chunks(places)
         .par_iter()
-        .map(|chunk| condition::matching(run, file, metric, chunk, condition))
+        .map(|chunk| condition::matching(run, file, metric, chunk, (condition, deadline)))
         .collect::<Result<_, Error>>()?;
     let mut rows = found.concat();
     rows.sort_unstable();

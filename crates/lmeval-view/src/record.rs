@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_analysis::read::{Fields, number};
+use lmeval_analysis::samples::parts::target_option;
 use lmeval_core::Letter;
 use lmeval_pycompat::{Value, json, literal};
 
@@ -73,7 +74,11 @@ impl<'a> Record<'a> {
     }
 
     pub(crate) fn target(&self) -> String {
-        self.fields.value("target").map(|target| wire::plain(&target)).unwrap_or_default()
+        let Some(target) = self.fields.value("target") else { return String::new() };
+        let choices = if self.likelihoods().is_empty() { 0 } else { self.choice_count() };
+        // The index of a choice stands for the choice.
+        target_option(&target, choices)
+            .map_or_else(|| wire::plain(&target), |option| self.choice_text(option))
     }
 
     /// The answer that a list shows: the generated one, or the most likely choice.
@@ -91,16 +96,14 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The output of the filter pipeline, one string per request.
+    /// The output of the filter pipeline: one string per request, or per repeat where it keeps several.
     pub(crate) fn filtered(&self) -> Vec<String> {
         let Some(Value::List(items)) = self.fields.value("filtered_resps") else { return Vec::new() };
-        items
-            .iter()
-            .map(|item| match item {
-                Value::List(inner) if inner.len() == 1 => wire::plain(&inner[0]),
-                other => wire::plain(other),
-            })
-            .collect()
+        let of_request = |item: &Value| match item {
+            Value::List(repeats) => repeats.iter().map(wire::plain).collect(),
+            other => vec![wire::plain(other)],
+        };
+        items.iter().flat_map(of_request).collect()
     }
 
     /// The log-likelihoods of the requests, if that is what they are.

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::address::encode;
 use crate::assets::{SCRIPT, STYLE, policy_hash};
 use crate::catalog::Found;
+use crate::index::FileIndex;
 use crate::query::Query;
 use crate::samples::{Page, page};
 use crate::scan::Outcome;
@@ -24,12 +25,14 @@ use crate::viewer::{Opened, Refusal, Viewer};
 pub const SAMPLES: usize = 200;
 
 /// Counts of samples in a report.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Contents {
     /// Samples in the file.
     pub shown: usize,
     /// Samples of the runs.
     pub of: usize,
+    /// Files that are not as the runs wrote them, a sentence about each.
+    pub changes: Vec<String>,
 }
 
 /// Writes a report of one run, or of several and their comparison with the first. `limit` is the number of samples per
@@ -115,11 +118,13 @@ fn fill(
         let detail = ask("api/run", &[("run", &run.id)]).map_err(|refusal| refusal.error)?;
         writer.add("api/run", &[("run", &run.id)], &detail)?;
         let opened = viewer.open_run(run).map_err(|refusal| refusal.error)?;
+        contents.changes.extend(opened.results_change());
         for file in &opened.samples {
             let task = viewer.open_task(run, &file.task).map_err(|refusal| refusal.error)?;
             let found = add_task(viewer, &task, limit, writer)?;
             contents.shown += found.shown;
             contents.of += found.of;
+            contents.changes.extend(FileIndex::change(&task.index.lock()));
         }
     }
     if let [base, others @ ..] = runs

@@ -1,10 +1,13 @@
 //! Results files: what lists and the page of a run show.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use fs_err as fs;
-use lmeval_analysis::read::Fields;
+use lmeval_analysis::read::{Fields, results_change};
 use lmeval_analysis::stats::normal_quantile;
+use lmeval_core::registry::Registry;
+use lmeval_core::results::task_file_name;
 use lmeval_core::{Diagnostic, secrets};
 use lmeval_pycompat::{Dict, Value, json as python_json};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -58,7 +61,9 @@ struct Score {
 
 impl Score {
     fn to_json(&self) -> Json {
-        let interval = self.value.and_then(|value| interval(value, self.stderr, self.documents));
+        // A corpus metric such as BLEU or MCC may look like a share of documents, and is none.
+        let documents = self.documents.filter(|_| is_mean(&self.metric));
+        let interval = self.value.and_then(|value| interval(value, self.stderr, documents));
         json!({
             "metric": self.metric,
             "filter": self.filter,
@@ -69,6 +74,16 @@ impl Score {
             "higher_is_better": self.higher_is_better,
         })
     }
+}
+
+/// Whether a metric is a mean over documents: unknown ones are, as far as their standard error says so.
+fn is_mean(metric: &str) -> bool {
+    static CORPUS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let registry = Registry::default();
+        let corpus = registry.metrics.iter().filter(|entry| entry.facts.aggregation != Some("mean"));
+        corpus.map(|entry| entry.name.to_string()).collect()
+    });
+    !CORPUS.iter().any(|name| name == metric)
 }
 
 /// The 95 % interval of a mean; `None` without a finite standard error.
@@ -101,6 +116,8 @@ struct Task {
     is_group: bool,
     depth: usize,
     documents: Option<f64>,
+    /// Documents without an answer, which are not in the scores; for a group those of its tasks.
+    failed: f64,
     scores: Vec<Score>,
     version: Json,
     num_fewshot: Json,
@@ -123,7 +140,12 @@ pub(crate) struct Summary {
     failed_requests: f64,
     audit: Map<String, Json>,
     tasks: Vec<Task>,
+    /// Changes of the file since the run wrote it.
+    changed: Option<String>,
 }
+
+/// Sections that are not decoded for lists, because they are most of a file: the page of the run checks them.
+const LARGE: [&str; 2] = ["configs", "task_hashes"];
 
 impl Summary {
     /// Reads a results file. Configurations are skipped, not decoded.
@@ -145,6 +167,8 @@ impl Summary {
             let effective = counts.get_str(&name).and_then(Value::as_dict).and_then(|counts| {
                 counts.get_str("effective").or_else(|| counts.get_str("original")).and_then(Value::to_f64)
             });
+            let failed =
+                counts.get_str(&name).and_then(|counts| counts.as_dict()?.get_str("failed")?.to_f64());
             let documents = effective.or_else(|| entry.get_str("sample_len").and_then(Value::to_f64));
             let better = directions.get_str(&name).and_then(Value::as_dict);
             tasks.push(Task {
@@ -155,6 +179,7 @@ impl Summary {
                 is_group,
                 depth,
                 documents,
+                failed: failed.unwrap_or(0.0),
                 scores: scores(entry, better, documents),
                 version: versions.get_str(&name).map_or(Json::Null, wire::json),
                 num_fewshot: shots.get_str(&name).map_or(Json::Null, wire::json),
@@ -162,6 +187,7 @@ impl Summary {
                 name,
             });
         }
+        add_failed_of_members(&mut tasks);
         let text_of =
             |name: &str| fields.text(name).map(std::borrow::Cow::into_owned).filter(|text| !text.is_empty());
         let number_of = |name: &str| {
@@ -180,7 +206,10 @@ impl Summary {
             }
         }
         let model_args = config.get_str("model_args").filter(|value| !value.is_none());
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let changed = results_change(&file, |key| !LARGE.contains(&key), |key| fields.value(key));
         Ok(Self {
+            changed,
             name: text_of("model_name")
                 .or_else(|| text_of("model_source"))
                 .or_else(|| config.get_str("model").and_then(Value::as_str).map(str::to_owned))
@@ -233,7 +262,7 @@ impl Summary {
 
     /// `RunDetail` of the interface; `configs` and `settings` come from the file.
     pub(crate) fn to_detail(&self, run: &Found) -> Result<Json, Error> {
-        let (mut settings, mut configs) = (Vec::new(), Dict::new());
+        let (mut settings, mut configs, mut changed) = (Vec::new(), Dict::new(), None);
         if run.kind == Kind::Results {
             let text = read_text(&run.path)?;
             let fields = parse(&text, &run.path)?;
@@ -247,6 +276,8 @@ impl Summary {
                 }
             }
             configs = section(&fields, "configs").unwrap_or_default();
+            let file = run.path.file_name().unwrap_or_default().to_string_lossy();
+            changed = results_change(&file, |_| true, |key| fields.value(key));
         }
         let tasks = self.tasks.iter().map(|task| {
             let mut entry = task_json(task, run);
@@ -268,6 +299,7 @@ impl Summary {
         let mut detail = self.fields(run, &tasks.collect::<Vec<Json>>());
         detail.insert("settings".to_owned(), Json::from(settings));
         detail.insert("journal".to_owned(), Json::Null);
+        detail.insert("changed".to_owned(), Json::from(changed));
         Ok(Json::Object(detail))
     }
 
@@ -289,6 +321,7 @@ impl Summary {
             "audit": self.audit,
             "tasks": tasks,
             "has_samples": !run.samples.is_empty(),
+            "changed": self.changed,
         }) else {
             return Map::new();
         };
@@ -298,9 +331,9 @@ impl Summary {
 
 /// The samples file of a task. File names replace some characters, so names are compared in that form.
 pub(crate) fn samples_of<'run>(run: &'run Found, task: &str) -> Option<&'run Path> {
-    let as_file = |name: &str| name.replace("::", "--").replace(['/', '\\'], "_").replace("--", "::");
-    let wanted = as_file(task);
-    let found = run.samples.iter().find(|file| file.task == task || as_file(&file.task) == wanted);
+    let wanted = task_file_name(task);
+    let exact = run.samples.iter().find(|file| file.task == task);
+    let found = exact.or_else(|| run.samples.iter().find(|file| task_file_name(&file.task) == wanted));
     found.map(|file| file.path.as_path())
 }
 
@@ -425,6 +458,15 @@ fn audits(audit: &Dict) -> Vec<(String, f64, f64, Map<String, Json>)> {
         .collect()
 }
 
+/// Counts the documents without an answer in the tasks of each group, which follow it.
+fn add_failed_of_members(tasks: &mut [Task]) {
+    for index in (0..tasks.len()).filter(|index| tasks[*index].is_group).collect::<Vec<_>>() {
+        let depth = tasks[index].depth;
+        let members = tasks[index + 1..].iter().take_while(|task| task.depth > depth);
+        tasks[index].failed = members.filter(|task| !task.is_group).map(|task| task.failed).sum();
+    }
+}
+
 fn bare_task(name: &str) -> Task {
     Task {
         name: name.to_owned(),
@@ -432,6 +474,7 @@ fn bare_task(name: &str) -> Task {
         is_group: false,
         depth: 0,
         documents: None,
+        failed: 0.0,
         scores: Vec::new(),
         version: Json::Null,
         num_fewshot: Json::Null,
@@ -447,6 +490,7 @@ fn task_json(task: &Task, run: &Found) -> Map<String, Json> {
         "depth": task.depth,
         "main": task.scores.first().map(Score::to_json),
         "documents": wire::optional(task.documents),
+        "failed": task.failed,
         "has_samples": samples_of(run, &task.name).is_some(),
     }) else {
         return Map::new();

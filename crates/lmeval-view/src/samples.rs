@@ -282,6 +282,10 @@ fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
 
 /// From raw answers to what was scored: the filters that the configuration names, then the outcome.
 fn steps(record: &Record<'_>, facts: &TaskFacts, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+    // Filters change nothing about log-likelihoods, which are shown with the choices.
+    if !record.likelihoods().is_empty() || !rolling(record).is_empty() {
+        return Vec::new();
+    }
     let name = record.filter();
     let mut steps = Vec::new();
     let pipelines = facts.config.get_str("filter_list").and_then(Value::as_list).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! One pass over the lines of a samples file: the columns that lists are filtered and sorted by.
 
 use lmeval_analysis::read::{Fields, NOT_SCORES, number};
+use lmeval_core::results::LinesChecksum;
 use memchr::memchr;
 use rustc_hash::FxHashSet;
 
@@ -84,6 +85,8 @@ pub(crate) struct Columns {
     pub(crate) bad: Vec<(u64, String)>,
     /// All lines, also bad and empty ones.
     pub(crate) lines: u64,
+    /// The checksum of all lines.
+    pub(crate) checksum: LinesChecksum,
 }
 
 /// Bad lines that are remembered.
@@ -138,6 +141,7 @@ impl Columns {
         let room = BAD_LINES.saturating_sub(self.bad.len());
         self.bad.extend(part.bad.into_iter().take(room).map(|(line, error)| (line + self.lines, error)));
         self.lines += part.lines;
+        self.checksum.append(part.checksum);
     }
 
     fn metric(&mut self, name: &str) -> usize {
@@ -171,6 +175,7 @@ pub(crate) fn scan(block: &[u8], start: u64, is_first: bool, lower: &FxHashSet<S
     for bytes in block.split_inclusive(|byte| *byte == b'\n') {
         let line = bytes.trim_ascii();
         if !line.is_empty() {
+            columns.checksum.add(line);
             let at = offset + (bytes.len() - bytes.trim_ascii_start().len()) as u64;
             let added = add(&mut columns, line, at, is_first, lower, &mut names);
             if let Err(error) = added

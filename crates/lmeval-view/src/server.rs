@@ -1,27 +1,31 @@
 //! The HTTP server: read-only, on loopback unless a host is named.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use hyper::body::Frame;
+use hyper::body::{Frame, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use lmeval_core::Diagnostic;
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, watch};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::address::{is_own_host, parameters};
 use crate::assets::asset;
+use crate::peer::is_of_another_user;
 use crate::viewer::{Live, Viewer};
 
 /// The port if none is asked for; the next free one if it is taken.
@@ -35,6 +39,18 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Threads that read files for requests.
 const READERS: usize = 8;
+
+/// Connections that are open at a time; others wait. Each takes a file descriptor, of which some systems have 256.
+const CONNECTIONS: usize = 128;
+
+/// How long a client may take to send the head of its request.
+const HEAD: Duration = Duration::from_secs(10);
+
+/// How long it may take while others wait for a connection.
+const SLOW: Duration = Duration::from_secs(4);
+
+/// How long the server waits before it ends connections of slow clients, and after the system refused it a connection.
+const PAUSE: Duration = Duration::from_millis(200);
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -191,21 +207,109 @@ fn url(host: &str, address: SocketAddr, token: Option<&str>) -> String {
 
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let router = Router::new().fallback(handle).with_state(shared);
     let end = async move {
         // An error means that the server was dropped.
         let _ = stopped.wait_for(|stop| *stop).await;
     };
+    let accept = async {
+        let free = Arc::new(Semaphore::new(CONNECTIONS));
+        let waiting = Arc::new(Waiting::default());
+        for id in 0.. {
+            let permit = loop {
+                match tokio::time::timeout(PAUSE, Arc::clone(&free).acquire_owned()).await {
+                    Ok(Ok(permit)) => break permit,
+                    // The semaphore is never closed.
+                    Ok(Err(_)) => return,
+                    Err(_) => waiting.evict(),
+                }
+            };
+            match listener.accept().await {
+                Ok((stream, peer)) => {
+                    let connection = Connection { id, peer, shared: Arc::clone(&shared), permit };
+                    let evicted = waiting.add(id);
+                    drop(tokio::spawn(connection.serve(stream, Arc::clone(&waiting), evicted)));
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    };
     tokio::select! {
-        // It ends only with an error of the listener.
-        _ = axum::serve(listener, router) => {}
+        () = accept => {}
         () = end => {}
     }
 }
 
-async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let (request, _) = request.into_parts();
-    let mut response = respond(&shared, &request).await;
+/// Connections that have not sent a whole request yet. When there are too many, those that are slow end, so that they keep out only each
+/// other.
+#[derive(Default)]
+struct Waiting(Mutex<Pending>);
+
+/// The start of each connection, and a sender whose end ends it.
+type Pending = BTreeMap<u64, (Instant, oneshot::Sender<()>)>;
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection; the receiver fails when it is evicted.
+    fn add(&self, id: u64) -> oneshot::Receiver<()> {
+        let (sender, evicted) = oneshot::channel();
+        self.lock().insert(id, (Instant::now(), sender));
+        evicted
+    }
+
+    /// Takes a connection out, which cannot be evicted while the sender exists.
+    fn take(&self, id: u64) -> Option<oneshot::Sender<()>> {
+        self.lock().remove(&id).map(|(_, sender)| sender)
+    }
+
+    fn evict(&self) {
+        self.lock().retain(|_, (start, _)| start.elapsed() < SLOW);
+    }
+}
+
+struct Connection {
+    id: u64,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    /// Answers one request: clients that keep connections open would leave none for others.
+    async fn serve(self, stream: TcpStream, waiting: Arc<Waiting>, evicted: oneshot::Receiver<()>) {
+        let Self { id, peer, shared, permit } = self;
+        let _permit = permit;
+        let is_foreign =
+            shared.is_loopback && stream.local_addr().is_ok_and(|own| is_of_another_user(peer, own));
+        let kept = Mutex::new(None);
+        let answer = service_fn(|request: hyper::Request<Incoming>| {
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = waiting.take(id);
+            let shared = Arc::clone(&shared);
+            async move {
+                let (request, _) = request.into_parts();
+                Ok::<_, std::convert::Infallible>(handle(&shared, &request, is_foreign).await)
+            }
+        });
+        let mut server = http1::Builder::new();
+        server.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(false);
+        tokio::select! {
+            // An error is a client that went away or was too slow.
+            _ = server.serve_connection(TokioIo::new(stream), answer) => {}
+            _ = evicted => {}
+        }
+        waiting.take(id);
+    }
+}
+
+async fn handle(shared: &Arc<Shared>, request: &Parts, is_foreign: bool) -> Response {
+    let mut response = if is_foreign {
+        let hint = "Ask that user for a report: `lm-eval report`. With --host the viewer answers everybody who has its token";
+        refuse(StatusCode::FORBIDDEN, "This viewer belongs to another user of this machine", Some(hint))
+    } else {
+        respond(shared, request).await
+    };
     let headers = response.headers_mut();
     for (name, value) in [
         ("content-security-policy", POLICY),
@@ -239,6 +343,9 @@ async fn respond(shared: &Arc<Shared>, request: &Parts) -> Response {
         let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "This server only answers GET", None);
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
+    }
+    if request.uri.path().starts_with("/api/") && is_of_another_site(&request.headers, host) {
+        return refuse(StatusCode::FORBIDDEN, "A page of another site asked for this", None);
     }
     let Some(parameters) = parameters(request.uri.query().unwrap_or_default()) else {
         return refuse(StatusCode::BAD_REQUEST, "The address has a wrong escape", None);
@@ -312,6 +419,14 @@ fn remember(name: &str, token: &str) -> Response {
 
 fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Whether a browser sent the request for a page of another site. Such a page cannot read the answer, but could keep the server busy.
+fn is_of_another_site(headers: &HeaderMap, host: &str) -> bool {
+    let origin = text(headers, header::ORIGIN);
+    let is_own = origin.strip_prefix("http://").is_some_and(|origin| origin.eq_ignore_ascii_case(host));
+    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok()).unwrap_or("none");
+    (!origin.is_empty() && !is_own) || !matches!(site, "none" | "same-origin")
 }
 
 fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {

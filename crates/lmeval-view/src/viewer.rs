@@ -256,6 +256,8 @@ impl Viewer {
         let mut runs = Vec::with_capacity(others.len());
         for found in std::iter::once(&base).chain(&others) {
             let run = self.open_run(found)?;
+            // Writing to a string cannot fail.
+            let _ = write!(key, "{:?}", Version::of(&run.path).ok());
             for file in &run.samples {
                 // Writing to a string cannot fail.
                 let _ = write!(key, "{}{:?}", file.path.display(), Version::of(&file.path).ok());
@@ -355,7 +357,7 @@ impl Viewer {
             return Err(Refusal::new(404, Diagnostic::new(message).hint(hint)));
         };
         let path = self.catalog.check(&file.path)?;
-        let index = self.indexes.get(&path, &lower_is_better(&run, task))?;
+        let index = self.indexes.get(&path, &lower_is_better(&run, task), run.written_samples(task))?;
         Ok(Opened { found: found.clone(), run, file, index })
     }
 

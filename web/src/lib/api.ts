@@ -67,6 +67,8 @@ export interface RunSummary {
   tasks: TaskSummary[];
   /** Whether at least one task has a samples file. */
   has_samples: boolean;
+  /** What was changed in the results file since the run wrote it: its scores may be wrong. */
+  changed: string | null;
 }
 
 export interface TaskSummary {
@@ -78,6 +80,8 @@ export interface TaskSummary {
   /** The main score, for lists: the first of `RunDetail.tasks[].scores`. */
   main: Score | null;
   documents: number | null;
+  /** Documents without an answer, which are not in the scores; of a group those of its tasks. */
+  failed: number;
   has_samples: boolean;
 }
 
@@ -154,6 +158,8 @@ export interface IndexState {
   total_bytes: number;
   /** Lines that could not be read, such as a half-written last one. The first few, numbered from 1. */
   bad_lines: { line: number; error: string }[];
+  /** What was changed in the file since the run wrote it; known once it is complete. */
+  changed: string | null;
 }
 
 /** `counts[i]` is the number of values in `[edges[i], edges[i+1])`; the last bin includes its upper edge. */

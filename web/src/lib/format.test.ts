@@ -15,6 +15,7 @@ test('differences, p-values and counts', () => {
   expect(signed(0.125)).toBe('+0.1250');
   expect(signed(-0.125)).toBe('−0.1250');
   expect(signed(0)).toBe('0.0000');
+  expect(signed(2940458107747.6914)).toBe('+2.94e+12');
   expect(pValue(0.00000001)).toBe('< 0.0001');
   expect(percent(0.1234)).toBe('12.3 %');
   expect(count(200000)).toBe('200,000');

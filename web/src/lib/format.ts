@@ -20,7 +20,8 @@ export function score(value: Numeric, digits = 4): string {
 
 export function signed(value: Numeric, digits = 4): string {
   if (typeof value !== 'number') return score(value, digits);
-  return value > 0 ? `+${fixed(value, digits)}` : fixed(value, digits);
+  const shown = Math.abs(value) < 1000 ? fixed(value, digits) : score(value, digits);
+  return value > 0 ? `+${shown}` : shown;
 }
 
 export function fixed(value: number, digits: number): string {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { RUNS } from '../../tests/mock';
-import { auditLine, auditText, axis, entries, matches } from './runs';
+import { auditLine, auditText, axis, distinction, entries, matches } from './runs';
 
 const label = (list: ReturnType<typeof entries>) =>
   list.map((entry) => (entry.kind === 'heading' ? `# ${entry.label}` : entry.run.name));
@@ -49,4 +49,15 @@ test('audit counts have labels, and shares of documents or answers', () => {
   const audit = { documents: 40, answers: 0 };
   expect(auditText('letters_missing', 37, audit)).toBe('37 with a letter missing from the server’s list (92.5 %)');
   expect(auditText('empty', 3, { documents: 40, answers: 80 })).toBe('3 empty (3.8 %)');
+});
+
+test('runs of one name are told apart by date, folder or file', () => {
+  const [first] = RUNS.runs;
+  if (!first) throw new Error('no run');
+  const at = (path: string, date: number) => ({ ...first, path, date });
+  const runs = [at('a/results_1.json', 0), at('a/results_2.json', 3600), at('b/results_3.json', 3600)];
+  const told = runs.map((run) => distinction(run, runs));
+  expect(told[0]).toMatch(/^\d{4}-\d\d-\d\d/);
+  expect(told.slice(1)).toEqual(['a/results_2.json', 'b']);
+  expect(distinction(first, [first])).toBe('');
 });

@@ -42,6 +42,17 @@ export function settingsLine(run: RunSummary): string {
   return parts.join(' · ');
 }
 
+/** What tells a run from others of the same name: its date, its folder or its file; empty if nothing has to. */
+export function distinction(run: RunSummary, runs: RunSummary[]): string {
+  const folder = (other: RunSummary) => other.path.slice(0, Math.max(0, other.path.lastIndexOf('/')));
+  const alike = runs.filter((other) => other.name === run.name);
+  if (alike.length < 2) return '';
+  const tells = [(other: RunSummary) => date(other.date), folder].find(
+    (of) => alike.filter((other) => of(other) === of(run)).length === 1,
+  );
+  return tells ? tells(run) : run.path;
+}
+
 export function matches(run: RunSummary, query: string): boolean {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return true;

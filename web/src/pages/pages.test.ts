@@ -51,6 +51,14 @@ test('the list of runs shows scores, flags and files that cannot be read', async
   expect(body.textContent).toContain('1 file could not be read');
 });
 
+test('runs and tasks as a matrix, with the best score of each task in bold', async () => {
+  const body = await open(href(['runs'], { view: 'matrix' }));
+  const table = body.querySelector('table[aria-label="Scores of runs by task"]');
+  expect([...(table?.querySelectorAll('thead th') ?? [])].map((cell) => cell.textContent)).toEqual(['Model', 'questions']);
+  expect(table?.querySelectorAll('tbody tr').length).toBe(2);
+  expect([...(table?.querySelectorAll('.best') ?? [])].map((cell) => cell.textContent)).toEqual(['0.7500']);
+});
+
 test('ticked runs lead to a comparison', async () => {
   const body = await open(href(['runs'], { tick: 'a,b' }));
   expect(body.querySelector('a.primary')?.getAttribute('href')).toBe('#/compare?base=a&new=b');
@@ -58,6 +66,7 @@ test('ticked runs lead to a comparison', async () => {
 
 test('a run shows its audit next to the score', async () => {
   const body = await open(href(['run', 'a']));
+  expect(body.querySelector('td .chip.bad')?.textContent).toBe('28 failed');
   const row = body.querySelector('table.scores tbody tr');
   expect(row?.textContent).toContain('exact_match');
   expect(row?.textContent).toContain('12 not matched by a filter (0.2 %)');

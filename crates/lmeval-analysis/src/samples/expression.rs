@@ -26,18 +26,30 @@ pub struct Expression {
 impl Expression {
     /// Compiles a condition. `origin` names it in errors: a flag, or a box of a page.
     pub fn parse(text: &str, origin: &str) -> Result<Self, Error> {
-        let parsed = Self::field(text, origin);
-        match parsed.compiled {
+        Self::compile(text, origin, &Environment::new()).checked()
+    }
+
+    /// Compiles a condition that may take only so many steps for each sample, because others wait for its outcome.
+    pub fn parse_limited(text: &str, origin: &str, steps: u64) -> Result<Self, Error> {
+        Self::compile(text, origin, &Environment::new().with_fuel(steps)).checked()
+    }
+
+    fn checked(self) -> Result<Self, Error> {
+        match self.compiled {
             Err(error) => Err(error),
-            Ok(_) => Ok(parsed),
+            Ok(_) => Ok(self),
         }
     }
 
     /// Compiles a field to show or to sort by: an expression, or the name of a field that is not one, such as `pass@1`.
     pub fn field(text: &str, origin: &str) -> Self {
+        Self::compile(text, origin, &Environment::new())
+    }
+
+    fn compile(text: &str, origin: &str, environment: &Environment) -> Self {
         let text = text.trim();
         let origin: Arc<Path> = Path::new(origin).into();
-        let compiled = Environment::new().compile_expression(text).map_err(|error| {
+        let compiled = environment.compile_expression(text).map_err(|error| {
             let mut diagnostic = diagnostic(&error, error.message().to_owned(), &origin);
             if error.message().starts_with("Found `=`") {
                 diagnostic = diagnostic.hint("`==` compares");

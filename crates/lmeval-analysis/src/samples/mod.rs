@@ -33,6 +33,7 @@
 mod expression;
 mod find;
 mod outcome;
+pub mod parts;
 mod reader;
 mod sample;
 

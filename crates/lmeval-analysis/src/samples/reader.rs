@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
+use lmeval_core::results::LinesChecksum;
 
 use super::outcome::Judge;
 use super::sample::Sample;
@@ -26,6 +27,8 @@ pub struct SampleReader {
     /// The number of the current line, counted from 1.
     line: usize,
     incomplete: Option<Error>,
+    /// The checksum of the lines read so far, and whether those are all.
+    checksum: (LinesChecksum, bool),
 }
 
 impl SampleReader {
@@ -41,6 +44,7 @@ impl SampleReader {
             offset: 0,
             line: 0,
             incomplete: None,
+            checksum: (LinesChecksum::default(), false),
         })
     }
 
@@ -54,8 +58,10 @@ impl SampleReader {
         let start = loop {
             let start = self.offset;
             if !self.read_line()? {
+                self.checksum.1 = true;
                 return Ok(None);
             }
+            self.checksum.0.add(&self.buffer);
             if !self.buffer.trim_ascii().is_empty() {
                 break start;
             }
@@ -63,6 +69,7 @@ impl SampleReader {
         if !self.buffer.ends_with(b"\n") && ends_early(self.buffer.trim_ascii()) {
             let wrong = Wrong::Malformed { at_end: true, offset: 0 };
             self.incomplete = Some(wrong.diagnostic(&self.file.path, self.line).into());
+            self.checksum.1 = true;
             return Ok(None);
         }
         self.sample(start, Some(self.line)).map(Some)
@@ -91,7 +98,13 @@ impl SampleReader {
         let file = &self.file;
         self.input.seek(SeekFrom::Start(0)).map_err(|error| unreadable(file, error))?;
         (self.offset, self.line, self.incomplete) = (0, 0, None);
+        self.checksum = (LinesChecksum::default(), false);
         Ok(())
+    }
+
+    /// The checksum of all lines; `None` before the end of the file was reached.
+    pub fn checksum(&self) -> Option<LinesChecksum> {
+        Some(self.checksum.0).filter(|_| self.checksum.1)
     }
 
     /// Why the last line was left out: it ends in the middle of a sample. `None` before the end of the file was reached.
@@ -140,5 +153,5 @@ fn ends_early(line: &[u8]) -> bool {
 }
 
 fn unreadable(file: &SamplesFile, error: std::io::Error) -> Diagnostic {
-    Diagnostic::new(format!("Cannot read `{}`", file.path.display())).caused_by(error)
+    Diagnostic::cannot_read(&file.path, error)
 }

@@ -6,6 +6,7 @@ use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json};
 
 use super::outcome::{Judge, Outcome};
+use super::parts;
 use crate::Error;
 use crate::read::{Fields, NOT_SCORES, SamplesFile};
 
@@ -109,46 +110,19 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// The arguments of each request. Files of old releases have lists of them, later ones named arguments.
-    pub fn requests(&self) -> Result<Vec<Vec<Value>>, Error> {
-        let arguments = |request: &Value| -> Vec<Value> {
-            match request {
-                Value::Dict(named) => named.values().cloned().collect(),
-                Value::List(items) => items.to_vec(),
-                other => vec![other.clone()],
-            }
-        };
-        Ok(match self.decoded("arguments")? {
-            Some(Value::Dict(requests)) => requests.values().map(arguments).collect(),
-            Some(Value::List(requests)) => requests.iter().map(arguments).collect(),
-            _ => Vec::new(),
-        })
-    }
-
     /// The prompt of the first request: a string, or messages; `None` if there is none.
     pub fn prompt(&self) -> Result<Value, Error> {
-        Ok(self.requests()?.into_iter().flatten().next().unwrap_or_default())
+        Ok(parts::prompt(&self.decoded("arguments")?.unwrap_or_default()))
     }
 
     /// The continuations whose log-likelihoods were requested, such as the options of a multiple-choice question.
     pub fn continuations(&self) -> Result<Vec<Value>, Error> {
-        let second =
-            |request: Vec<Value>| request.into_iter().nth(1).filter(|value| value.as_str().is_some());
-        Ok(self.requests()?.into_iter().filter_map(second).collect())
+        Ok(parts::continuations(&self.decoded("arguments")?.unwrap_or_default()))
     }
 
     /// The answer of the model: `resps` without lists that have a single item.
     pub fn answer(&self) -> Result<Value, Error> {
-        let mut answer = self.decoded("resps")?.unwrap_or_default();
-        loop {
-            answer = match &answer {
-                Value::List(items) => match items.as_slice() {
-                    [single] => single.clone(),
-                    _ => return Ok(answer),
-                },
-                _ => return Ok(answer),
-            };
-        }
+        Ok(parts::unwrapped(self.decoded("resps")?.unwrap_or_default()))
     }
 
     /// A field of the file.

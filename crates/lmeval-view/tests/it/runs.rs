@@ -22,6 +22,21 @@ fn lists_runs_with_scores_and_intervals() {
 }
 
 #[test]
+fn corpus_metrics_have_no_intervals_of_shares() {
+    let fixture = Fixture::new(|folder| {
+        let entry = |value: f64| json!({ "acc,none": value, "acc_stderr,none": 0.0, "sample_len": 40 });
+        let corpus = |metric: &str, value: f64| json!({ format!("{metric},none"): value, format!("{metric}_stderr,none"): 0.0, "sample_len": 40 });
+        let results =
+            json!({ "results": { "a": entry(1.0), "b": corpus("mcc", 1.0), "c": corpus("bleu", 0.0) } });
+        fs_err::write(folder.join(format!("results_{STAMP}.json")), results.to_string()).unwrap();
+    });
+    let list = fixture.get("/api/runs");
+    let low = |task: usize| list["runs"][0]["tasks"][task]["main"]["low"].as_f64().unwrap();
+    assert!(low(0) < 0.95, "{list}");
+    assert_eq!((low(1), low(2)), (1.0, 0.0), "{list}");
+}
+
+#[test]
 fn shows_a_run_without_secrets() {
     let fixture = Fixture::new(|folder| write_run(folder, "m", &four()));
     let detail = fixture.get(&format!("/api/run?run={}", fixture.run()));
@@ -46,6 +61,7 @@ fn nests_tasks_below_their_groups() {
             },
             "groups": { "both": { "acc,none": 0.5 } },
             "group_subtasks": { "both": ["a", "b"] },
+            "n-samples": { "a": { "original": 9, "effective": 2, "failed": 7 }, "b": { "original": 9, "effective": 9 } },
         });
         fs_err::write(folder.join(format!("results_{STAMP}.json")), results.to_string()).unwrap();
     });
@@ -59,6 +75,8 @@ fn nests_tasks_below_their_groups() {
         })
         .collect();
     assert_eq!(order, [("both", 0, true), ("a", 1, false), ("b", 1, false), ("alone", 0, false)]);
+    let failed: Vec<f64> = tasks.iter().map(|task| task["failed"].as_f64().unwrap()).collect();
+    assert_eq!(failed, [7.0, 7.0, 0.0, 0.0]);
     assert_eq!(tasks[1]["alias"], "a");
     assert_eq!(tasks[1]["main"]["stderr"], serde_json::Value::Null);
 }
@@ -113,5 +131,44 @@ fn unknown_things_are_not_found() {
         let (found, error) = fixture.refused(&path);
         assert_eq!(found, status, "{path}: {error}");
         assert!(!error.is_empty());
+    }
+}
+
+#[test]
+fn changed_files_are_named() {
+    use lmeval_core::results::{CHECKSUMS, LinesChecksum, checksums};
+    use lmeval_pycompat::{Dict, Value, json};
+
+    let fixture = Fixture::new(|folder| {
+        write_run(folder, "m", &four());
+        let path = folder.join("m").join(format!("results_{STAMP}.json"));
+        let Ok(Value::Dict(results)) = json::loads(&fs_err::read_to_string(&path).unwrap()) else {
+            panic!("results are an object")
+        };
+        let mut lines = LinesChecksum::default();
+        four().lines().for_each(|line| lines.add(line.as_bytes()));
+        let samples: Dict = [(Value::str("quiz"), lines.to_value())].into_iter().collect();
+        let mut sealed = (*results).clone();
+        sealed.insert(CHECKSUMS, checksums(&results, samples));
+        fs_err::write(path, json::dumps(&Value::from(sealed), &json::Options::default()).unwrap()).unwrap();
+    });
+    let id = fixture.run();
+    let run = || fixture.get(&format!("/api/run?run={id}"));
+    let page = || fixture.samples("");
+    assert!(run()["changed"].is_null() && page()["index"]["changed"].is_null());
+    let samples = crate::samples_path(fixture.path(), "m", "quiz");
+    fs_err::write(&samples, four().split_inclusive('\n').skip(1).collect::<String>()).unwrap();
+    let changed = page()["index"]["changed"].as_str().unwrap().to_owned();
+    assert!(changed.contains("it has 3 samples instead of 4"), "{changed}");
+    let results = samples.with_file_name(format!("results_{STAMP}.json"));
+    let text = fs_err::read_to_string(&results).unwrap();
+    for (from, to, section) in [
+        ("\"exact_match,none\": 0.5", "\"exact_match,none\": 0.75", "`results`"),
+        ("take_first", "take_last", "`configs`"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs_err::write(&results, text.replace(from, to)).unwrap();
+        let changed = run()["changed"].as_str().unwrap().to_owned();
+        assert!(changed.contains(section), "{changed}");
     }
 }

@@ -81,6 +81,17 @@ fn shows_one_sample_in_full() {
     assert_eq!(sample["generations"][0]["settings"]["until"], json!(["\n"]));
     assert_eq!(sample["steps"][0]["name"], "take_first");
     assert_eq!(sample["steps"][1]["output"][0]["text"], "Three <b>");
+    let mut several = generated(0, "Q", "x", "y", 0.0);
+    several["filtered_resps"] = json!([["first", "second"]]);
+    let repeats = Fixture::new(|folder| write_run(folder, "m", &lines(&[several])));
+    let shown = repeats.get(&format!("/api/sample?run={}&task=quiz&row=0", repeats.run()));
+    let output: Vec<&str> = shown["steps"][1]["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| text["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(output, ["first", "second"]);
     assert_eq!(sample["values"][0]["value"], 0.0);
     assert_eq!(sample["choices"], json!([]));
     let raw: Json = serde_json::from_str(sample["raw"]["text"].as_str().unwrap()).unwrap();
@@ -106,6 +117,10 @@ fn shows_choices_with_probabilities() {
     assert!((choices[1]["per_byte"].as_f64().unwrap() + 0.4).abs() < 1e-12);
     assert_eq!(choices[0]["is_best_per_byte"], true);
     assert_eq!(sample["generations"], json!([]));
+    // The index of a choice is shown as the choice, and log-likelihoods pass through no filter.
+    assert_eq!(sample["target"]["text"], "green");
+    assert_eq!(page["rows"][0]["target"]["text"], "green");
+    assert_eq!(sample["steps"], json!([]));
     assert_eq!(sample["prompt"]["text"]["text"], "Which?\nA:");
 }
 

@@ -173,3 +173,55 @@ fn a_taken_port_is_an_error() {
     };
     assert!(error.to_string().contains(&port.to_string()), "{error}");
 }
+
+#[test]
+fn pages_of_other_sites_are_refused() {
+    let fixture = Fixture::new(|folder| write_run(folder, "m", &four()));
+    let address = fixture.server.address();
+    let own = format!("http://{address}");
+    for (header, value, status) in [
+        ("Origin", own.as_str(), 200),
+        ("Sec-Fetch-Site", "same-origin", 200),
+        ("Sec-Fetch-Site", "none", 200),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Origin", "http://127.0.0.1:1", 403),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Sec-Fetch-Site", "same-site", 403),
+    ] {
+        let reply = request(address, "GET", "/api/runs", &[(header, value)]);
+        assert_eq!(reply.status, status, "{header}: {value}");
+    }
+    // A link to the viewer on another site opens it.
+    assert_eq!(request(address, "GET", "/", &[("Sec-Fetch-Site", "cross-site")]).status, 200);
+}
+
+#[test]
+fn expensive_expressions_are_refused() {
+    let fixture = Fixture::new(|folder| write_run(folder, "m", &four()));
+    let path = format!("/api/samples?run={}&task=quiz&where=", fixture.run());
+    let (status, error) = fixture.refused(&format!("{path}range(2000000)%7Clist%7Clength%3E0"));
+    assert_eq!(status, 400);
+    assert!(error.contains("too many steps"), "{error}");
+    assert_eq!(fixture.get(&format!("{path}range(1000)%7Clist%7Clength%3E0"))["matched"], 4);
+}
+
+#[test]
+fn slow_clients_keep_out_only_each_other() {
+    use std::io::Write as _;
+    use std::net::TcpStream;
+
+    let fixture = Fixture::new(|folder| write_run(folder, "m", &four()));
+    let address = fixture.server.address();
+    // More than the server keeps open, each with a request that it never ends.
+    let slow: Vec<TcpStream> = (0..150)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // The server may have closed it already.
+            let _ = stream.write_all(b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nX-");
+            stream
+        })
+        .collect();
+    assert_eq!(request(address, "GET", "/api/runs", &[]).status, 200);
+    drop(slow);
+}

@@ -26,7 +26,7 @@ pub(crate) struct ReportArgs {
     pub runs: Vec<PathBuf>,
 
     /// The file to write.
-    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    #[arg(short, long = "output_path", aliases = ["output-path", "output"], value_name = "FILE", default_value = "report.html")]
     pub output: PathBuf,
 
     /// Samples per task and filter, wrong ones first.
@@ -44,7 +44,8 @@ pub(crate) fn run(arguments: &ReportArgs, printer: &mut Printer) -> Result<Statu
     let Some(name) = output.file_name() else {
         bail!(Diagnostic::new(format!("`{}` is not a file name", output.display())).hint("-o report.html"));
     };
-    let part = output.with_file_name(format!(".{}.part", name.to_string_lossy()));
+    // Another report may be written to the same file at the same time.
+    let part = output.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
     let limit = (!arguments.all).then_some(arguments.samples);
     let written = write(&arguments.runs, limit, &part);
     let contents = match written.and_then(|contents| Ok(fs::rename(&part, output).map(|()| contents)?)) {
@@ -55,6 +56,9 @@ pub(crate) fn run(arguments: &ReportArgs, printer: &mut Printer) -> Result<Statu
             return Err(error);
         }
     };
+    for change in &contents.changes {
+        printer.note(&format!("warning: {change}"));
+    }
     let size = fs::metadata(output)?.len();
     let path = output.display();
     printer.result(&format!(
@@ -73,5 +77,6 @@ fn write(runs: &[PathBuf], limit: Option<usize>, path: &Path) -> Result<Contents
     let mut writer = BufWriter::with_capacity(1 << 16, fs::File::create(path)?);
     let contents = write_report(runs, limit, &mut writer)?;
     writer.flush()?;
+    writer.get_ref().sync_all()?;
     Ok(contents)
 }

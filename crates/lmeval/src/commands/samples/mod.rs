@@ -55,6 +55,7 @@ impl Writer {
 /// Prints the samples that match.
 pub(crate) fn run(arguments: &SamplesArgs, printer: &mut Printer) -> Result<Status> {
     let run = Run::open(&arguments.run)?;
+    report_lost(&run, arguments, printer);
     let mut readers = readers(&run, arguments)?;
     let names = names(&mut readers, arguments.metric.as_deref())?;
     let known: Vec<&str> = names.all.iter().map(String::as_str).collect();
@@ -87,12 +88,27 @@ pub(crate) fn run(arguments: &SamplesArgs, printer: &mut Printer) -> Result<Stat
         if let Some(incomplete) = reader.incomplete() {
             printer.note(&format!("warning: {incomplete}; it is left out"));
         }
+        let change = reader.checksum().and_then(|found| run.samples_change(reader.file(), found));
+        if let Some(change) = change {
+            printer.note(&format!("warning: {change}"));
+        }
     }
     if seen.matching == 0 {
         explain_nothing(&seen, &query)?;
     }
     report(&seen, &query, &writer, limit, found.map_or(0, |found| found.unsorted), printer);
     Ok(Status::Success)
+}
+
+/// Warns of tasks whose samples files are gone.
+fn report_lost(run: &Run, arguments: &SamplesArgs, printer: &mut Printer) {
+    let tasks = TaskNames::new(&arguments.tasks);
+    for task in run.lost_samples().into_iter().filter(|task| tasks.accepts(task)) {
+        let path = run.path.display();
+        printer.note(&format!(
+            "warning: The samples file of `{task}`, which the run wrote, is not beside `{path}`"
+        ));
+    }
 }
 
 /// Reads the samples that were found once more, in their order.

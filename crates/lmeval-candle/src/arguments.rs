@@ -4,7 +4,7 @@ use candle_core::DType;
 use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, nearest};
 use lmeval_pycompat::{Dict, Value, repr};
 
-use crate::device::{DeviceSpec, devices};
+use crate::device::{DeviceSpec, devices, ignores_gpu};
 
 /// Arguments that are accepted and do not affect answers.
 const IGNORED: [&str; 12] = [
@@ -80,6 +80,8 @@ pub(crate) struct Arguments {
     pub(crate) precision: Precision,
     /// The devices to compute on: one worker process each, or this process if there is only one.
     pub(crate) devices: Vec<DeviceSpec>,
+    /// Whether the machine has a GPU that this build cannot use, and no device was chosen.
+    pub(crate) ignores_gpu: bool,
     pub(crate) batch_size: Option<usize>,
     pub(crate) max_length: Option<usize>,
     pub(crate) max_gen_toks: Option<usize>,
@@ -90,6 +92,8 @@ pub(crate) struct Arguments {
     pub(crate) think_end: Option<ThinkEnd>,
     /// Additional variables for chat templates.
     pub(crate) template_variables: Dict,
+    /// Whether code that comes with the checkpoint is to be run, which this engine never does.
+    pub(crate) trust_remote_code: bool,
     pub(crate) seed: u64,
 }
 
@@ -109,11 +113,6 @@ impl Arguments {
     /// Reads and checks the arguments.
     pub(crate) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
         check_names(settings)?;
-        if settings.flag("trust_remote_code", false)? {
-            return Err(configuration("Code that comes with a model is never run")
-                .hint("Remove `trust_remote_code`: supported architectures do not need it")
-                .hint("`--model lm_eval:hf` runs models with custom code through Python"));
-        }
         match settings.text("backend").as_deref() {
             None | Some("default" | "causal") => {}
             Some(other) => {
@@ -128,6 +127,7 @@ impl Arguments {
             tokenizer: settings.text("tokenizer"),
             precision: precision(settings.text("dtype").as_deref())?,
             devices: devices(settings)?,
+            ignores_gpu: ignores_gpu(settings),
             batch_size: batch_size(settings)?,
             // Reference: 0 means unset.
             max_length: non_negative(settings, "max_length")?.filter(|length| *length > 0),
@@ -143,6 +143,7 @@ impl Arguments {
                 Err(_) => ThinkEnd::Text(text),
             }),
             template_variables: template_variables(settings)?,
+            trust_remote_code: settings.flag("trust_remote_code", settings.trust_remote_code)?,
             seed: settings.integer("seed")?.or(settings.random_seed).unwrap_or(0) as u64,
         })
     }
@@ -288,7 +289,6 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             format!("{error} | {}", error.hints().join(" | "))
         };
-        assert!(error("trust_remote_code", Value::Bool(true)).contains("never run"));
         assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
         assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
         assert!(error("chat_template_args", Value::str("a")).contains("must be a dictionary"));

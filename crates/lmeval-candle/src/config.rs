@@ -71,7 +71,8 @@ impl Config {
     /// An optional non-negative integer.
     pub fn optional_size(&self, name: &str) -> Result<Option<usize>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let number = value.as_i64().and_then(|number| usize::try_from(number).ok());
+        let number = value.as_i64().filter(|_| !matches!(value, Value::Bool(_)));
+        let number = number.and_then(|number| usize::try_from(number).ok());
         // Bounded so that sums and products cannot overflow.
         match number.filter(|number| *number <= 1 << 31) {
             Some(number) => Ok(Some(number)),
@@ -93,8 +94,22 @@ impl Config {
     pub fn optional_number(&self, name: &str) -> Result<Option<f64>> {
         match self.get(name) {
             None => Ok(None),
-            Some(value @ (Value::Int(_) | Value::Float(_))) => Ok(value.to_f64()),
+            // Python's JSON has NaN and infinity, but no model does.
+            Some(value) if matches!(value, Value::Int(_) | Value::Float(_)) => {
+                let number = value.to_f64().filter(|number| number.is_finite());
+                number.map(Some).ok_or_else(|| self.wrong(name, "a finite number", value))
+            }
             Some(other) => Err(self.wrong(name, "a number", other)),
+        }
+    }
+
+    /// A number that must be positive in float32, if it is there.
+    pub fn optional_positive(&self, name: &str) -> Result<Option<f64>> {
+        match self.optional_number(name)? {
+            Some(number) if !(number as f32 > 0.0 && (number as f32).is_finite()) => {
+                Err(self.wrong(name, "a positive number", &Value::Float(number)))
+            }
+            number => Ok(number),
         }
     }
 
@@ -126,8 +141,9 @@ impl Config {
     /// An optional list of numbers.
     pub fn numbers(&self, name: &str) -> Result<Option<Vec<f64>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
-        let numbers = value.as_list().and_then(|list| list.iter().map(Value::to_f64).collect());
-        numbers.map(Some).ok_or_else(|| self.wrong(name, "a list of numbers", value))
+        let finite = |value: &Value| value.to_f64().filter(|number| number.is_finite());
+        let numbers = value.as_list().and_then(|list| list.iter().map(finite).collect());
+        numbers.map(Some).ok_or_else(|| self.wrong(name, "a list of finite numbers", value))
     }
 
     /// An optional object.

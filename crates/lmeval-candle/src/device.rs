@@ -1,6 +1,7 @@
 //! Devices to compute on.
 
 use std::fmt;
+use std::path::Path;
 
 use candle_core::Device;
 use lmeval_core::{ModelError, ModelSettings};
@@ -92,8 +93,35 @@ fn check_built() -> Result<(), ModelError> {
     if cfg!(feature = "cuda") {
         return Ok(());
     }
-    Err(configuration("This binary was built without CUDA")
-        .hint("Build one with `scripts/build-cuda`, or omit `--device` to use the CPU"))
+    Err(configuration("This build of `lm-eval` has no CUDA")
+        .hint(OTHER_BUILDS)
+        .hint("Omit `--device` to use the CPU"))
+}
+
+/// How to compute on a GPU, for those who installed the package as well as for those who have the source.
+const OTHER_BUILDS: &str = "In Python, `HFLM(pretrained=…)` computes on the GPU with torch; `scripts/build-cuda` in a copy of the source makes \
+                            a binary for GPUs, which the package uses if `LM_EVAL_BINARY` is its path";
+
+/// The warning for a machine whose GPU is not used.
+pub(crate) fn unused_gpu() -> String {
+    format!(
+        "This machine has an NVIDIA GPU, but this build of `lm-eval` has no CUDA, so the model runs on the CPU. {OTHER_BUILDS}. \
+         `--device cpu` chooses the CPU without this warning"
+    )
+}
+
+/// Whether the machine has a GPU that this build cannot use, although no device was chosen.
+pub(crate) fn ignores_gpu(settings: &ModelSettings) -> bool {
+    let is_chosen = settings.get("device").is_some() || settings.device.is_some();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    cfg!(not(feature = "cuda")) && !is_chosen && has_gpu(Path::new("/"), visible.as_deref())
+}
+
+/// Whether the NVIDIA driver lists a GPU that is not hidden.
+fn has_gpu(root: &Path, visible: Option<&str>) -> bool {
+    let is_hidden = visible.is_some_and(|visible| matches!(visible.trim(), "" | "-1" | "NoDevFiles"));
+    let listed = fs_err::read_dir(root.join("proc/driver/nvidia/gpus"));
+    !is_hidden && listed.is_ok_and(|mut gpus| gpus.next().is_some())
 }
 
 /// Fails if a CUDA library is not installed. Calling into a missing library would panic.
@@ -171,7 +199,24 @@ mod tests {
         if cfg!(not(feature = "cuda")) {
             let error =
                 read(&[("device", Value::str("cuda")), ("data_parallel", Value::Int(2))]).unwrap_err();
-            assert!(error.to_string().contains("without CUDA"), "{error}");
+            assert!(error.to_string().contains("has no CUDA"), "{error}");
         }
+    }
+
+    #[test]
+    fn notices_a_gpu_unless_it_is_hidden() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!has_gpu(root.path(), None));
+        let gpus = root.path().join("proc/driver/nvidia/gpus");
+        fs_err::create_dir_all(&gpus).unwrap();
+        assert!(!has_gpu(root.path(), None));
+        fs_err::create_dir(gpus.join("0000:01:00.0")).unwrap();
+        assert!(has_gpu(root.path(), None) && has_gpu(root.path(), Some("0")));
+        assert!(!has_gpu(root.path(), Some("")) && !has_gpu(root.path(), Some("-1")));
+        let text = unused_gpu();
+        assert!(
+            text.contains("HFLM") && text.contains("LM_EVAL_BINARY") && text.contains("--device cpu"),
+            "{text}"
+        );
     }
 }

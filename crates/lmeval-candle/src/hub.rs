@@ -11,6 +11,8 @@ use lmeval_tokenizers::fetch_tokenizer;
 use crate::arguments::configuration;
 
 const CONFIG: &str = "config.json";
+/// The configuration of an adapter.
+const ADAPTER: &str = "adapter_config.json";
 /// Weights in a single file, or the index of a sharded checkpoint. The first format present is used, as when loading.
 const WEIGHTS: [(&str, &str); 2] = [
     ("model.safetensors", "model.safetensors.index.json"),
@@ -24,11 +26,33 @@ pub fn locate_model(hub: &Settings, name: &str, revision: &str) -> Result<PathBu
     let wanted = Wanted { noun: "model", is_complete: &is_complete, fetch: &fetch };
     let folder = Path::new(name);
     let located = match folder.is_dir() {
-        true if folder.join(CONFIG).is_file() => Ok(folder.to_owned()),
+        true if folder.join(CONFIG).is_file() && !is_adapter(folder) => Ok(folder.to_owned()),
+        true if folder.join(ADAPTER).is_file() => Err(adapter(name, &folder.join(ADAPTER))),
         true => Err(configuration(format!("The folder `{name}` has no `{CONFIG}`"))),
         false => lmeval_hub::locate(hub, name, revision, &wanted),
     };
     located.map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))
+}
+
+/// Whether a folder has an adapter and no weights of its own.
+fn is_adapter(folder: &Path) -> bool {
+    let has = |file: &str| folder.join(file).is_file();
+    has(ADAPTER) && !WEIGHTS.iter().any(|(single, index)| has(single) || has(index))
+}
+
+/// The error for an adapter in place of a model.
+fn adapter(name: &str, config: &Path) -> ModelError {
+    let text = fs_err::read_to_string(config).ok();
+    let config = text.and_then(|text| json::loads(&text).ok());
+    let base =
+        config.as_ref().and_then(Value::as_dict).and_then(|config| config.get_str("base_model_name_or_path"));
+    let base = base.and_then(Value::as_str).unwrap_or("BASE");
+    let of = if base == "BASE" { String::new() } else { format!(" for `{base}`") };
+    configuration(format!("`{name}` is an adapter{of}, not a model: it has `{ADAPTER}`"))
+        .hint(format!(
+            "`--model lm_eval:hf --model_args pretrained={base},peft={name}` runs it through Python"
+        ))
+        .hint("Or merge it into its base model: `merge_and_unload().save_pretrained(FOLDER)` of `peft`")
 }
 
 fn is_complete(folder: &Path) -> bool {
@@ -43,6 +67,11 @@ fn is_complete(folder: &Path) -> bool {
 /// Downloads a model. The weights come last, so that an interrupted download does not look complete.
 fn fetch(repository: &Repository) -> Result<(), ModelError> {
     let name = repository.id();
+    if repository.has(ADAPTER)
+        && !WEIGHTS.iter().any(|(single, index)| repository.has(single) || repository.has(index))
+    {
+        return Err(adapter(name, &repository.fetch(ADAPTER)?));
+    }
     if !repository.has(CONFIG) {
         return Err(configuration(format!("`{name}` on the hub has no `{CONFIG}`")));
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use candle_core::{DType, Device};
 use lmeval_core::ModelError;
 use lmeval_hub::Settings;
+use lmeval_pycompat::{Value, repr};
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arch::{self, Architecture, Entry};
@@ -15,11 +16,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
 use crate::hub::locate_model;
-use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder};
-
-/// Suffixes of checkpoint tensors that are not parameters.
-const BUFFERS: [&str; 5] =
-    ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
+use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder, parameter_names};
 
 /// A model whose files are open, but whose weights are not loaded yet.
 pub(crate) struct Opened {
@@ -57,6 +54,24 @@ impl fmt::Debug for Opened {
     }
 }
 
+/// Refuses a checkpoint whose own model code the caller asked to run: the built-in architecture of the same name may
+/// compute something else.
+fn refuse_own_code(config: &Config, arguments: &Arguments) -> Result<(), ModelError> {
+    let own = config
+        .get("auto_map")
+        .and_then(Value::as_dict)
+        .and_then(|classes| classes.get_str("AutoModelForCausalLM"));
+    let Some(own) = own.filter(|_| arguments.trust_remote_code) else { return Ok(()) };
+    let message = format!(
+        "`{}` brings its own model code (`{}`), which `hf` never runs",
+        arguments.pretrained,
+        repr::str(own)
+    );
+    Err(configuration(message)
+        .hint("`--model lm_eval:hf` runs it through Python")
+        .hint("Without `trust_remote_code`, the built-in implementation of its architecture is used, if there is one"))
+}
+
 impl Opened {
     /// Opens the model that the arguments name.
     pub(crate) fn new(arguments: &Arguments, hub: &Settings) -> Result<Self, ModelError> {
@@ -76,6 +91,7 @@ impl Opened {
             }
             None => {
                 let config = Config::read(&folder.join("config.json"))?;
+                refuse_own_code(&config, arguments)?;
                 // Refuse unsupported classes before opening the weights.
                 arch::find(&config)?;
                 (config, open_folder(&folder)?)
@@ -115,26 +131,22 @@ impl Opened {
         })
     }
 
-    /// Loads the weights to a device.
-    pub(crate) fn build(&self, device: &Device) -> Result<Box<dyn Architecture>> {
+    /// Loads the weights to a device. Returns the names of tensors that the model does not use, too.
+    pub(crate) fn build(&self, device: &Device) -> Result<(Box<dyn Architecture>, Vec<String>)> {
         let mut weights = Weights::new(Arc::clone(&self.source), self.dtype, device);
         if let Some(rounded) = self.rounded {
             weights = weights.rounded_to(rounded);
         }
         let model = (self.entry.build)(&self.config, &weights)?;
         self.source.check_loaded()?;
-        Ok(model)
+        Ok((model, weights.unused(&self.config)?))
     }
 }
 
 /// Counts the model's parameters.
 fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
-    let tied = config.flag_or("tie_word_embeddings", false)?;
-    let is_parameter = |name: &String| {
-        let is_second = tied && name == "lm_head.weight";
-        !is_second && !BUFFERS.iter().any(|buffer| name.ends_with(buffer))
-    };
-    let names = source.names().into_iter().filter(is_parameter);
+    let is_parameter = parameter_names(config)?;
+    let names = source.names().into_iter().filter(|name| is_parameter(name));
     let sizes = names.filter_map(|name| source.shape(&name)).map(|shape| {
         // The product of a malformed shape may overflow if one size is zero.
         shape.into_iter().fold(1_u64, |all, size| all.saturating_mul(size as u64))

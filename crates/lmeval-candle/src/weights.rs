@@ -7,16 +7,23 @@ mod safetensors;
 mod torch;
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
+use rustc_hash::FxHashSet;
 
 pub(crate) use self::folder::{files_of_folder, open_folder};
 pub use self::gguf::Gguf;
 pub use self::safetensors::Safetensors;
 pub use self::torch::TorchFiles;
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{Linear, Norm};
+
+/// Suffixes of checkpoint tensors that are not parameters.
+const BUFFERS: [&str; 5] =
+    ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
 
 /// A checkpoint.
 pub trait Source: Send + Sync {
@@ -47,7 +54,15 @@ pub struct Weights {
     /// The data type to round to before converting to `dtype`.
     rounded: Option<DType>,
     prefix: String,
+    /// The names of the tensors loaded so far, below any prefix.
+    loaded: Arc<Mutex<FxHashSet<String>>>,
 }
+
+/// Parts of the names of parameters that only images need.
+const IMAGES: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
+
+/// Tensors next to a quantised weight, in place of the weight itself.
+const QUANTISED: [&str; 5] = ["qweight", "weight_packed", "weight_scale", "weight.absmax", "SCB"];
 
 impl fmt::Debug for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +76,8 @@ impl fmt::Debug for Weights {
 impl Weights {
     /// All weights of a checkpoint, converted to a data type on a device.
     pub fn new(source: Arc<dyn Source>, dtype: DType, device: &Device) -> Self {
-        Self { source, device: device.clone(), dtype, rounded: None, prefix: String::new() }
+        let loaded = Arc::default();
+        Self { source, device: device.clone(), dtype, rounded: None, prefix: String::new(), loaded }
     }
 
     /// Rounds weights to a data type first.
@@ -95,23 +111,41 @@ impl Weights {
     /// Loads a tensor and checks its shape.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
         let full = self.full(name);
-        let found = self.source.shape(&full).ok_or_else(|| Error::MissingWeight(full.clone()))?;
+        let found = self.source.shape(&full).ok_or_else(|| self.missing(name, &full))?;
         if found != shape {
             return Err(Error::WrongShape { name: full, found, expected: shape.to_vec() });
         }
         let tensor = self.source.load(&full, &self.device)?;
         if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16) {
-            // Integer weights are quantised and need their scales.
-            let message =
-                format!("The weight `{full}` has data type {:?}, which is not supported", tensor.dtype());
-            let hint = Some("`--model lm_eval:hf` runs the model through Python".into());
-            return Err(Error::Unsupported { message, hint });
+            return Err(quantised(&full, Some(&format!("{:?}", tensor.dtype()))));
         }
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(full);
         let tensor = match self.rounded {
             Some(dtype) => tensor.to_dtype(dtype)?,
             None => tensor,
         };
         Ok(tensor.to_dtype(self.dtype)?)
+    }
+
+    /// The error of a weight that does not exist, or only in another form.
+    fn missing(&self, name: &str, full: &str) -> Error {
+        if name == "weight"
+            && let Some(other) = QUANTISED.iter().find(|other| self.has(other))
+        {
+            return quantised(&self.full(other), None);
+        }
+        Error::MissingWeight(full.to_owned())
+    }
+
+    /// The parameters of the checkpoint that have not been loaded, sorted by name. Those for images are never needed.
+    pub fn unused(&self, config: &Config) -> Result<Vec<String>> {
+        let is_parameter = parameter_names(config)?;
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.source.names();
+        let is_of_images = |name: &str| IMAGES.iter().any(|part| name.contains(part));
+        names.retain(|name| is_parameter(name) && !is_of_images(name) && !loaded.contains(name));
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Loads a linear layer: `name.weight` of shape `[output, input]`, and `name.bias` if `bias` is set.
@@ -132,7 +166,7 @@ impl Weights {
         let weight = self.at(name).tensor("weight", &[width])?;
         // The sum would lose most digits in 16 bits.
         let weight = if offset == 0.0 { weight } else { (weight.to_dtype(DType::F32)? + offset)? };
-        Ok(Norm::Rms { weight, epsilon: epsilon as f32 })
+        Ok(Norm::Rms { weight, epsilon: checked_epsilon(epsilon)? })
     }
 
     /// Loads a layer norm `name.weight` and `name.bias`. A missing bias is zero.
@@ -140,7 +174,7 @@ impl Weights {
         let below = self.at(name);
         let weight = below.tensor("weight", &[width])?;
         let bias = if below.has("bias") { below.tensor("bias", &[width])? } else { weight.zeros_like()? };
-        Ok(Norm::Layer { weight, bias, epsilon: epsilon as f32 })
+        Ok(Norm::Layer { weight, bias, epsilon: checked_epsilon(epsilon)? })
     }
 
     /// Loads the output head `name.weight`, or reuses the embedding if the two are tied.
@@ -164,5 +198,42 @@ impl Weights {
 
     fn full(&self, name: impl fmt::Display) -> String {
         if self.prefix.is_empty() { name.to_string() } else { format!("{}.{name}", self.prefix) }
+    }
+}
+
+/// The epsilon of a norm, which float32 must be able to hold.
+pub(crate) fn checked_epsilon(epsilon: f64) -> Result<f32> {
+    let single = epsilon as f32;
+    if single >= 0.0 && single.is_finite() {
+        return Ok(single);
+    }
+    Err(Error::unsupported(format!(
+        "The epsilon of a norm must be zero or a positive number, not {epsilon:e}"
+    )))
+}
+
+/// Whether a tensor is a parameter: neither a buffer nor the second copy of a tied embedding.
+pub(crate) fn parameter_names(config: &Config) -> Result<impl Fn(&str) -> bool> {
+    let tied = config.flag_or("tie_word_embeddings", false)?;
+    Ok(move |name: &str| {
+        let is_second = tied && name == "lm_head.weight";
+        !is_second && !BUFFERS.iter().any(|buffer| name.ends_with(buffer))
+    })
+}
+
+/// The problem of a tensor that two shards have: which of them counted would depend on their order.
+fn in_two_shards(name: &str, other: &Path) -> String {
+    format!("the tensor `{name}` is also in `{}`, with other numbers", other.display())
+}
+
+/// The error of a weight that is stored as integers or in another form that needs scales.
+fn quantised(name: &str, dtype: Option<&str>) -> Error {
+    let dtype = dtype.map(|dtype| format!(" of the data type {dtype}")).unwrap_or_default();
+    Error::Unsupported {
+        message: format!("Quantised weights are not supported, such as the tensor `{name}`{dtype}"),
+        hint: Some(
+            "`--model lm_eval:hf` runs quantised models through Python; `hf` needs weights in 16 or 32 bits, or a GGUF file"
+                .into(),
+        ),
     }
 }

@@ -433,7 +433,7 @@ pub fn find(config: &Config) -> Result<&'static Entry> {
         ARCHITECTURES.iter().filter_map(|entry| entry.classes.first().copied()).collect();
     known.sort_unstable();
     let hint = format!(
-        "Supported classes: `{}`; `--model lm_eval:hf` runs any model of `transformers` through Python",
+        "`--model lm_eval:hf` runs any model of `transformers` through Python; `hf` supports `{}`",
         known.join("`, `")
     );
     Err(Error::Unsupported { message, hint: Some(hint) })
@@ -480,7 +480,7 @@ mod tests {
         let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
         assert_eq!(error.to_string(), "Models of the class `T5ForConditionalGeneration` are not supported");
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
-        assert!(hint.contains("`LlamaForCausalLM`") && hint.contains("--model lm_eval:hf"), "{hint}");
+        assert!(hint.starts_with("`--model lm_eval:hf`") && hint.contains("`LlamaForCausalLM`"), "{hint}");
         assert!(matches!(find(&config(None, None)), Err(Error::MissingField(_))));
     }
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::layers::{
     Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
-use crate::weights::Weights;
+use crate::weights::{Weights, checked_epsilon};
 
 /// The number of matrix rows compared at a time.
 const COMPARED_ROWS: usize = 4096;
@@ -256,7 +256,7 @@ fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
 /// A layer norm without weights.
 pub(super) fn plain_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
     let ones = Tensor::ones(width, weights.dtype(), weights.device())?;
-    Ok(Norm::Layer { bias: ones.zeros_like()?, weight: ones, epsilon: epsilon as f32 })
+    Ok(Norm::Layer { bias: ones.zeros_like()?, weight: ones, epsilon: checked_epsilon(epsilon)? })
 }
 
 /// The weight and optional bias of a fused layer.

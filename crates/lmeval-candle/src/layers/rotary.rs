@@ -52,7 +52,7 @@ impl RotaryParameters {
 
     /// Reads `rope_theta` with `rope_scaling`, or `rope_parameters`.
     pub fn read(config: &Config, default_theta: f64) -> Result<Self> {
-        let theta = config.number_or("rope_theta", default_theta)?;
+        let theta = config.optional_positive("rope_theta")?.unwrap_or(default_theta);
         let original = config.optional_size("original_max_position_embeddings")?;
         Self::read_object(config, Self::object(config)?.as_ref(), theta, original)
     }
@@ -71,7 +71,7 @@ impl RotaryParameters {
             return Err(own.wrong(field, "missing, because all layers use the same rotary embedding", value));
         }
         Ok(Self {
-            theta: own.number_or("rope_theta", theta)?,
+            theta: own.optional_positive("rope_theta")?.unwrap_or(theta),
             scaling: Scaling::read(config, own, original)?,
         })
     }
@@ -84,23 +84,24 @@ impl Scaling {
             None => own.string("type")?.unwrap_or("default"),
         };
         let positions = || config.size("max_position_embeddings");
+        let positive = |name: &str| own.optional_positive(name)?.map_or_else(|| own.number(name), Ok);
         let original = || match outside {
             Some(size) => Ok(size),
             None => own.optional_size("original_max_position_embeddings")?.map_or_else(positions, Ok),
         };
         match name {
             "default" => Ok(Self::None),
-            "linear" => Ok(Self::Linear { factor: own.number("factor")? }),
-            "dynamic" => Ok(Self::Dynamic { factor: own.number("factor")?, limit: positions()? }),
+            "linear" => Ok(Self::Linear { factor: positive("factor")? }),
+            "dynamic" => Ok(Self::Dynamic { factor: positive("factor")?, limit: positions()? }),
             "llama3" => Ok(Self::Llama3 {
-                factor: own.number("factor")?,
-                low: own.number("low_freq_factor")?,
-                high: own.number("high_freq_factor")?,
+                factor: positive("factor")?,
+                low: positive("low_freq_factor")?,
+                high: positive("high_freq_factor")?,
                 original: original()? as f64,
             }),
             "yarn" => {
                 let original = original()? as f64;
-                let factor = match own.optional_number("factor")? {
+                let factor = match own.optional_positive("factor")? {
                     Some(factor) => factor,
                     None => positions()? as f64 / original,
                 };
@@ -123,11 +124,11 @@ impl Scaling {
                     own.numbers(name)?.ok_or_else(|| Error::MissingField(format!("rope_scaling.{name}")))
                 };
                 let original = original()?;
-                let factor = match own.optional_number("factor")? {
+                let factor = match own.optional_positive("factor")? {
                     Some(factor) => factor,
                     None => positions()? as f64 / original as f64,
                 };
-                let attention = match own.optional_number("attention_factor")? {
+                let attention = match own.optional_positive("attention_factor")? {
                     Some(factor) => factor,
                     None if factor <= 1.0 => 1.0,
                     None => (1.0 + factor.ln() / (original as f64).ln()).sqrt(),
@@ -150,7 +151,7 @@ impl Scaling {
 
 fn yarn_attention(own: &Config, factor: f64) -> Result<f64> {
     let scale = |weight: f64| if factor <= 1.0 { 1.0 } else { 0.1 * weight * factor.ln() + 1.0 };
-    if let Some(attention) = own.optional_number("attention_factor")? {
+    if let Some(attention) = own.optional_positive("attention_factor")? {
         return Ok(attention);
     }
     match (own.optional_number("mscale")?, own.optional_number("mscale_all_dim")?) {

@@ -176,7 +176,15 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
     };
     // Answers do not depend on task names and document ids.
     let task_name = Arc::from("");
-    Some(ModelRequest { task_name, doc_id: DocId(0), idx: 0, repeat, arguments, additional_args: None })
+    Some(ModelRequest {
+        task_name,
+        doc_id: DocId(0),
+        idx: 0,
+        repeat,
+        arguments,
+        additional_args: None,
+        document: None,
+    })
 }
 
 fn of_answer(answer: &Answer) -> Value {
@@ -248,6 +256,7 @@ mod tests {
             repeat,
             arguments,
             additional_args: None,
+            document: None,
         }
     }
 

@@ -19,6 +19,7 @@ use lmeval_core::{
 use self::parallel::ParallelModel;
 use self::prepare::Prepared;
 use self::work::Answerer;
+use crate::device::unused_gpu;
 
 pub use self::serve::serve;
 
@@ -32,10 +33,16 @@ const FILL_TIME: Duration = Duration::from_secs(1);
 /// Creates the model from its settings.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let prepared = Prepared::new(settings)?;
-    if prepared.arguments.devices.len() > 1 {
-        return Ok(Arc::new(ParallelModel::new(prepared, settings)?));
+    let ignores_gpu = prepared.arguments.ignores_gpu;
+    let model: Arc<dyn Model> = if prepared.arguments.devices.len() > 1 {
+        Arc::new(ParallelModel::new(prepared, settings)?)
+    } else {
+        Arc::new(HfModel { answerer: Arc::new(Answerer::new(prepared, 1)?) })
+    };
+    if let Some(stats) = model.stats().filter(|_| ignores_gpu) {
+        stats.warn(unused_gpu());
     }
-    Ok(Arc::new(HfModel { answerer: Arc::new(Answerer::new(prepared, 1)?) }))
+    Ok(model)
 }
 
 /// A model in this process.

@@ -19,6 +19,21 @@ use crate::generation::{GenerationSettings, ModelDefaults, StopCheck, answer_tex
 const CPU_ROLLING_BYTES: usize = 128 << 10;
 const DEVICE_ROLLING_BYTES: usize = 1 << 20;
 
+/// The number of unused tensors that are named.
+const NAMED_TENSORS: usize = 5;
+
+/// The warning about tensors of the checkpoint that the model does not use.
+fn unused_tensors(names: &[String]) -> String {
+    let named = names[..names.len().min(NAMED_TENSORS)].join("`, `");
+    let more = match names.len().saturating_sub(NAMED_TENSORS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "The weights have tensors that the model does not use: `{named}`{more}. If they belong to it, its answers are wrong"
+    )
+}
+
 /// A model on one device.
 #[derive(Debug)]
 pub(super) struct Answerer {
@@ -32,7 +47,7 @@ impl Answerer {
     /// Loads the weights onto a device shared by `share` workers.
     pub(super) fn new(prepared: Prepared, share: usize) -> Result<Self, ModelError> {
         let device = prepared.arguments.devices.first().copied().unwrap_or_default().open()?;
-        let architecture = prepared.opened.build(&device)?;
+        let (architecture, unused) = prepared.opened.build(&device)?;
         let vocabulary = architecture.shape().vocabulary;
         let size = prepared.encoder.tokenizer().vocabulary_size();
         if size > vocabulary {
@@ -57,6 +72,9 @@ impl Answerer {
         }
         let engine = Engine::new(architecture, &device, prepared.opened.dtype, prepared.arguments.batch_size);
         let engine = engine.shared_by(share);
+        if !unused.is_empty() {
+            engine.stats.warn(unused_tensors(&unused));
+        }
         Ok(Self { prepared, engine, vocabulary })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Value, json, repr};
 
-use super::{Safetensors, Source, TorchFiles};
+use super::{BUFFERS, Safetensors, Source, TorchFiles};
 use crate::error::{Error, Result};
 
 /// A checkpoint format: the name of a single file, and of the index of a sharded checkpoint.
@@ -25,7 +25,9 @@ pub(super) const TORCH: Format =
 /// Opens the weights of a folder: safetensors if present, else PyTorch files.
 pub(crate) fn open_folder(folder: &Path) -> Result<Arc<dyn Source>> {
     if !SAFETENSORS.is_in(folder) && TORCH.is_in(folder) {
-        return Ok(Arc::new(TorchFiles::open(&TORCH.files(folder)?)?));
+        let opened = TorchFiles::open(&TORCH.files(folder)?)?;
+        TORCH.check_index(folder, |name| opened.shape(name).is_some())?;
+        return Ok(Arc::new(opened));
     }
     Ok(Arc::new(Safetensors::from_folder(folder)?))
 }
@@ -59,21 +61,41 @@ impl Format {
                 hint: Some("`save_pretrained(…)` of `transformers` writes safetensors".into()),
             });
         }
-        let files: Vec<PathBuf> = parts(&index)?.into_iter().map(|name| folder.join(name)).collect();
+        let names: BTreeSet<String> = weight_map(&index)?.into_iter().map(|(_, file)| file).collect();
+        let files: Vec<PathBuf> = names.into_iter().map(|name| folder.join(name)).collect();
         if let Some(missing) = files.iter().find(|file| !file.is_file()) {
             return Err(Error::file(missing, format!("it is missing, but `{}` lists it", self.index)));
         }
         Ok(files)
     }
+
+    /// Refuses a parameter that the index lists and no shard has. A missing bias would otherwise pass for a layer without one. An output
+    /// head that is tied to the embedding may be missing; another one is reported when it is loaded.
+    pub(super) fn check_index(&self, folder: &Path, has: impl Fn(&str) -> bool) -> Result<()> {
+        let index = folder.join(self.index);
+        if folder.join(self.single).is_file() {
+            return Ok(());
+        }
+        let may_be_missing = |name: &str| {
+            BUFFERS.iter().any(|buffer| name.ends_with(buffer)) || name.ends_with("lm_head.weight")
+        };
+        let listed = weight_map(&index)?.into_iter();
+        match listed.map(|(tensor, _)| tensor).find(|tensor| !has(tensor) && !may_be_missing(tensor)) {
+            None => Ok(()),
+            Some(tensor) => {
+                Err(Error::file(&index, format!("it lists the tensor `{tensor}`, which no shard has")))
+            }
+        }
+    }
 }
 
-/// The shards that an index lists.
-fn parts(index: &Path) -> Result<BTreeSet<String>> {
+/// The tensors that an index lists, with their shards.
+fn weight_map(index: &Path) -> Result<Vec<(String, String)>> {
     let text = fs_err::read_to_string(index).map_err(|error| Error::file(index, error))?;
     let value = json::loads(&text).map_err(|error| Error::file(index, error))?;
     let map = value.as_dict().and_then(|index| index.get_str("weight_map")).and_then(Value::as_dict);
     let map = map.ok_or_else(|| Error::file(index, "it has no object `weight_map`"))?;
-    let mut parts = BTreeSet::new();
+    let mut listed = Vec::new();
     for (tensor, file) in map.iter() {
         let is_plain = |name: &&str| {
             !name.is_empty() && !name.contains(['/', '\\', ':']) && *name != "." && *name != ".."
@@ -81,9 +103,7 @@ fn parts(index: &Path) -> Result<BTreeSet<String>> {
         let name = file.as_str().filter(is_plain).ok_or_else(|| {
             Error::file(index, format!("the shard of `{}` is not a file name", repr::str(tensor)))
         })?;
-        if !parts.contains(name) {
-            parts.insert(name.to_owned());
-        }
+        listed.push((repr::str(tensor), name.to_owned()));
     }
-    Ok(parts)
+    Ok(listed)
 }

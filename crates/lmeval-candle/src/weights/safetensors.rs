@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashMap;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Dtype, Metadata};
 
-use super::Source;
 use super::folder::SAFETENSORS;
 use super::mapped::Mapped;
+use super::{Source, in_two_shards, quantised};
 use crate::error::{Error, Result};
 
 /// Weights in one or several memory-mapped safetensors files.
@@ -20,7 +20,8 @@ pub struct Safetensors {
 
 struct TensorLocation {
     file: usize,
-    dtype: DType,
+    /// The stored data type; tensors of the others have no use here.
+    dtype: Result<DType, Dtype>,
     shape: Vec<usize>,
     start: usize,
     end: usize,
@@ -29,7 +30,9 @@ struct TensorLocation {
 impl Safetensors {
     /// Opens `model.safetensors` of a folder, or the shards of its index.
     pub fn from_folder(folder: &Path) -> Result<Self> {
-        Self::open(&Self::files_of(folder)?)
+        let opened = Self::open(&Self::files_of(folder)?)?;
+        SAFETENSORS.check_index(folder, |name| opened.tensors.contains_key(name))?;
+        Ok(opened)
     }
 
     /// The weight files of a folder.
@@ -40,40 +43,53 @@ impl Safetensors {
     /// Opens files and validates their headers and lengths.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
         let mut files = Vec::new();
-        let mut tensors = FxHashMap::default();
+        let mut tensors: FxHashMap<String, TensorLocation> = FxHashMap::default();
         for path in paths {
             let Mapped { path, bytes } = Mapped::open(path)?;
             let broken = |problem: String| Error::file(&path, problem);
             let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|error| {
                 broken(format!("it is not a complete safetensors file ({error}; {} bytes)", bytes.len()))
             })?;
-            describe(&metadata, files.len(), header + 8, bytes.len(), &mut tensors).map_err(broken)?;
+            let described = describe(&metadata, files.len(), header + 8, bytes.len()).map_err(broken)?;
+            for (name, location) in described {
+                if let Some(other) =
+                    tensors.get(&name).filter(|other| !is_same(other, &files, &location, &bytes))
+                {
+                    return Err(broken(in_two_shards(&name, &files[other.file].path)));
+                }
+                tensors.insert(name, location);
+            }
             files.push(Mapped { path, bytes });
         }
         Ok(Self { files, tensors })
     }
 }
 
-/// Collects the tensors of a file.
+/// Whether a tensor of an earlier file equals one of this file.
+fn is_same(earlier: &TensorLocation, files: &[Mapped], own: &TensorLocation, bytes: &[u8]) -> bool {
+    let same_kind = earlier.dtype == own.dtype && earlier.shape == own.shape;
+    same_kind && files[earlier.file].bytes.get(earlier.start..earlier.end) == bytes.get(own.start..own.end)
+}
+
+/// The tensors of a file.
 fn describe(
     metadata: &Metadata,
     file: usize,
     data: usize,
     length: usize,
-    tensors: &mut FxHashMap<String, TensorLocation>,
-) -> Result<(), String> {
+) -> Result<Vec<(String, TensorLocation)>, String> {
+    let mut tensors = Vec::new();
     for (name, info) in metadata.tensors() {
-        let dtype = DType::try_from(info.dtype).map_err(|_| {
-            format!("the tensor `{name}` has data type {:?}, which is not supported", info.dtype)
-        })?;
+        let dtype = DType::try_from(info.dtype).map_err(|_| info.dtype);
         let (start, end) = (data + info.data_offsets.0, data + info.data_offsets.1);
-        let size = info.shape.iter().product::<usize>() * dtype.size_in_bytes();
+        let bits = info.shape.iter().fold(info.dtype.bitsize(), |bits, size| bits.saturating_mul(*size));
+        let size = bits.div_ceil(8);
         if end > length || end - start != size {
             return Err(format!("the tensor `{name}` does not have {size} bytes, as its shape requires"));
         }
-        tensors.insert(name, TensorLocation { file, dtype, shape: info.shape.clone(), start, end });
+        tensors.push((name, TensorLocation { file, dtype, shape: info.shape.clone(), start, end }));
     }
-    Ok(())
+    Ok(tensors)
 }
 
 impl Source for Safetensors {
@@ -87,7 +103,8 @@ impl Source for Safetensors {
         let bytes = file.bytes.get(location.start..location.end);
         let bytes =
             bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is truncated")))?;
-        Ok(Tensor::from_raw_buffer(bytes, location.dtype, &location.shape, device)?)
+        let dtype = location.dtype.map_err(|stored| quantised(name, Some(&format!("{stored:?}"))))?;
+        Ok(Tensor::from_raw_buffer(bytes, dtype, &location.shape, device)?)
     }
 
     fn names(&self) -> Vec<String> {
@@ -97,10 +114,11 @@ impl Source for Safetensors {
     fn stored(&self) -> DType {
         let mut sizes: Vec<(DType, usize)> = Vec::new();
         for location in self.tensors.values() {
+            let Ok(stored) = location.dtype else { continue };
             let bytes = location.end - location.start;
-            match sizes.iter_mut().find(|(dtype, _)| *dtype == location.dtype) {
+            match sizes.iter_mut().find(|(dtype, _)| *dtype == stored) {
                 Some((_, size)) => *size += bytes,
-                None => sizes.push((location.dtype, bytes)),
+                None => sizes.push((stored, bytes)),
             }
         }
         sizes.into_iter().max_by_key(|(_, size)| *size).map_or(DType::F32, |(dtype, _)| dtype)

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use zip::{CompressionMethod, ZipArchive};
 
 use self::pickle::Described;
-use super::Source;
 use super::mapped::Mapped;
+use super::{Source, in_two_shards};
 use crate::error::{Error, Result};
 
 /// Weights in one or several memory-mapped PyTorch files.
@@ -31,14 +31,39 @@ struct TensorLocation {
     bytes: Range<usize>,
 }
 
+impl TensorLocation {
+    /// Whether a tensor has the numbers of another one in another file. Only contiguous ones are compared.
+    fn is_copy_of(&self, other: &Self, own_file: &[u8], other_file: &[u8]) -> bool {
+        let length = self.shape.iter().product::<usize>() * self.dtype.size_in_bytes();
+        self.dtype == other.dtype
+            && self.shape == other.shape
+            && [self, other].iter().all(|location| location.strides == contiguous(&location.shape))
+            && self.first_bytes(own_file, length) == other.first_bytes(other_file, length)
+    }
+
+    fn first_bytes<'f>(&self, file: &'f [u8], length: usize) -> Option<&'f [u8]> {
+        file.get(self.bytes.clone())?.get(..length)
+    }
+}
+
 impl TorchFiles {
     /// Opens files and validates their pickles.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
-        let mut files = Vec::new();
-        let mut tensors = FxHashMap::default();
+        let mut files: Vec<Mapped> = Vec::new();
+        let mut tensors: FxHashMap<String, TensorLocation> = FxHashMap::default();
         for path in paths {
             let file = Mapped::open(path)?;
-            describe(&file.bytes, files.len(), &mut tensors).map_err(|problem| Error::file(path, problem))?;
+            let broken = |problem: String| Error::file(path, problem);
+            let mut own = FxHashMap::default();
+            describe(&file.bytes, files.len(), &mut own).map_err(broken)?;
+            for (name, location) in own {
+                if let Some(other) = tensors.get(&name)
+                    && !location.is_copy_of(other, &file.bytes, &files[other.file].bytes)
+                {
+                    return Err(broken(in_two_shards(&name, &files[other.file].path)));
+                }
+                tensors.insert(name, location);
+            }
             files.push(file);
         }
         Ok(Self { files, tensors })

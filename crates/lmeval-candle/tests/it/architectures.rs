@@ -48,7 +48,7 @@ pub(crate) fn fixtures() -> PathBuf {
 }
 
 /// The names of all fixture checkpoints.
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let entries = fs_err::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().join("expected.json").exists());
     let mut names: Vec<String> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();

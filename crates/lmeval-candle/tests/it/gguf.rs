@@ -303,12 +303,23 @@ fn refuses_inconsistent_files() {
         (with("tokenizer.ggml.model", text("t5")), "tokenizer type `t5` is not supported"),
         (with("tokenizer.ggml.pre", text("whales")), "its pre-tokenizer `whales`"),
         (without("tokenizer.ggml.tokens"), "no list `tokenizer.ggml.tokens`"),
+        (without("tokenizer.ggml.merges"), "no list `tokenizer.ggml.merges`"),
+        (with("tokenizer.ggml.merged", texts(&[])), "`tokenizer.ggml.merged` is not supported"),
+        (with("tokenizer.gggl.merges", texts(&[])), "`tokenizer.gggl.merges` is not supported"),
+        (with("tokenized.ggml.merges", texts(&[])), "`tokenized.ggml.merges` is not supported"),
+        (
+            with("gpt2.rope.freq_base", Entry::I32(1_148_846_080)),
+            "`gpt2.rope.freq_base` must be a finite float",
+        ),
+        (with("llamb.rope.freq_base", Entry::F32(9.0)), "`llamb.rope.freq_base` does not start with"),
+        (with("llama/rope.freq_base", Entry::F32(9.0)), "`llama/rope.freq_base` does not start with"),
         (
             with("tokenizer.ggml.tokens", texts(&["a", "b", "ab", "c"])),
             "4 tokens, but the model's vocabulary has 3",
         ),
+        (with("tokenizer.ggml.tokens", texts(&["a", "b"])), "2 tokens, but the model's vocabulary has 3"),
         (
-            with("tokenizer.ggml.tokens", texts(&["a", "b"])),
+            with("tokenizer.ggml.tokens", texts(&["a", "b", "c"])),
             "needs the token `ab`, which is not in the vocabulary",
         ),
         (
@@ -329,7 +340,7 @@ fn refuses_inconsistent_files() {
             with("gpt2.attention.sliding_window", Entry::U32(8)),
             "`gpt2.attention.sliding_window` has an unsupported value",
         ),
-        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a positive integer"),
+        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a power of two"),
         (
             changed(|_, tensors| tensors[0].0 = "blk.0.attn_sinks.weight".into()),
             "its tensor `blk.0.attn_sinks.weight` is not supported",
@@ -407,9 +418,9 @@ fn refuses_metadata_that_changes_answers() {
     let cases = [
         ("llama", "attention.sliding_window", window, "must be an integer"),
         ("llama", "attention.sliding_window", Entry::U32(4), "has an unsupported value"),
-        ("llama", "rope.freq_base", Entry::String("500000".into()), "must be a finite number"),
+        ("llama", "rope.freq_base", Entry::String("500000".into()), "must be a finite float"),
         ("llama", "rope.freq_base", number(0.0), "has an unsupported value"),
-        ("llama", "rope.freq_base", number(f32::NAN), "must be a finite number"),
+        ("llama", "rope.freq_base", number(f32::NAN), "must be a finite float"),
         ("llama", "attention.layer_norm_rms_epsilon", number(f32::INFINITY), "finite"),
         ("llama", "attention.whales", Entry::Bool(true), "is not supported and may change answers"),
         ("llama", "attention.value_length", Entry::U32(3), "has an unsupported value"),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architectures;
+mod checkpoints;
 mod generation;
 mod gguf;
 mod hub;

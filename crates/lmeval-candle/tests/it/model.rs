@@ -36,6 +36,7 @@ pub(crate) fn request(arguments: Arguments) -> ModelRequest {
         repeat: 0,
         arguments,
         additional_args: None,
+        document: None,
     }
 }
 
@@ -186,7 +187,7 @@ fn refuses_tokens_outside_the_vocabulary() {
     for id in 0..20 {
         let content = if id == 19 { "<|far|>".to_owned() } else { format!("<|more{id}|>") };
         added.push(serde_json::json!({
-            "id": 290 + id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+            "id": 295 + id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": true,
         }));
     }
@@ -344,6 +345,27 @@ fn refuses_inconsistent_configurations() {
         let folder = with(&|config| drop(config.insert(field.into(), 0.into())));
         let text = message(folder.path());
         assert!(text.contains("shape") || text.contains(field) || text.contains("head"), "{field}: {text}");
+    }
+    // Numbers that no model has: a score could come out of them nevertheless.
+    for (field, text, expected) in [
+        ("rms_norm_eps", "-1", "epsilon"),
+        ("rms_norm_eps", "1e308", "epsilon"),
+        ("rms_norm_eps", "NaN", "a finite number"),
+        ("rope_theta", "0", "a positive number"),
+        ("rope_theta", "-1", "a positive number"),
+        ("rope_theta", "Infinity", "a finite number"),
+        ("rope_theta", "1e308", "a positive number"),
+        ("num_hidden_layers", "true", "a non-negative integer"),
+        ("factor", "0", "a positive number"),
+    ] {
+        let scaling = r#""rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_theta": 1000.0"#;
+        let whole = config.replacen('{', &format!("{{{scaling},"), 1);
+        let damage = whole.split_once(&format!("\"{field}\": ")).unwrap();
+        let rest = damage.1.split_at(damage.1.find([',', '}', '\n']).unwrap()).1;
+        let text = format!("{}\"{field}\": {text}{rest}", damage.0);
+        let folder = damaged("config.json", Some(text.as_bytes()));
+        let found = message(folder.path());
+        assert!(found.contains(expected), "{field} {text}: {found}");
     }
     let folder = damaged("config.json", Some(b"{"));
     assert!(message(folder.path()).contains("config.json"));

@@ -74,6 +74,21 @@ fn loads_shards_without_safetensors() {
 }
 
 #[test]
+fn refuses_shards_that_contradict_each_other() {
+    let folder = folder();
+    let [shard, copy] = [folder.path().join(PARTS[1]), folder.path().join("copy.bin")];
+    let mut bytes = fs_err::read(&shard).unwrap();
+    fs_err::write(&copy, &bytes).unwrap();
+    assert!(TorchFiles::open(&[shard.clone(), copy.clone()]).is_ok());
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs_err::write(&copy, &bytes).unwrap();
+    assert!(TorchFiles::open(std::slice::from_ref(&copy)).is_ok());
+    let error = TorchFiles::open(&[shard, copy]).err().unwrap().to_string();
+    assert!(error.contains("is also in `") && error.contains("with other numbers"), "{error}");
+}
+
+#[test]
 fn refuses_pickles_of_more_than_tensors() {
     for (name, expected) in [("hostile.bin", "it refers to `posix.system`"), ("older.bin", "older than 1.6")]
     {

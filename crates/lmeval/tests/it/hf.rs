@@ -243,3 +243,35 @@ mod processes {
         assert!((3..DOCUMENTS).contains(&saved(&context, "out")), "{stderr}");
     }
 }
+
+#[test]
+fn code_of_a_checkpoint_is_refused_only_if_there_is_any() {
+    let context = prepared();
+    let run = |folder: &str, words: &[&str]| {
+        let mut all =
+            vec!["run", "--model", "hf", "--tasks", "demo_capitals", "--limit", "2", "--model_args"];
+        let pretrained = format!("pretrained={folder}");
+        all.push(&pretrained);
+        all.extend(words);
+        context.run(&all)
+    };
+    let plain = model().display().to_string();
+    for words in [&["--trust_remote_code"][..], &["trust_remote_code=True"]] {
+        let output = run(&plain, words);
+        assert_eq!(output.status, 0, "{output}");
+    }
+    for file in fs_err::read_dir(model()).unwrap() {
+        let file = file.unwrap();
+        context.write(format!("own/{}", file.file_name().display()), fs_err::read(file.path()).unwrap());
+    }
+    let config = context.work().join("own/config.json");
+    let text = fs_err::read_to_string(&config).unwrap();
+    let own = text.replacen('{', "{\"auto_map\": {\"AutoModelForCausalLM\": \"modeling_own.Own\"},", 1);
+    fs_err::write(&config, own).unwrap();
+    assert_eq!(run("own", &[]).status, 0);
+    for words in [&["--trust_remote_code"][..], &["trust_remote_code=True"]] {
+        let output = run("own", words);
+        assert_eq!(output.status, 1, "{output}");
+        assert!(output.stderr.contains("brings its own model code (`modeling_own.Own`)"), "{output}");
+    }
+}

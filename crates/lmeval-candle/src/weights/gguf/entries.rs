@@ -14,7 +14,7 @@ const LARGEST: i64 = i32::MAX as i64;
 enum Kind {
     /// A non-negative integer.
     Size,
-    /// A finite number.
+    /// A finite float.
     Number,
     Flag,
     Text,
@@ -79,6 +79,11 @@ const OWN: [(&str, &[&str]); 6] = [
     ("use_parallel_residual", &["gptneox", "stablelm"]),
 ];
 
+/// Whether a key consists of something and a known name. The separator may be damaged, too.
+fn is_last_part(key: &str, known: &str) -> bool {
+    key.strip_suffix(known).is_some_and(|rest| rest.chars().count() > 1)
+}
+
 impl Gguf {
     /// Refuses entries that are unknown, of the wrong type, or of an unsupported value.
     pub(super) fn check_entries(&self) -> Result<()> {
@@ -89,6 +94,14 @@ impl Gguf {
             .iter()
             .filter_map(|(key, entry)| Some((key.strip_prefix(&prefix)?, entry)))
             .collect();
+        // Entries of other names say nothing about the model, unless the name of the architecture in them is damaged.
+        let foreign = self.header.entries.keys().filter(|key| !key.starts_with(&prefix));
+        let misnamed = foreign.filter(|key| KNOWN.iter().any(|(known, _)| is_last_part(key, known)));
+        if let Some(key) = misnamed.min() {
+            let problem =
+                format!("its metadata entry `{key}` does not start with the architecture `{prefix}`");
+            return Err(Error::file(&self.path, problem));
+        }
         // Sorted, so that the same entry is reported every time.
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, entry) in entries {
@@ -178,10 +191,8 @@ impl Kind {
         match (self, entry) {
             (Size | Pattern, Entry::Whole(number)) => (0..=LARGEST).contains(number),
             (Number, Entry::Number(number)) => number.is_finite(),
-            (Number, Entry::Whole(_))
-            | (Flag, Entry::Flag(_))
-            | (Text, Entry::String(_))
-            | (Pattern, Entry::Flags(_)) => true,
+            (Flag, Entry::Flag(_)) | (Text, Entry::String(_)) | (Pattern, Entry::Flags(_)) => true,
+            // An integer is the bits of a float under a damaged type: no converter writes one here, no other runtime reads it.
             _ => false,
         }
     }
@@ -189,7 +200,7 @@ impl Kind {
     fn expected(self) -> String {
         match self {
             Size => format!("an integer from 0 to {LARGEST}"),
-            Number => "a finite number".into(),
+            Number => "a finite float".into(),
             Flag => "true or false".into(),
             Text => "a string".into(),
             Pattern => "an integer or a list of booleans".into(),

@@ -83,8 +83,8 @@ impl Header {
         }
         let alignment = match entries.get("general.alignment") {
             None => ALIGNMENT,
-            Some(Entry::Whole(number)) if *number > 0 => *number as u64,
-            Some(_) => return Err("its metadata entry `general.alignment` must be a positive integer".into()),
+            Some(Entry::Whole(number)) if *number > 0 && number.count_ones() == 1 => *number as u64,
+            Some(_) => return Err("its metadata entry `general.alignment` must be a power of two".into()),
         };
         let read = length - bytes.left;
         let data = read
@@ -102,8 +102,40 @@ impl Header {
                 return Err(format!("it has two tensors `{name}`"));
             }
         }
+        check_places(&tensors, data, length, alignment)?;
         Ok(Self { entries, tensors })
     }
+}
+
+/// Checks that tensors fill the rest of the file one after the other, as every writer puts them. A damaged offset, size or data
+/// type would otherwise load numbers of another tensor.
+fn check_places(
+    tensors: &FxHashMap<String, Stored>,
+    data: u64,
+    length: u64,
+    alignment: u64,
+) -> Result<(), String> {
+    let mut ordered: Vec<(&String, &Stored)> = tensors.iter().collect();
+    ordered.sort_unstable_by_key(|(name, tensor)| (tensor.start, *name));
+    let mut expected = data;
+    for (name, tensor) in ordered {
+        if tensor.start != expected {
+            return Err(format!(
+                "the tensor `{name}` starts at byte {}, but the one before it ends such that it has to start at byte {expected}; \
+                 an offset, a size or a data type is damaged",
+                tensor.start
+            ));
+        }
+        // Ends were compared with the length of the file, and an alignment beyond that leaves no room for another tensor.
+        expected =
+            (tensor.start + tensor.bytes as u64).checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+    }
+    if expected < length {
+        return Err(format!(
+            "its tensors end at byte {expected}, but it has {length} bytes; an offset, a size or a data type is damaged"
+        ));
+    }
+    Ok(())
 }
 
 /// A bounded reader.
@@ -302,8 +334,11 @@ mod tests {
         [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
     }
 
+    /// The name, sizes, data type and offset of a tensor.
+    type Described<'a> = (&'a str, &'a [u64], u32, u64);
+
     /// A file with these metadata entries and tensors.
-    fn file(entries: &[(&str, u32, &[u8])], tensors: &[(&str, &[u64], u32, u64)]) -> Vec<u8> {
+    fn file(entries: &[(&str, u32, &[u8])], tensors: &[Described<'_>]) -> Vec<u8> {
         let mut file = b"GGUF\x03\0\0\0".to_vec();
         file.extend((tensors.len() as u64).to_le_bytes());
         file.extend((entries.len() as u64).to_le_bytes());
@@ -355,6 +390,7 @@ mod tests {
             (b"GGUF\0\0\0\x03".to_vec(), "big-endian"),
             (b"GGUF\x09\0\0\0".to_vec(), "version is 9"),
             (file(&[("general.alignment", 4, &[0; 4])], &[]), "`general.alignment` must be"),
+            (file(&[("general.alignment", 4, &[24, 0, 0, 0])], &[]), "must be a power of two"),
             (file(&[("t", 9, &list(8, u64::MAX))], &[]), "truncated"),
             (file(&[("t", 8, &u64::MAX.to_le_bytes())], &[]), "truncated"),
             (file(&[("t", 9, &nested)], &[]), "nested too deeply"),
@@ -370,6 +406,24 @@ mod tests {
             (file(&[("t", 7, &[1]), ("t", 7, &[1])], &[]), "two metadata entries `t`"),
         ];
         for (content, expected) in cases {
+            let found = read(&content).unwrap_err();
+            assert!(found.contains(expected), "{found}");
+        }
+        // Offsets, sizes, data types and alignments that leave a gap or overlap.
+        let mut whole = file(&[], &[("w", &[4, 2], 0, 0), ("v", &[16], 1, 32)]);
+        whole.resize(whole.len().next_multiple_of(32) + 64, 0);
+        assert!(read(&whole).is_ok());
+        let damages: [(&[Described<'_>], &str); 6] = [
+            (&[("w", &[4, 2], 0, 0), ("v", &[16], 1, 0)], "starts at byte"),
+            (&[("w", &[4, 2], 0, 0), ("v", &[16], 1, 31)], "starts at byte"),
+            (&[("w", &[4, 2], 0, 32), ("v", &[16], 1, 32)], "starts at byte"),
+            (&[("w", &[4, 2], 0, 0), ("v", &[16], 1, 32)], "its tensors end at byte"),
+            (&[("w", &[4, 2], 0, 0), ("v", &[16], 0, 0)], "starts at byte"),
+            (&[("w", &[4, 2], 0, 0)], "its tensors end at byte"),
+        ];
+        for (tensors, expected) in damages {
+            let mut content = file(&[], tensors);
+            content.resize(content.len().next_multiple_of(32) + 96, 0);
             let found = read(&content).unwrap_err();
             assert!(found.contains(expected), "{found}");
         }

@@ -16,9 +16,49 @@ const SPECIAL: [(&str, &[&str]); 7] = [
     ("mask_token", &["mask_token_id"]),
 ];
 
+/// Keys of tokenizers without `tokenizer.`: those read here, and those that change nothing for the supported types. The ids of
+/// special tokens (`…_token_id`) are allowed under any name: converters add some every year, and no other key is read from them.
+const KEYS: [&str; 17] = [
+    "chat_template",
+    "ggml.add_bos_token",
+    "ggml.add_eos_token",
+    "ggml.add_sep_token",
+    "ggml.add_space_prefix",
+    "ggml.added_tokens",
+    "ggml.merges",
+    "ggml.model",
+    "ggml.pre",
+    "ggml.precompiled_charsmap",
+    "ggml.remove_extra_whitespaces",
+    "ggml.scores",
+    "ggml.token_type",
+    "ggml.token_type_count",
+    "ggml.tokens",
+    "huggingface.json",
+    "rwkv.world",
+];
+
+/// The prefix of all keys about the tokenizer.
+const PREFIX: &str = "tokenizer.";
+
 impl Gguf {
+    /// Refuses keys of the tokenizer that are unknown or misspelled: without them, the same string could have other tokens.
+    fn check_keys(&self) -> Result<()> {
+        let is_wrong = |key: &&String| match key.strip_prefix(PREFIX) {
+            Some(rest) => {
+                let is_special = rest.ends_with("_token_id") || rest.ends_with("_token_ids");
+                !is_special && !KEYS.contains(&rest) && !rest.starts_with("chat_template")
+            }
+            None => KEYS.iter().any(|known| known.starts_with("ggml.") && key.ends_with(known)),
+        };
+        self.header.entries.keys().filter(is_wrong).min().map_or(Ok(()), |key| {
+            Err(self.wrong(&format!("its metadata entry `{key}` is not supported and may change tokens")))
+        })
+    }
+
     /// Reads the vocabulary and settings of the tokenizer.
     pub fn vocabulary(&self) -> Result<GgufVocabulary> {
+        self.check_keys()?;
         let Some(model) = self.text("model")?.filter(|model| *model != "none") else {
             return Err(self.wrong("it has no tokenizer (`tokenizer.ggml.model`)"));
         };
@@ -29,7 +69,7 @@ impl Gguf {
         let rows =
             self.header.tensors.get("token_embd.weight").and_then(|tensor| tensor.shape.first().copied());
         if let Some(rows) = rows
-            && tokens.len() > rows
+            && tokens.len() != rows
         {
             return Err(self.wrong(&format!(
                 "its tokenizer has {} tokens, but the model's vocabulary has {rows}",
@@ -47,6 +87,7 @@ impl Gguf {
             Some(_) => return Err(self.wrong("`tokenizer.ggml.scores` must be a list of numbers")),
         };
         let merges = match self.tokenizer("merges") {
+            None if model == "gpt2" => return Err(self.wrong("it has no list `tokenizer.ggml.merges`")),
             None => Vec::new(),
             Some(Entry::Strings(merges)) => merges.clone(),
             Some(_) => return Err(self.wrong("`tokenizer.ggml.merges` must be a list of strings")),

@@ -35,7 +35,7 @@ pub fn locate(
     wanted: &Wanted<'_>,
 ) -> Result<PathBuf, ModelError> {
     let noun = wanted.noun;
-    let missing = |message: String| ModelError::new(ModelErrorKind::Configuration, message);
+    let missing = |message: String| ModelError::new(ModelErrorKind::Missing, message);
     let folder = std::path::absolute(name).unwrap_or_else(|_| name.into());
     if !is_repository(name) || !is_safe(revision) {
         return Err(missing(format!("`{name}` is neither a folder with a {noun} nor a name on the hub"))

@@ -39,6 +39,34 @@ fn refuses_folders_without_a_tokenizer() {
     assert!(error.to_string().contains("neither `chat_template.jinja` nor"), "{error}");
 }
 
+/// The library accepts these files, and gives strings other tokens than the model was trained with.
+#[test]
+fn refuses_contradicting_ids_and_random_merges() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs_err::read_to_string(Path::new(TOKENIZER).join("tokenizer.json")).unwrap();
+    let read = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut file: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        change(&mut file);
+        fs_err::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
+        HuggingFaceTokenizer::from_folder(folder.path()).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&|_| ()), Ok(()));
+    let same = read(&|file| file["model"]["vocab"]["a"] = file["model"]["vocab"]["b"].clone()).unwrap_err();
+    assert!(same.contains("the tokens `a` and `b` have the same id"), "{same}");
+    let added = |id: u32| {
+        serde_json::json!({"id": id, "content": "<new>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true})
+    };
+    let next = read(&|file| file["added_tokens"].as_array_mut().unwrap().push(added(9999))).unwrap_err();
+    assert!(next.contains("the added token `<new>` has the id 9999, but would become "), "{next}");
+    let map = serde_json::json!({"type": "Precompiled", "precompiled_charsmap": "AAAA////"});
+    let table = read(&|file| file["normalizer"] = map.clone()).unwrap_err();
+    assert!(table.contains("`precompiled_charsmap` of its normaliser is damaged"), "{table}");
+    let dropout = read(&|file| file["model"]["dropout"] = 0.5.into()).unwrap_err();
+    assert!(dropout.contains("drops merges at random (`dropout` is 0.5)"), "{dropout}");
+    assert_eq!(read(&|file| file["model"]["dropout"] = 0.0.into()), Ok(()));
+}
+
 /// Some tokens are only in the other files, and some are defaults of the class.
 #[test]
 fn reads_special_tokens_from_every_file() {

@@ -44,7 +44,7 @@ fn downloads_a_tokenizer_once() {
     assert_eq!(hub.requests("").len(), sent);
     for name in ["org/other", "../name", "a/b/c", ""] {
         let error = locate(&online, name, "main").unwrap_err();
-        assert_eq!(error.kind(), ModelErrorKind::Configuration, "{name}");
+        assert_eq!(error.kind(), ModelErrorKind::Missing, "{name}");
         assert!(error.hints().iter().any(|hint| hint.contains("tokenizer=")), "{name}");
     }
     let error =

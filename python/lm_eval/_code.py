@@ -124,7 +124,7 @@ class CodeEval:
 
         predictions, references = _problems(predictions, references)
         programs = [
-            (problem, place, f"{candidate}\n{tests}")
+            (problem, place, joined(candidate, tests))
             for problem, (candidates, tests) in enumerate(zip(predictions, references))
             for place, candidate in enumerate(candidates)
         ]
@@ -144,6 +144,14 @@ class CodeEval:
             if all(total >= size for total, _ in counts)
         }
         return scores, results
+
+
+def joined(candidate: str, tests: str) -> str:
+    """Return a program: a solution and the tests that follow it.
+
+    A backslash at the end of a solution would make the first test a part of its last line, as in `if 0: \\`.
+    """
+    return f"{candidate}\n\n{tests}" if candidate.endswith("\\") else f"{candidate}\n{tests}"
 
 
 def _problems(predictions: Any, references: Any) -> tuple[list[list[str]], list[str]]:

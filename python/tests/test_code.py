@@ -31,6 +31,13 @@ class PassAtK(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
+    def test_a_solution_cannot_swallow_its_first_test(self) -> None:
+        program = _code.joined("if 0: \\", "assert False")
+        self.assertRaises(SyntaxError, compile, program, "", "exec")
+        # What this is for: the plain sum of the two runs no test.
+        exec(compile("if 0: \\\nassert False", "", "exec"), {})
+        self.assertEqual(_code.joined("x = 1", "assert x"), "x = 1\nassert x")
+
     def test_scores_and_results_have_the_form_of_the_metric(self) -> None:
         scores, results = _code.CodeEval().compute(
             predictions=[["good", "bad", "bad"], ["bad", "bad", "bad"]], references=["t", "t"], k=[1, 2, 3, 4]

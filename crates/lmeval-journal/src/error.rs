@@ -1,5 +1,6 @@
 //! The error of this crate.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,16 @@ pub enum ErrorKind {
         path: PathBuf,
         /// Process id, host and start time of the lock's holder.
         holder: String,
+    },
+    /// Another process has claimed the journal, on a file system without locks.
+    #[error("`{}` is in use by {holder}, or was when that process was killed", path.display())]
+    Claimed {
+        /// The journal file.
+        path: PathBuf,
+        /// Process id, host and start time of the process.
+        holder: String,
+        /// The file with its claim.
+        lock: PathBuf,
     },
     /// The file is not a journal.
     #[error("`{}` is {what}, not an answer journal", path.display())]
@@ -101,7 +112,17 @@ impl Error {
         &self.0
     }
 
-    fn advice(&self) -> Option<&'static str> {
+    fn advice(&self) -> Option<Cow<'static, str>> {
+        if let ErrorKind::Claimed { lock, .. } = self.kind() {
+            let lock = lock.display();
+            return Some(Cow::Owned(format!(
+                "Its file system has no locks. Wait for the process to finish; if it has ended, delete `{lock}`"
+            )));
+        }
+        self.fixed_advice().map(Cow::Borrowed)
+    }
+
+    fn fixed_advice(&self) -> Option<&'static str> {
         use io::ErrorKind::{
             FileTooLarge, NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
@@ -120,7 +141,7 @@ impl Error {
             ErrorKind::Io { source, .. }
             | ErrorKind::Write { source, .. }
             | ErrorKind::Sync { source, .. } => source,
-            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } => return None,
+            ErrorKind::Claimed { .. } | ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } => return None,
         };
         match source.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => {
@@ -158,6 +179,6 @@ impl std::error::Error for Error {
 
 impl Diagnose for Error {
     fn hints(&self) -> Vec<String> {
-        self.advice().map(str::to_owned).into_iter().collect()
+        self.advice().map(Cow::into_owned).into_iter().collect()
     }
 }

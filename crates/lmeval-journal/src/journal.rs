@@ -15,7 +15,7 @@ use crate::key::{Fingerprint, Key};
 use crate::lock::{Lock, beside};
 use crate::medium::{Medium, write_up_to};
 use crate::reader::{Found, read_answer};
-use crate::record::{Entry, StoredEntry, StoredModel};
+use crate::record::{Entry, StoredData, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
 use crate::writer::{Pending, Subject, Waiter, Writer};
@@ -160,6 +160,20 @@ impl Journal {
             self.write_blocking(model.encode()?, Subject::Model(model))?;
         }
         Ok(fingerprint)
+    }
+
+    /// Records the digest of the data that the requests of a subject are built from: a task with the choice of its
+    /// documents. Returns the digest that the journal had before, if it is another one.
+    pub fn register_data(&self, subject: &str, digest: &str) -> Result<Option<String>, Error> {
+        let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
+        let before = index.digest_of(subject).map(str::to_owned);
+        drop(index);
+        if before.as_deref() == Some(digest) {
+            return Ok(None);
+        }
+        let data = StoredData { subject: subject.to_owned(), digest: digest.to_owned() };
+        self.write_blocking(data.encode()?, Subject::Data(data))?;
+        Ok(before)
     }
 
     /// Whether the request has an answer. Does not read it.

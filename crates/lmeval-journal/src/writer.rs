@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::index::{Index, RecordLocation};
 use crate::key::Key;
 use crate::medium::{Medium, write_up_to};
-use crate::record::StoredModel;
+use crate::record::{StoredData, StoredModel};
 
 /// How long a written record may stay unflushed.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,6 +36,7 @@ const KEPT_BUFFER: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) enum Subject {
     Model(StoredModel),
+    Data(StoredData),
     Entry { key: Key, is_answered: bool },
 }
 
@@ -219,6 +220,7 @@ impl Shared {
             let size = pending.record.len() as u32;
             match &pending.subject {
                 Subject::Model(model) => index.insert_model(model.clone(), offset),
+                Subject::Data(data) => index.insert_data(data.clone(), offset),
                 Subject::Entry { key, is_answered } => {
                     index.insert(key, RecordLocation { offset, size, is_answered: *is_answered });
                 }

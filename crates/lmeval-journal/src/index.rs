@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::key::{Fingerprint, Key};
-use crate::record::StoredModel;
+use crate::record::{StoredData, StoredModel};
 
 /// The location of a record in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct Index {
     models: Vec<(StoredModel, u64)>,
     /// The number of answered keys per model.
     answers: FxHashMap<Fingerprint, usize>,
+    /// The last digest of each subject, and the offset of its record.
+    data: FxHashMap<String, (String, u64)>,
 }
 
 impl Index {
@@ -57,6 +59,21 @@ impl Index {
     pub(crate) fn insert_model(&mut self, model: StoredModel, offset: u64) {
         self.models.retain(|(known, _)| *known != model);
         self.models.push((model, offset));
+    }
+
+    /// Adds the digest of data whose record starts at `offset`.
+    pub(crate) fn insert_data(&mut self, StoredData { subject, digest }: StoredData, offset: u64) {
+        self.data.insert(subject, (digest, offset));
+    }
+
+    /// The last digest of a subject.
+    pub(crate) fn digest_of(&self, subject: &str) -> Option<&str> {
+        self.data.get(subject).map(|(digest, _)| digest.as_str())
+    }
+
+    /// Whether the record at `offset` is the last one of its subject.
+    pub(crate) fn is_last_of_data(&self, subject: &str, offset: u64) -> bool {
+        self.data.get(subject).is_some_and(|(_, known)| *known == offset)
     }
 
     /// The most recently used model.

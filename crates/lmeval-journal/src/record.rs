@@ -24,6 +24,7 @@ const MAX_PAYLOAD: usize = 256 << 20;
 
 const KIND_MODEL: u8 = 1;
 const KIND_ENTRY: u8 = 2;
+const KIND_DATA: u8 = 3;
 
 /// One finished request.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,10 +82,35 @@ pub struct StoredModel {
     facts: Vec<(String, String)>,
 }
 
+/// The digest of the data that requests were built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredData {
+    /// The task, and the choice of its documents.
+    pub(crate) subject: String,
+    pub(crate) digest: String,
+}
+
+impl StoredData {
+    /// The record, head included.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
+        frame(KIND_DATA, |out| {
+            put_string(out, &self.subject);
+            put_string(out, &self.digest);
+        })
+    }
+
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader(payload);
+        let (subject, digest) = (reader.string()?.to_owned(), reader.string()?.to_owned());
+        reader.finish(Self { subject, digest })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Record {
     Model(StoredModel),
     Entry(StoredEntry),
+    Data(StoredData),
 }
 
 impl From<Entry> for StoredEntry {
@@ -305,6 +331,7 @@ impl Record {
         match record[HEAD - 1] {
             KIND_MODEL => StoredModel::decode(payload).map(Self::Model),
             KIND_ENTRY => StoredEntry::decode(payload).map(Self::Entry),
+            KIND_DATA => StoredData::decode(payload).map(Self::Data),
             _ => None,
         }
     }
@@ -414,6 +441,14 @@ mod tests {
         assert_eq!(model.fingerprint(), Fingerprint::of(&identity));
         assert_eq!(model.to_string(), identity.to_string());
         assert_eq!(Record::decode(&model.encode().unwrap()), Some(Record::Model(model)));
+    }
+
+    #[test]
+    fn digests_round_trip() {
+        let data = StoredData { subject: "täsk".to_owned(), digest: "0f".to_owned() };
+        let record = data.encode().unwrap();
+        assert!(is_sound(&record));
+        assert_eq!(Record::decode(&record), Some(Record::Data(data)));
     }
 
     #[test]

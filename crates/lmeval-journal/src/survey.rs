@@ -40,6 +40,7 @@ impl Survey {
                         RecordLocation { offset, size: bytes.len() as u32, is_answered: entry.is_answered() };
                     index.insert(&entry.key, location);
                 }
+                Some(Record::Data(data)) => index.insert_data(data, offset),
                 None => unreadable.push(Damage { offset, bytes: bytes.len() as u64 }),
             }
         })?;

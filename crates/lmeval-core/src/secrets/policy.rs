@@ -16,6 +16,9 @@ const SHORTEST_IN_MESSAGES: usize = 8;
 const LONGEST_WORD: usize = 12;
 /// The minimum length of a secret that is masked in data.
 const SHORTEST_CREDENTIAL: usize = 16;
+/// Strings of this length without a space are neither words nor numbers. One in 300 random keys of 32 letters and digits has no
+/// digit.
+const LONGER_THAN_WORDS: usize = 32;
 
 /// Whether a secret is masked in responses of the server that received it.
 pub fn is_hidden_in_responses(secret: &str) -> bool {
@@ -29,12 +32,12 @@ pub(super) fn is_hidden_in_messages(secret: &str) -> bool {
     secret.len() >= SHORTEST_IN_MESSAGES && !is_number && !is_word
 }
 
-/// Whether a secret is masked in data: only if it looks like a key, that is long and not just letters or digits.
+/// Whether a secret is masked in data: only if it looks like a key, that is long and not just letters or digits, or longer than
+/// any word.
 pub fn is_credential(secret: &str) -> bool {
-    secret.len() >= SHORTEST_CREDENTIAL
-        && secret.chars().any(char::is_alphabetic)
-        && !secret.chars().all(char::is_alphabetic)
-        && !secret.contains(char::is_whitespace)
+    let is_mixed = secret.chars().any(char::is_alphabetic) && !secret.chars().all(char::is_alphabetic);
+    !secret.contains(char::is_whitespace)
+        && (secret.len() >= LONGER_THAN_WORDS || (secret.len() >= SHORTEST_CREDENTIAL && is_mixed))
 }
 
 #[cfg(test)]
@@ -49,7 +52,9 @@ mod tests {
         for secret in ["sk-12345", "Password", "correcthorsebattery", "hunter22"] {
             assert!(is_hidden_in_messages(secret) && !is_credential(secret), "{secret}");
         }
-        for key in ["sk-0123456789abc", "sk-not-a-real-key", "github_pat_AbCdEf"] {
+        for key in
+            ["QwErTyUiOpAsDfGhJkLzXcVbNmQwErTy", "sk-0123456789abc", "sk-not-a-real-key", "github_pat_AbCdEf"]
+        {
             assert!(is_hidden_in_messages(key) && is_credential(key), "{key}");
         }
         assert!(

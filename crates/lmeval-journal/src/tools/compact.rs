@@ -69,6 +69,7 @@ fn write_new(file: &File, path: &Path, new_path: &Path) -> Result<Compacted, Err
         let is_kept = match Record::decode(bytes) {
             Some(Record::Model(model)) => survey.index.is_last_of_model(&model, offset),
             Some(Record::Entry(entry)) => survey.index.is_live(&entry.key, offset),
+            Some(Record::Data(data)) => survey.index.is_last_of_data(&data.subject, offset),
             None => false,
         };
         if is_kept && written.is_ok() {

@@ -64,6 +64,9 @@ pub fn list(path: &Path) -> Result<Listing, Error> {
             let task = entry.origin.map(|origin| origin.task);
             models.count(entry.key.model, task, is_answered, bytes.len() as u64);
         }
+        Some(Record::Data(data)) if survey.index.is_last_of_data(&data.subject, offset) => {
+            live_bytes += bytes.len() as u64;
+        }
         _ => {}
     });
     let scanned = scanned.map_err(|source| Error::io("read", path, source))?;

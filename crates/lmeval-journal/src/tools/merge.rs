@@ -69,6 +69,8 @@ impl Input<'_> {
             let (is_current, is_answered) = match &record {
                 Record::Model(model) => (self.survey.index.is_last_of_model(model, offset), false),
                 Record::Entry(entry) => (self.survey.index.is_live(&entry.key, offset), entry.is_answered()),
+                // The merged answers need not be of the same data.
+                Record::Data(_) => (false, false),
             };
             if is_current {
                 visit(RecordLocation { offset, size: bytes.len() as u32, is_answered }, bytes, record);
@@ -83,7 +85,7 @@ impl Input<'_> {
         read_up_to(self.file.as_ref()?, &mut bytes, location.offset).ok()?;
         match Record::decode(&bytes)? {
             Record::Entry(entry) => Some(entry),
-            Record::Model(_) => None,
+            Record::Model(_) | Record::Data(_) => None,
         }
     }
 }

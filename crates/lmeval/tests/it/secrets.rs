@@ -10,7 +10,14 @@ use std::time::Duration;
 use crate::context;
 use crate::server::{Server, TASK, documents};
 
-const SECRETS: [&str; 5] = ["sk-environment-1", "sk-header-2", "sk-argument-3", "hf-token-4", "sk-address-5"];
+const SECRETS: [&str; 6] = [
+    "sk-environment-1",
+    "sk-header-2",
+    "sk-argument-3",
+    "hf-token-4",
+    "sk-address-5",
+    "sk-answered-0123456789",
+];
 
 fn search(folder: &Path) {
     for entry in fs_err::read_dir(folder).unwrap() {
@@ -63,6 +70,16 @@ fn secrets_are_neither_written_nor_printed() {
 
 /// A server that repeats the key, the query and more in every answer, and records the requested paths.
 fn repeating_server(filler: usize) -> (String, Arc<Mutex<Vec<String>>>) {
+    answering_server(move |head, path| {
+        let message = format!("{}{head} {path}", "x".repeat(filler));
+        ("400 Bad Request", format!("{{\"error\": {{\"message\": {message:?}}}}}"))
+    })
+}
+
+/// A server whose status and body are a function of the head and the path of a request. Records the requested paths.
+fn answering_server(
+    answer: impl Fn(&str, &str) -> (&'static str, String) + Send + 'static,
+) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
     let paths = Arc::new(Mutex::new(Vec::new()));
@@ -86,13 +103,12 @@ fn repeating_server(filler: usize) -> (String, Arc<Mutex<Vec<String>>>) {
             let Some(path) = head.first().map(|line| line.split(' ').nth(1).unwrap().to_owned()) else {
                 continue;
             };
-            let message = format!("{}{} {path}", "x".repeat(filler), head.join(" "));
+            let (status, body) = answer(&head.join(" "), &path);
             seen.lock().unwrap().push(path);
-            let answer = format!("{{\"error\": {{\"message\": {message:?}}}}}");
             let _ = write!(
                 stream,
-                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
-                answer.len()
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
             );
         }
     });
@@ -170,6 +186,39 @@ fn results_contain_no_credentials() {
                 assert!(!text.contains("1234\"") && !text.contains("sk-"), "{}", path.display());
             }
         }
+    }
+}
+
+/// Whatever characters of a key JSON escapes, neither the journal nor the samples keep it.
+#[test]
+fn answers_that_repeat_the_key_are_masked() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let key = SECRETS[5];
+    for (index, repeated) in
+        [key.to_owned(), key.replace('-', "\\u002d"), key.replace('s', "\\u0073")].into_iter().enumerate()
+    {
+        let (url, _) = answering_server(move |_, path| match path {
+            "/v1/models" => ("404 Not Found", "{}".to_owned()),
+            _ => (
+                "200 OK",
+                format!(
+                    r#"{{"choices": [{{"index": 0, "text": " 7 {repeated}", "finish_reason": "stop"}}]}}"#
+                ),
+            ),
+        });
+        let model_args = format!("model=m,base_url={url},tokenizer_backend=none");
+        let folder = format!("out{index}");
+        let words =
+            ["run", "--model", "local-completions", "--tasks", "numbers.yaml", "--model_args", &model_args];
+        let words = [&words[..], &["--output_path", &folder, "--log_samples"]].concat();
+        let output = context.command(&words).env("OPENAI_API_KEY", key).run();
+        assert_eq!(output.status, 0, "{output}");
+        holds_none(&output, &SECRETS);
+        search(&context.work().join(&folder));
+        let samples = only_file(&context.work().join(&folder), "samples_");
+        assert!(samples.contains(" 7 ***"), "{samples}");
     }
 }
 

@@ -28,8 +28,13 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 /// The size of a challenge and of a tag in bytes.
 const SIZE: usize = 32;
 
-/// Longer frames are considered malformed.
-const MAX_FRAME: u64 = 1 << 36;
+/// The longest frame of a side that has not yet sent a frame with a valid tag. Somebody between the two ends can forward
+/// their handshake, but cannot make such a tag.
+const MAX_FIRST_FRAME: u64 = 64 << 10;
+
+/// The longest frame after that, 1 GiB: 32 MiB of requests take less, even if every character is escaped, and an answer is
+/// limited to 256 MiB by the journal.
+const MAX_FRAME: u64 = 1 << 30;
 
 /// The shortest token in characters.
 const SHORTEST: usize = 16;
@@ -233,6 +238,12 @@ fn read(stream: &mut Stream, bytes: &mut [u8]) -> Result<(), HandshakeError> {
 impl Sender {
     /// Sends a frame: its length, its content, and its tag.
     pub(super) fn send(&mut self, body: &str) -> io::Result<()> {
+        let (length, limit) = (body.len() as u64, if self.sent == 0 { MAX_FIRST_FRAME } else { MAX_FRAME });
+        if length > limit {
+            return Err(io::Error::other(format!(
+                "a message of {length} bytes, more than the limit of {limit}"
+            )));
+        }
         self.buffer.clear();
         self.buffer.extend_from_slice(&(body.len() as u64).to_be_bytes());
         self.buffer.extend_from_slice(body.as_bytes());
@@ -259,8 +270,11 @@ impl Receiver {
         let mut head = [0; 8];
         self.stream.read_exact(&mut head)?;
         let length = u64::from_be_bytes(head);
-        if length > MAX_FRAME {
-            return Err(io::Error::other(format!("a frame of {length} bytes")));
+        let limit = if self.received == 0 { MAX_FIRST_FRAME } else { MAX_FRAME };
+        if length > limit {
+            return Err(io::Error::other(format!(
+                "a frame of {length} bytes, more than the limit of {limit}"
+            )));
         }
         // The tag is over the number of the frame, too.
         let mut body = self.received.to_be_bytes().to_vec();
@@ -330,6 +344,43 @@ mod tests {
         let (run, worker) = connect("secret", "other");
         assert!(matches!(run, Err(HandshakeError::Token)));
         assert!(matches!(worker, Err(HandshakeError::Token)), "{:?}", worker.err());
+    }
+
+    /// Somebody between two ends, who forwarded their handshake, sends the length of a frame and any bytes.
+    fn interpose(sender: &mut Sender, length: u64) {
+        sender.stream.write_all(&length.to_be_bytes()).unwrap();
+        // Fails when the other side has closed the connection.
+        let _ = sender.stream.write_all(&vec![b'x'; 1 << 17]);
+    }
+
+    #[test]
+    fn long_frames_are_refused_before_they_are_read() {
+        let refusal = |receiver: &mut Receiver| receiver.receive().unwrap_err().to_string();
+        for length in [MAX_FIRST_FRAME + 1, 1 << 33, u64::MAX] {
+            let (run, worker) = connect("secret", "secret");
+            let (mut run, mut worker) = (run.unwrap(), worker.unwrap());
+            interpose(&mut worker.0, length);
+            assert_eq!(
+                refusal(&mut run.1),
+                format!("a frame of {length} bytes, more than the limit of 65536")
+            );
+            interpose(&mut run.0, length);
+            assert!(refusal(&mut worker.1).contains("more than the limit of 65536"));
+        }
+        let (run, worker) = connect("secret", "secret");
+        let (mut run, mut worker) = (run.unwrap(), worker.unwrap());
+        let long = "x".repeat(1 << 17);
+        assert!(worker.0.send(&long).unwrap_err().to_string().contains("more than the limit of 65536"));
+        worker.0.send("hello").unwrap();
+        assert_eq!(run.1.receive().unwrap(), "hello");
+        // A side that has proven a frame may send long ones.
+        let sending = thread::spawn(move || {
+            worker.0.send(&long).unwrap();
+            worker.0
+        });
+        assert_eq!(run.1.receive().unwrap().len(), 1 << 17);
+        interpose(&mut sending.join().unwrap(), MAX_FRAME + 1);
+        assert!(refusal(&mut run.1).contains("more than the limit of 1073741824"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The run's side: workers that join over the network, and the model they form.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use lmeval_core::work_queue::{Item, Queue, Taken};
 use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
+use tracing::debug;
 
 use super::channel::{Sender, Side, Token, handshake};
 use super::link::{Link, deliver, difference, reason};
@@ -29,10 +30,13 @@ const POLL: Duration = Duration::from_millis(20);
 const DEATHS: usize = 10;
 /// The number of refused connections that are reported.
 const REPORTED: usize = 20;
+/// The number of connections that have not proven the token and are kept. More than that are strangers, most likely.
+const STRANGERS: usize = 128;
 /// How often a run without workers says so.
 const REMIND: Duration = Duration::from_mins(1);
-/// The stack of a thread that attends to a worker.
-const STACK: usize = 512 << 10;
+/// The stack of a thread that attends to a worker: address space, of which little is used, unless a message is nested as deeply
+/// as the decoder allows.
+const STACK: usize = 2 << 20;
 
 /// How often both sides send a heartbeat, if one that says nothing for `stall` is given up.
 pub(super) fn heartbeat(stall: Duration) -> Duration {
@@ -73,6 +77,41 @@ pub(super) struct Shared {
     questions: Mutex<HashMap<i64, mpsc::Sender<Result<Value, ModelError>>>>,
     next_question: AtomicI64,
     refused: AtomicUsize,
+    strangers: Mutex<Strangers>,
+}
+
+/// Connections that have not proven the token, oldest first. Each costs a thread and two descriptors, so there is a
+/// limit: whoever can reach the port must not keep workers out.
+#[derive(Default)]
+struct Strangers {
+    list: VecDeque<(u64, IpAddr, TcpStream)>,
+    next: u64,
+}
+
+impl Strangers {
+    /// Adds a connection and returns its id. If there are too many, the oldest one of the address that has most of them is
+    /// closed: that of a worker only if its own address floods the run.
+    fn add(&mut self, stream: TcpStream, address: IpAddr) -> u64 {
+        self.next += 1;
+        self.list.push_back((self.next, address, stream));
+        if self.list.len() > STRANGERS {
+            let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+            for (_, address, _) in &self.list {
+                *counts.entry(*address).or_default() += 1;
+            }
+            let most = counts.values().copied().max().unwrap_or_default();
+            let oldest = self.list.iter().position(|(_, address, _)| counts.get(address) == Some(&most));
+            if let Some((_, _, stream)) = oldest.and_then(|index| self.list.remove(index)) {
+                // Its thread notices. It may be closed already.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        self.next
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.list.retain(|(known, _, _)| *known != number);
+    }
 }
 
 #[derive(Default)]
@@ -125,6 +164,7 @@ impl Shared {
             questions: Mutex::default(),
             next_question: AtomicI64::new(1),
             refused: AtomicUsize::new(0),
+            strangers: Mutex::default(),
         }
     }
 
@@ -157,6 +197,10 @@ impl Shared {
 
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_stopping(&self) -> bool {
@@ -216,8 +260,13 @@ impl Shared {
         if let Err(error) = stream.set_nonblocking(false) {
             return refuse(&error);
         }
+        let known = match stream.try_clone() {
+            Ok(copy) => self.strangers().add(copy, peer.ip()),
+            Err(error) => return refuse(&error),
+        };
         let made = self.options.tls.as_ref().map(RunTls::connection).transpose();
         let made = made.and_then(|tls| handshake(stream, &self.options.token, Side::Run, tls));
+        self.strangers().remove(known);
         let (sender, receiver) = match made {
             Ok(made) => made,
             Err(error) => return refuse(&error),
@@ -350,6 +399,7 @@ impl Shared {
                     }
                 }
                 Taken::Items(items) => {
+                    debug!(requests = items.len(), workers, "Batch sent to a worker");
                     last = items.last().map(|item| item.json.clone());
                     if let Err((reason, left)) = self.work(items, &send, &inbox) {
                         self.put_back(left, &reason);
@@ -412,6 +462,7 @@ impl Shared {
 
     /// Returns the requests of a worker that left to the queue. One with which many workers left has failed.
     fn put_back(&self, left: Vec<Item>, reason: &str) {
+        debug!(requests = left.len(), reason, "Batch of a worker that left");
         let mut again = Vec::new();
         for mut item in left {
             item.deaths += 1;
@@ -462,5 +513,54 @@ impl Shared {
             thread::sleep(POLL);
             members = self.members();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn deeply_nested_messages_do_not_overflow_the_stack() {
+        for (depth, inner) in [(100_000, ""), (900, r#"{"$":"tuple","v":[]}"#)] {
+            let text = format!("{{\"answers\":{}{inner}{}}}", "[".repeat(depth), "]".repeat(depth));
+            let decode = move || FromWorker::decode(&mut Decoder::new(), &text).is_none();
+            let thread = thread::Builder::new().stack_size(STACK).spawn(decode).unwrap();
+            assert!(thread.join().unwrap(), "{depth}");
+        }
+    }
+
+    #[test]
+    fn floods_close_their_own_connections() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || {
+            let other = TcpStream::connect(address).unwrap();
+            (other, listener.accept().unwrap().0)
+        };
+        let (flood, worker) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let mut strangers = Strangers::default();
+        let (mut first, stream) = connect();
+        let number = strangers.add(stream, worker);
+        let others: Vec<TcpStream> = (0..STRANGERS + 5)
+            .map(|_| {
+                let (other, stream) = connect();
+                strangers.add(stream, flood);
+                other
+            })
+            .collect();
+        assert_eq!(strangers.list.len(), STRANGERS);
+        let is_closed = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            matches!(stream.read(&mut [0]), Ok(0))
+        };
+        assert_eq!(others.iter().filter(|other| is_closed(other)).count(), 6);
+        assert!(is_closed(&others[0]) && !is_closed(&others[6]));
+        first.set_nonblocking(true).unwrap();
+        assert_eq!(first.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        strangers.remove(number);
+        assert_eq!(strangers.list.len(), STRANGERS - 1);
     }
 }

@@ -152,6 +152,7 @@ fn request(number: usize) -> ModelRequest {
         repeat: 0,
         arguments,
         additional_args: None,
+        document: None,
     }
 }
 

@@ -146,6 +146,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
             Value::Dict(media) => Some(Arc::clone(media)),
             _ => None,
         },
+        document: None,
     })
 }
 
@@ -390,7 +391,15 @@ mod tests {
 
     fn request(arguments: Arguments) -> ModelRequest {
         let (task_name, doc_id) = ("t".into(), DocId(3));
-        ModelRequest { task_name, doc_id, idx: 1, repeat: 2, arguments, additional_args: None }
+        ModelRequest {
+            task_name,
+            doc_id,
+            idx: 1,
+            repeat: 2,
+            arguments,
+            additional_args: None,
+            document: None,
+        }
     }
 
     #[test]

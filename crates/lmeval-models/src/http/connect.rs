@@ -61,6 +61,8 @@ impl Connections {
                 .pool_max_idle_per_host(most)
                 .tcp_nodelay(true)
                 .http2_adaptive_window(true)
+                // The library would decompress without a limit; see `decoded`.
+                .no_gzip()
                 .tls_danger_accept_invalid_certs(!settings.verify_certificate);
             if let Some(tls) = &tls {
                 builder = builder.tls_backend_preconfigured(tls.clone());
@@ -208,10 +210,11 @@ fn same_server() -> redirect::Policy {
 }
 
 fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).trim_end_matches('.');
+    let address = host.parse::<IpAddr>().map(|address| address.to_canonical());
     host.eq_ignore_ascii_case("localhost")
         || host.to_ascii_lowercase().ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+        || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
 }
 
 #[cfg(test)]
@@ -225,6 +228,8 @@ mod tests {
             ("http://127.0.0.1/", true),
             ("http://127.9.9.9/", true),
             ("http://[::1]:80/", true),
+            ("http://[::ffff:127.0.0.1]:80/", true),
+            ("http://localhost.:8000/v1", true),
             ("http://0.0.0.0:8000/", true),
             ("http://api.localhost/", true),
             ("https://api.openai.com/v1", false),

@@ -1,8 +1,9 @@
 //! Pools of servers whose members come and go.
 //!
 //! A server that joins is examined before it gets calls: it must report the same model as the first one, and in a run with
-//! log-likelihoods it must give the same numbers. The protocols that it proves decide which log-likelihood calls it gets. A
-//! member that cannot be reached is examined again when it returns, since it may have been restarted with another model.
+//! log-likelihoods it must give the same numbers, then and from time to time. The protocols that it proves decide which
+//! log-likelihood calls it gets. A member that cannot be reached is examined again when it returns, since it may have been
+//! restarted with another model.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -51,6 +52,8 @@ struct State {
     examined: FxHashSet<usize>,
     /// When to examine a member again.
     due: FxHashMap<usize, Instant>,
+    /// When the numbers of a member were last seen to be right.
+    compared: FxHashMap<usize, Instant>,
     /// Why members are not used.
     refusals: FxHashMap<usize, String>,
     /// The members that got calls at the last look.
@@ -238,15 +241,42 @@ impl Keeper {
         match member_report(&self.client, &member.given, self.model.as_deref()).await {
             Err(_) => {
                 self.lock().due.remove(&member.id);
-                self.client.suspect(member.id);
+                return self.client.suspect(member.id);
             }
             // A list that is missing for once proves nothing.
             Ok(None) => {}
             Ok(report) => {
                 if let Err(reason) = self.judge(report.as_ref()) {
-                    self.refuse(member, &reason);
+                    return self.refuse(member, &reason);
                 }
             }
+        }
+        self.check_numbers(member).await;
+    }
+
+    /// Checks from time to time whether a member that gets calls still gives the numbers that it gave when it joined.
+    async fn check_numbers(&self, member: &MemberView) {
+        let Some(interval) = self.client.recheck() else { return };
+        let (now, prover) = (Instant::now(), self.lock().prover.upgrade());
+        // Without a model that computes log-likelihoods, there is nothing to compare.
+        let Some(model) = prover else { return };
+        let since = *self.lock().compared.entry(member.id).or_insert(now);
+        if now.saturating_duration_since(since) < interval {
+            return;
+        }
+        match model.recheck_member(member).await {
+            Ok(()) => drop(self.lock().compared.insert(member.id, now)),
+            Err(Verdict::Other(reason)) => {
+                self.lock().compared.remove(&member.id);
+                let (shown, seconds) = (&member.shown, since.elapsed().as_secs());
+                self.client.stats().warn(format!(
+                    "The server `{shown}` gives other numbers than when it joined; its answers of the last {seconds} s may be \
+                     wrong and are in the journal, so rerun with `--fresh`"
+                ));
+                self.refuse(member, &reason);
+            }
+            // It could not be asked.
+            Err(_) => {}
         }
     }
 

@@ -1,10 +1,12 @@
 //! The servers that answer calls.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 
 use super::connect::Transport;
@@ -78,6 +80,52 @@ impl Tally {
     }
 }
 
+/// The state of a server that has gone silent.
+#[derive(Default)]
+pub(super) struct Vitals {
+    /// Held by the one call that queries the server for all of them.
+    pub(super) watcher: Mutex<()>,
+    /// Its calls in flight are given up.
+    pub(super) taken_back: Notify,
+    /// It has not answered a query since its calls were taken back, so it gets no calls.
+    is_dead: AtomicBool,
+    /// It came back after its calls were taken back because it answered no query. It may answer one request at a time, so
+    /// that proves nothing.
+    may_be_serial: AtomicBool,
+    /// The seconds of silence after which its calls were taken back.
+    silence: AtomicU64,
+}
+
+impl Vitals {
+    pub(super) fn is_dead(&self) -> bool {
+        self.is_dead.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn may_be_serial(&self) -> bool {
+        self.may_be_serial.load(Ordering::Relaxed)
+    }
+
+    /// The seconds of silence after which its calls were taken back.
+    pub(super) fn silence(&self) -> u64 {
+        self.silence.load(Ordering::Relaxed)
+    }
+
+    /// Takes back the calls in flight after a silence.
+    pub(super) fn die(&self, silence: Duration, is_refused: bool) {
+        self.silence.store(silence.as_secs(), Ordering::Relaxed);
+        self.is_dead.store(true, Ordering::Relaxed);
+        if !is_refused {
+            self.may_be_serial.store(true, Ordering::Relaxed);
+        }
+        self.taken_back.notify_waiters();
+    }
+
+    /// It has answered a query.
+    pub(super) fn revive(&self) {
+        self.is_dead.store(false, Ordering::Relaxed);
+    }
+}
+
 /// A server that may answer calls, and its health.
 pub(super) struct Member {
     pub(super) id: usize,
@@ -96,6 +144,9 @@ pub(super) struct Member {
     /// Consecutive ejections.
     pub(super) ejections: u32,
     pub(super) ejected_until: Option<Instant>,
+    pub(super) vitals: Arc<Vitals>,
+    /// When a call was last answered or failed.
+    pub(super) last_sign: Option<Instant>,
     /// When the probe in flight was sent.
     pub(super) probed: Option<Instant>,
     /// The average latency in seconds, and when it was measured.
@@ -120,6 +171,8 @@ impl Member {
             failures: 0,
             ejections: 0,
             ejected_until: None,
+            vitals: Arc::default(),
+            last_sign: None,
             probed: None,
             latency: None,
             tally: Tally::default(),
@@ -141,6 +194,7 @@ impl Member {
     /// Counts an answer.
     pub(super) fn note_answer(&mut self, latency: Duration) {
         let (seconds, now) = (latency.as_secs_f64(), Instant::now());
+        self.last_sign = Some(now);
         let average = self.latency.map_or(seconds, |(average, _)| average + SMOOTHING * (seconds - average));
         self.latency = Some((average, now));
         self.tally.answered += 1;

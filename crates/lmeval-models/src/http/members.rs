@@ -31,6 +31,11 @@ impl Client {
         self.settings.pool.is_some()
     }
 
+    /// How often the numbers of members are compared again; `None` for never.
+    pub(crate) fn recheck(&self) -> Option<Duration> {
+        self.settings.recheck
+    }
+
     /// The name of the pool; `None` for a fixed list of addresses.
     pub(crate) fn pool(&self) -> Option<String> {
         self.settings.pool.as_ref().map(PoolSource::name)

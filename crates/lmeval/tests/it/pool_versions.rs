@@ -92,20 +92,38 @@ fn returning_members_are_examined_again() {
     list(&context, &[&stays.server, &leaves.server]);
     let mut run = Run::start(&context, &arguments("pick", REMOTE, ",num_concurrent=2"));
     run.wait_until("the first answers", |_| leaves.model.counts().next_token > 3);
-    let killed = std::thread::scope(|scope| {
-        let killed = scope.spawn(|| leaves.server.die_for(Duration::from_millis(400)));
-        std::thread::sleep(Duration::from_millis(200));
-        // It comes back with other weights under the same name.
+    // It comes back with other weights under the same name.
+    leaves.server.die_while(|| {
+        std::thread::sleep(Duration::from_millis(400));
         leaves.model.restart(ScoringBehavior { weights: 2, ..BOTH });
-        killed.join()
     });
-    killed.unwrap();
     run.wait_for("is not used: the log-probability of a test token");
     // A fast server, so that the test ends soon.
     let helper = serve(BOTH);
     list(&context, &[&helper.server]);
     run.finish();
     check_numbers(&context, &stays.model);
+}
+
+#[test]
+fn weights_that_change_without_a_restart_are_noticed() {
+    let context = prepared(MIXED);
+    // The faster one gets most calls.
+    let [stays, changes] = [400, 150].map(|delay| serve_slowly(BOTH, Duration::from_millis(delay)));
+    list(&context, &[&stays.server, &changes.server]);
+    let mut run = Run::start(&context, &arguments("pick", REMOTE, ",num_concurrent=2,recheck=0.1"));
+    // An examination takes two and six at most.
+    run.wait_until("the first answers", |_| {
+        let (next_token, tail) = tails(&changes);
+        next_token + tail > 10
+    });
+    changes.model.restart(ScoringBehavior { weights: 2, ..BOTH });
+    run.wait_for("gives other numbers than when it joined");
+    run.wait_for("is not used: the log-probability of a test token");
+    // A fast server, so that the test ends soon.
+    let helper = serve(BOTH);
+    list(&context, &[&helper.server]);
+    run.finish();
 }
 
 #[test]
@@ -203,10 +221,11 @@ fn other_weights_under_the_same_name_are_refused() {
 fn addresses_that_come_up_later_prove_the_protocol_first() {
     let context = prepared(MIXED);
     let new = serve_slowly(BOTH, Duration::from_millis(60));
-    // Reserves a port.
-    let late = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Holds a port at which nothing listens, until the server does.
+    let late = tokio::net::TcpSocket::new_v4().unwrap();
+    late.set_reuseaddr(true).unwrap();
+    late.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = late.local_addr().unwrap().port();
-    drop(late);
     let urls = format!("{};http://127.0.0.1:{port}{PATH}", new.server.url(PATH));
     let mut words = arguments("pick", REMOTE, ",num_concurrent=4");
     for word in &mut words {

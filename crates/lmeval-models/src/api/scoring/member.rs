@@ -121,6 +121,13 @@ impl ApiModel {
         Verdict::Proven(protocols)
     }
 
+    /// Compares the numbers of a member that gets calls with those at the start: whoever serves it may have exchanged the
+    /// weights under the same name.
+    pub(in super::super) async fn recheck_member(&self, member: &MemberView) -> Result<(), Verdict> {
+        let reference = self.planner.proven.get().and_then(|proven| proven.reference.as_ref());
+        self.compare(member, reference.ok_or(Verdict::Unexamined)?).await
+    }
+
     /// Compares the numbers of a member with those of the first one.
     async fn compare(&self, member: &MemberView, reference: &Reference) -> Result<(), Verdict> {
         // Machines differ more than protocols on one machine.

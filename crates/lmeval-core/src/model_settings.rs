@@ -1,13 +1,15 @@
 //! Settings from which a model is created.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::dialect::Dialect;
 use crate::downloads::DownloadProgress;
 use crate::model_error::{ModelError, ModelErrorKind};
+use crate::nearest;
 
 /// Arguments whose values may be secrets; redacted in debug output.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
@@ -27,11 +29,28 @@ pub struct ModelSettings {
     pub random_seed: Option<i64>,
     /// The rules of the 0.5 or the 0.4 line.
     pub dialect: Dialect,
+    /// `--trust_remote_code`: the caller wants the code that comes with a checkpoint to run.
+    pub trust_remote_code: bool,
     /// Whether the constructor leaves questions to a server for later, when the first request needs the answers: most
     /// answers may be saved.
     pub defer_contact: bool,
     /// Receives progress of downloads of weights and tokenizers.
     pub downloads: Option<Arc<dyn DownloadProgress>>,
+    /// The arguments that the constructor has asked for so far.
+    pub asked: AskedArguments,
+}
+
+/// The names of arguments that a model's constructor has asked for, given or not.
+#[derive(Clone, Debug, Default)]
+pub struct AskedArguments(Arc<Mutex<BTreeSet<String>>>);
+
+impl AskedArguments {
+    fn note(&self, name: &str) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !names.contains(name) {
+            names.insert(name.to_owned());
+        }
+    }
 }
 
 impl fmt::Debug for ModelSettings {
@@ -58,7 +77,27 @@ impl ModelSettings {
 
     /// An argument, unless it is missing or `None`.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.args.get_str(name).filter(|value| !value.is_none())
+        self.get_or_none(name).filter(|value| !value.is_none())
+    }
+
+    /// An argument, which may be `None`, unless it is missing.
+    pub fn get_or_none(&self, name: &str) -> Option<&Value> {
+        self.asked.note(name);
+        self.args.get_str(name)
+    }
+
+    /// Arguments that were given but never asked for, except those in `accepted`, each with the nearest names.
+    pub fn unknown(&self, accepted: &[&str]) -> Vec<(String, Vec<String>)> {
+        let asked = self.asked.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || asked.iter().map(String::as_str).chain(accepted.iter().copied());
+        let given = self.args.keys().map(repr::str);
+        let unknown = given.filter(|name| !known().any(|known| known == name));
+        unknown
+            .map(|name| {
+                let near = nearest(&name, known()).into_iter().map(str::to_owned).collect();
+                (name, near)
+            })
+            .collect()
     }
 
     /// A string argument; numbers are converted, so that `model=42` is a name.

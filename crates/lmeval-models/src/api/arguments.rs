@@ -4,10 +4,11 @@ use std::env;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, ModelStats};
 use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
+use super::contact::trial_body;
 use super::deferred::Deferred;
 use super::letters::{TOP_LOGPROBS, TopLogprobs};
 use super::model::{ApiModel, Parts};
@@ -27,6 +28,33 @@ const IDENTITY_ARGUMENTS: [&str; 7] = [
     "max_images",
     "reasoning_model",
 ];
+
+/// Arguments that have no effect, or only with some settings: they are not misspelt.
+const ACCEPTED: [&str; 12] = [
+    "truncate",
+    "trust_remote_code",
+    "use_fast_tokenizer",
+    "tokenizer",
+    "tokenizer_backend",
+    "tokenized_requests",
+    "auth_token",
+    "batch_size",
+    "max_batch_size",
+    "device",
+    "max_length",
+    "max_tokens_to_sample",
+];
+
+/// Warns of arguments that no part of the model has asked for.
+pub(super) fn warn_of_unknown(backend: &str, settings: &ModelSettings, stats: &ModelStats) {
+    for (name, near) in settings.unknown(&ACCEPTED) {
+        let near = match near.as_slice() {
+            [] => String::new(),
+            near => format!("; did you mean `{}`?", near.join("` or `")),
+        };
+        stats.warn(format!("The model argument `{name}` is unknown to `{backend}` and has no effect{near}"));
+    }
+}
 
 /// How a server authenticates requests.
 #[derive(Clone, Copy, Debug)]
@@ -146,10 +174,12 @@ impl Backend {
         let keeper = Arc::new(Keeper::new(client, model.clone(), settings.text("model_id").is_some()));
         if is_deferred && tokenizer::is_of_server(settings, self.tokenizer) {
             let bare = self.assemble(settings, &keeper, model, None, true)?;
+            warn_of_unknown(self.name, settings, keeper.client.stats());
             return Ok(Arc::new(Deferred::new(bare, *self, settings.clone())));
         }
         let encoder = self.encoder(settings, model.as_deref(), &keeper.client)?;
         let made: Arc<dyn Model> = self.assemble(settings, &keeper, model, encoder, false)?;
+        warn_of_unknown(self.name, settings, keeper.client.stats());
         Ok(made)
     }
 
@@ -187,6 +217,7 @@ impl Backend {
             think_end_token: settings.text("think_end_token"),
             dialect: settings.dialect,
         };
+        keeper.client.set_trial(String::new(), trial_body(&*protocol, &rules)?);
         let parts = Parts {
             backend: self.name,
             protocol,

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value};
 use tokio::time::Instant;
 
 use super::answer::parse;
 use super::model::{ApiModel, Parts, body_text};
-use super::protocol::Prompt;
-use crate::http::{Call, Client, MemberView, public_url, server_path};
+use super::protocol::{Prompt, Protocol, Rules};
+use crate::http::{Call, Client, MemberView, models_url, public_url};
 
 /// The time limit of one query.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,31 @@ pub(super) struct Listed {
     pub(super) root: Option<String>,
     /// The longest prompt and answer together, in tokens.
     pub(super) max_length: Option<i64>,
+    /// The reason why the model list could not be read.
+    pub(super) problem: Option<ModelError>,
+}
+
+impl Listed {
+    fn without(problem: ModelError) -> Self {
+        Self { problem: Some(problem), ..Self::default() }
+    }
+
+    /// The list in the answer of a server.
+    fn read(bytes: &[u8], model: Option<&str>) -> Self {
+        match parse(bytes) {
+            Ok(answer) => listed(&answer, model),
+            Err(_) => Self::without(ModelError::new(ModelErrorKind::Answer, not_json(bytes))),
+        }
+    }
+}
+
+/// What an answer is if it is not JSON.
+pub(super) fn not_json(bytes: &[u8]) -> &'static str {
+    match bytes.trim_ascii_start().first() {
+        Some(b'<') => "an HTML page",
+        Some(_) => "text that is not JSON",
+        None => "an empty answer",
+    }
 }
 
 /// Waits for a server that is down, and says so.
@@ -43,7 +69,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Sends a GET once; reports a server that takes its time.
-    pub(super) async fn get(&self, url: &str) -> Result<bytes::Bytes, ModelError> {
+    pub(super) async fn get(&self, url: &str) -> Result<Bytes, ModelError> {
         self.report_silence(&public_url(url), self.client.get_in(url, TIMEOUT, 1)).await
     }
 
@@ -95,13 +121,13 @@ pub(super) async fn list_models(
         let mut lists = Vec::new();
         let mut failure = None;
         for member in client.serving() {
-            let listed = match wait.get(&models_url(&member.url)).await {
-                Ok(bytes) => Some(parse(&bytes).map(|answer| listed(&answer, model)).unwrap_or_default()),
+            let listed = match wait.get(models_url(&member.url).as_str()).await {
+                Ok(bytes) => Some(Listed::read(&bytes, model)),
                 Err(error) if error.kind() == ModelErrorKind::Unreachable => {
                     failure = Some(error);
                     None
                 }
-                Err(_) => Some(Listed::default()),
+                Err(error) => Some(Listed::without(error)),
             };
             lists.push((member, listed));
         }
@@ -115,13 +141,6 @@ pub(super) async fn list_models(
     }
 }
 
-/// The URL of an address's model list. The query may hold a key, so it is kept.
-fn models_url(address: &reqwest::Url) -> String {
-    let mut url = address.clone();
-    url.set_path(&format!("{}/v1/models", server_path(address.path())));
-    url.to_string()
-}
-
 fn listed(answer: &Value, model: Option<&str>) -> Listed {
     let entries = answer.as_dict().and_then(|answer| answer.get_str("data")).and_then(Value::as_list);
     let entries: Vec<&Dict> = entries.unwrap_or_default().iter().filter_map(Value::as_dict).collect();
@@ -133,6 +152,7 @@ fn listed(answer: &Value, model: Option<&str>) -> Listed {
         owner: entry.and_then(|entry| text(entry, "owned_by")),
         root: entry.and_then(|entry| text(entry, "root")),
         max_length: entry.and_then(|entry| entry.get_str("max_model_len")?.as_i64()),
+        problem: None,
     }
 }
 
@@ -163,37 +183,47 @@ impl ApiModel {
             // Other failures may pass, or are reported with the request that meets them.
             _ => return Ok(()),
         };
+        Err(self.explain_refusal(&error, &listed))
+    }
+
+    /// The error of a server that refuses every request, with what its model list says about the cause.
+    pub(super) fn explain_refusal(&self, error: &ModelError, listed: &Listed) -> ModelError {
+        let model = self.parts.rules.model.as_ref();
         let mut found = ModelError::new(ModelErrorKind::Configuration, error.to_string());
         for hint in error.hints() {
             found = found.hint(hint);
         }
-        if !is_named && !listed.names.is_empty() {
+        if !listed.names.is_empty() && model.is_none_or(|model| !listed.names.contains(model)) {
             let names: Vec<String> = listed.names.iter().take(10).map(|name| format!("`{name}`")).collect();
             found = found.hint(format!("The server lists {}: set `model` to one of them", names.join(", ")));
-        } else if needs_name {
+        } else if model.is_none() && self.parts.protocol.needs_model_name() {
             found = found
                 .hint("The model argument `model` is missing: set it to the name of the model on the server");
         }
-        Err(found)
+        found
     }
 
     /// Requests one token.
     pub(super) async fn try_once(&self) -> Result<(), ModelError> {
-        let mut settings = Dict::new();
-        settings.insert("max_gen_toks", 1);
-        settings.insert("until", Value::list([]));
-        let protocol = &self.parts.protocol;
-        let prompt = if protocol.is_chat() {
-            let message = Value::dict([("role", Value::str("user")), ("content", Value::str("Hello"))]);
-            Prompt::Messages(Value::list([message]))
-        } else {
-            Prompt::Text("Hello".into())
-        };
-        let body = body_text(protocol.generation(&prompt, settings, &self.parts.rules)?)?;
-        let call = Call { path: "", body: body.into(), about: "a test request", tokens: 8, scores: false };
+        let body = trial_body(&*self.parts.protocol, &self.parts.rules)?;
+        let call = Call { path: "", body, about: "a test request", tokens: 8, scores: false };
         let read = |bytes: &[u8]| parse(bytes).map(drop);
         self.parts.client.post(call, read).await
     }
+}
+
+/// The body of a request for one token.
+pub(super) fn trial_body(protocol: &dyn Protocol, rules: &Rules) -> Result<Bytes, ModelError> {
+    let mut settings = Dict::new();
+    settings.insert("max_gen_toks", 1);
+    settings.insert("until", Value::list([]));
+    let prompt = if protocol.is_chat() {
+        let message = Value::dict([("role", Value::str("user")), ("content", Value::str("Hello"))]);
+        Prompt::Messages(Value::list([message]))
+    } else {
+        Prompt::Text("Hello".into())
+    };
+    Ok(body_text(protocol.generation(&prompt, settings, rules)?)?.into())
 }
 
 /// Whether a URL ends like that of a model endpoint.

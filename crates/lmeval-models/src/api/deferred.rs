@@ -83,11 +83,11 @@ impl Model for Deferred {
 
     fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
         Box::pin(async move {
-            // A pool may have no server yet; the contact is reported later.
-            let _ = self.bare.parts.keeper.first_contact().await;
+            let mut report = report;
+            let Some(listed) = self.bare.examine_contact(&mut report).await else { return };
             match self.full() {
-                Ok(full) => full.examine(report).await,
-                Err(_) => self.bare.examine(report).await,
+                Ok(full) => full.examine_answers(&listed, None, report).await,
+                Err(error) => self.bare.examine_answers(&listed, Some(&error), report).await,
             }
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lmeval_core::{Check, CheckSink, Diagnose as _, ModelError, ModelFuture, RequestType};
+use lmeval_core::{Check, CheckSink, Diagnose as _, ModelError, ModelErrorKind, ModelFuture, RequestType};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{malformed, parse};
@@ -25,31 +25,58 @@ const STRINGS: [&str; 5] = [
 const CALLS: usize = 5;
 /// Concurrent calls for the throughput.
 const CURVE: [usize; 4] = [1, 4, 16, 64];
-/// The curve ends with a step that takes longer.
-const LONG_STEP: Duration = Duration::from_secs(10);
+
+/// The time limit of a check.
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
 impl ApiModel {
     /// Makes all checks, until one shows that the others cannot be made.
     pub(super) async fn examine_server(&self, mut report: CheckSink) {
-        let listed = match self.contact().await {
-            Ok((check, listed)) => {
-                report(check);
-                listed
-            }
-            Err(check) => return report(check),
-        };
-        report(self.check_model(&listed));
-        if let Err(error) = self.meet().await {
-            return report(failed("request", &error));
+        if let Some(listed) = self.examine_contact(&mut report).await {
+            self.examine_answers(&listed, None, report).await;
         }
-        let check = self.check_tokenizer().await;
+    }
+
+    /// Checks whether a model server answers; returns its model list if so.
+    pub(super) async fn examine_contact(&self, report: &mut CheckSink) -> Option<Listed> {
+        let found = async {
+            let (contact, listed) = self.contact().await?;
+            let kind = self.check_kind(&listed).await;
+            // What answers may not be a model server.
+            if kind.as_ref().err().is_none_or(|check| check.subject != contact.subject) {
+                report(contact);
+            }
+            report(kind?);
+            Ok(listed)
+        };
+        match found.await {
+            Ok(listed) => Some(listed),
+            Err(check) => {
+                report(check);
+                None
+            }
+        }
+    }
+
+    /// Checks how a model server answers. A tokenizer that could not be loaded has failed its check.
+    pub(super) async fn examine_answers(
+        &self,
+        listed: &Listed,
+        no_tokenizer: Option<&ModelError>,
+        mut report: CheckSink,
+    ) {
+        report(self.check_model(listed));
+        let check = match no_tokenizer {
+            Some(error) => failed("tokenizer", error),
+            None => self.within("tokenizer", self.check_tokenizer()).await,
+        };
         report(check);
         report(self.check_template());
-        let check = self.check_logprobs().await;
+        let check = self.within("log-probabilities", self.check_logprobs()).await;
         let is_scored = check.verdict == lmeval_core::Verdict::Good;
         report(check);
         if is_scored {
-            let check = self.check_protocol().await;
+            let check = self.within("scoring", self.check_protocol()).await;
             report(check);
         }
         let check = self.check_latency().await;
@@ -58,6 +85,22 @@ impl ApiModel {
         if is_answered {
             let check = self.check_throughput().await;
             report(check);
+        }
+    }
+
+    /// Ends a check that takes too long, with the reason if the client knows one.
+    async fn within(&self, subject: &'static str, check: impl Future<Output = Check>) -> Check {
+        tokio::time::timeout(LIMIT, check).await.unwrap_or_else(|_| self.unfinished(subject))
+    }
+
+    fn unfinished(&self, subject: &'static str) -> Check {
+        let seconds = LIMIT.as_secs();
+        match self.parts.client.stats().take_retry_reason() {
+            Some(reason) => Check::bad(subject, format!("no answer within {seconds} s: {reason}")),
+            None => Check::note(
+                subject,
+                format!("not finished within {seconds} s; a run takes the time it needs"),
+            ),
         }
     }
 
@@ -74,17 +117,16 @@ impl ApiModel {
         let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
         let reached = lists.iter().filter(|(_, listed)| listed.is_some()).count();
         let listed = lists.into_iter().find_map(|(_, listed)| listed).unwrap_or_default();
-        let software = listed.owner.as_ref().map(|owner| format!(", `{owner}`")).unwrap_or_default();
-        let members = client.members();
-        let all = members.len();
+        if let Some(error) =
+            listed.problem.as_ref().filter(|error| error.kind() == ModelErrorKind::Authentication)
+        {
+            return Err(failed("contact", error));
+        }
+        let all = client.members().len();
         let detail = match client.pool() {
-            None if all == 1 => {
-                format!("`{}` answered in {milliseconds:.0} ms{software}", client.shown_url())
-            }
-            None => format!("{reached} of {all} addresses answered in {milliseconds:.0} ms{software}"),
-            Some(pool) => {
-                format!("{reached} of {all} servers of `{pool}` answered in {milliseconds:.0} ms{software}")
-            }
+            None if all == 1 => format!("`{}` answered in {milliseconds:.0} ms", client.shown_url()),
+            None => format!("{reached} of {all} addresses answered in {milliseconds:.0} ms"),
+            Some(pool) => format!("{reached} of {all} servers of `{pool}` answered in {milliseconds:.0} ms"),
         };
         if reached < all {
             let advice = "Start the other servers, or remove their addresses from `base_url`";
@@ -99,7 +141,8 @@ impl ApiModel {
         let names: Vec<String> = listed.names.iter().take(10).map(|name| format!("`{name}`")).collect();
         let shown = model.map_or_else(|| "not named".to_owned(), |model| format!("`{model}`"));
         if names.is_empty() {
-            return Check::note("model", format!("{shown}; the server does not list its models"));
+            let reason = listed.problem.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            return Check::note("model", format!("{shown}; the server does not list its models{reason}"));
         }
         if model.is_none_or(|model| !listed.names.iter().any(|name| name == model)) {
             let detail = format!("{shown}; the server lists {}", names.join(", "));
@@ -188,7 +231,12 @@ impl ApiModel {
     async fn check_logprobs(&self) -> Check {
         use lmeval_core::Model as _;
         if let Err(error) = self.supports(RequestType::Loglikelihood) {
-            let check = Check::note("log-probabilities", error.to_string());
+            let mut check = Check::note("log-probabilities", error.to_string());
+            if self.parts.protocol.is_chat() {
+                check = check.advise(
+                    "Multiple-choice tasks run on chat APIs with `--choices letters` or `--choices generate`",
+                );
+            }
             return error.hints().into_iter().fold(check, Check::advise);
         }
         let tokens = match &self.parts.encoder {
@@ -227,19 +275,23 @@ impl ApiModel {
 
     async fn check_latency(&self) -> Check {
         let mut times = Vec::with_capacity(CALLS);
-        for _ in 0..CALLS {
+        let deadline = tokio::time::Instant::now() + LIMIT;
+        while times.len() < CALLS {
             let begun = Instant::now();
-            if let Err(error) = self.try_once().await {
-                return failed("latency", &error);
+            match tokio::time::timeout_at(deadline, self.try_once()).await {
+                Ok(Ok(())) => times.push(begun.elapsed()),
+                Ok(Err(error)) => return failed("latency", &error),
+                Err(_) if times.is_empty() => return self.unfinished("latency"),
+                Err(_) => break,
             }
-            times.push(begun.elapsed());
         }
         times.sort_unstable();
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
         let detail = format!(
-            "{:.1} ms for one token (median of {CALLS}; longest {:.1} ms)",
+            "{:.1} ms for one token (median of {}; longest {:.1} ms)",
             milliseconds(median),
+            times.len(),
             milliseconds(longest)
         );
         Check::good("latency", detail)
@@ -248,22 +300,29 @@ impl ApiModel {
     async fn check_throughput(&self) -> Check {
         let most = self.parts.client.most_in_flight();
         let mut steps: Vec<(usize, f64)> = Vec::new();
+        let deadline = tokio::time::Instant::now() + LIMIT;
         for concurrent in CURVE.into_iter().filter(|concurrent| *concurrent <= most) {
-            let calls = (2 * concurrent).max(8);
+            let waves = (2 * concurrent).max(8).div_ceil(concurrent);
             let begun = Instant::now();
             let mut failure = None;
-            for _ in 0..calls.div_ceil(concurrent) {
-                let wave = (0..concurrent).map(|_| Box::pin(self.try_once()) as ModelFuture<'_, _>).collect();
-                failure = together(wave).await.into_iter().find_map(Result::err).or(failure);
-            }
+            let step = async {
+                for _ in 0..waves {
+                    let wave =
+                        (0..concurrent).map(|_| Box::pin(self.try_once()) as ModelFuture<'_, _>).collect();
+                    failure = together(wave).await.into_iter().find_map(Result::err).or(failure.take());
+                }
+            };
+            let is_complete = tokio::time::timeout_at(deadline, step).await.is_ok();
             if let Some(error) = failure {
                 return failed("throughput", &error);
             }
-            let sent = calls.div_ceil(concurrent) * concurrent;
-            steps.push((concurrent, sent as f64 / begun.elapsed().as_secs_f64()));
-            if begun.elapsed() > LONG_STEP {
+            if !is_complete {
                 break;
             }
+            steps.push((concurrent, (waves * concurrent) as f64 / begun.elapsed().as_secs_f64()));
+        }
+        if steps.is_empty() {
+            return self.unfinished("throughput");
         }
         let shown: Vec<String> =
             steps.iter().map(|(concurrent, rate)| format!("{rate:.0}/s with {concurrent}")).collect();
@@ -288,7 +347,7 @@ async fn test_tokens(encoder: &Encoder) -> Result<Vec<u32>, ModelError> {
     encoder.encode(STRINGS[STRINGS.len() - 1]).await
 }
 
-fn failed(subject: &'static str, error: &ModelError) -> Check {
+pub(super) fn failed(subject: &'static str, error: &ModelError) -> Check {
     let check = Check::bad(subject, error.to_string());
     error.hints().into_iter().fold(check, Check::advise)
 }

@@ -17,6 +17,7 @@ mod generate;
 mod gguf;
 mod identity;
 mod images;
+mod kind;
 mod letters;
 mod model;
 mod openai;

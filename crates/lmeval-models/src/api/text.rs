@@ -11,7 +11,7 @@ use lmeval_core::{
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{parse, usage};
-use super::arguments::{Credentials, no_base_url, refuse_pool};
+use super::arguments::{Credentials, no_base_url, refuse_pool, warn_of_unknown};
 use super::identity::ServerIdentity;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
@@ -76,7 +76,11 @@ impl TextBackend {
         }
         let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
         let client = Client::new(client_settings)?;
+        let (path, body) =
+            protocol.call(&Arguments::Generate { context: "Hello".into(), kwargs: Arc::default() })?;
+        client.set_trial(path, body_text(body)?.into());
         let (is_hosted, model_id) = (self.is_hosted, settings.text("model_id"));
+        warn_of_unknown(self.name, settings, client.stats());
         Ok(Arc::new(TextModel { backend: self.name, protocol, client, base_url, is_hosted, model_id }))
     }
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::debug;
 
-use super::member::{Endpoint, Member, MemberView, Standing, Tally};
+use super::member::{Endpoint, Member, MemberView, Standing, Tally, Vitals};
 
 /// Consecutive failures that eject a server.
 const FAILURES_BEFORE_EJECTION: u32 = 3;
@@ -84,7 +85,18 @@ pub(super) struct Chosen<'a> {
     /// The id of the member.
     pub(super) id: usize,
     pub(super) endpoint: Arc<Endpoint>,
+    pub(super) vitals: Arc<Vitals>,
     is_probe: bool,
+}
+
+/// The silence of a server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Silence {
+    /// When a call was last answered or failed.
+    pub(super) last_sign: Option<Instant>,
+    /// The average latency in seconds.
+    pub(super) latency: Option<f64>,
+    pub(super) in_flight: usize,
 }
 
 impl Chosen<'_> {
@@ -101,6 +113,16 @@ impl Chosen<'_> {
         }
     }
 
+    /// How long the server has been silent, and how long it usually is.
+    pub(super) fn silence(&self) -> Silence {
+        let mut found = Silence::default();
+        self.balancer.with(self.id, |member| {
+            let (last_sign, in_flight) = (member.last_sign, member.in_flight);
+            found = Silence { last_sign, latency: member.latency(Instant::now()), in_flight };
+        });
+        found
+    }
+
     /// Records a failure. The server may have been unreachable, or may have sent a `Retry-After`.
     pub(super) fn failed(&self, is_unreachable: bool, retry_after: Option<Duration>) {
         let mut state = self.balancer.lock();
@@ -108,9 +130,11 @@ impl Chosen<'_> {
         let Some(member) = state.members.iter_mut().find(|member| member.id == self.id) else { return };
         member.failures += 1;
         member.tally.failed += 1;
+        member.last_sign = Some(Instant::now());
         if self.balancer.is_pool && is_unreachable {
             // It may come back as another one.
             if member.standing == Standing::Serving {
+                debug!(url = member.endpoint.shown, "Server leaves until it has been examined again");
                 member.demote();
                 drop(state);
                 self.balancer.changed.notify_waiters();
@@ -128,6 +152,12 @@ impl Chosen<'_> {
             let out = retry_after.unwrap_or_default().max(grown.min(longest));
             member.ejections += 1;
             member.ejected_until = Some(Instant::now() + out);
+            debug!(
+                url = member.endpoint.shown,
+                for_ms = out.as_millis(),
+                failures = member.failures,
+                "Server gets no calls"
+            );
         }
     }
 }
@@ -184,6 +214,12 @@ impl Balancer {
     /// The members that have not left.
     pub(super) fn members(&self) -> Vec<MemberView> {
         self.lock().members.iter().filter(|member| !member.is_leaving).map(Member::view).collect()
+    }
+
+    /// The endpoint of the first member that gets calls.
+    pub(super) fn first(&self) -> Option<Arc<Endpoint>> {
+        let state = self.lock();
+        state.members.iter().find(|member| member.serves(0)).map(|member| Arc::clone(&member.endpoint))
     }
 
     /// A member's endpoint by the origin of its URL.
@@ -370,7 +406,8 @@ impl Balancer {
         if is_probe {
             member.probed = Some(now);
         }
-        Ok(Chosen { balancer: self, id: member.id, endpoint: Arc::clone(&member.endpoint), is_probe })
+        let (endpoint, vitals) = (Arc::clone(&member.endpoint), Arc::clone(&member.vitals));
+        Ok(Chosen { balancer: self, id: member.id, endpoint, vitals, is_probe })
     }
 
     /// The average latency of the members of a pool, for those without a measured one.

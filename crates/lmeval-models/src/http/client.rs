@@ -1,18 +1,20 @@
 //! The HTTP client of a model server.
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
-use reqwest::header::HeaderMap;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 use reqwest::{Method, Request, Response, Url};
 use tokio::time::Instant;
+use tracing::{Level, debug};
 
-use super::balance::{Balancer, Chosen, Denied, Preference};
+use super::balance::{Balancer, Denied, Preference};
 use super::connect::{Connections, Transport, endpoints};
+use super::decode::decoded;
 use super::direct::{ExchangeError, Outgoing, Reply};
 use super::failure::{
     AttemptError, Class, Failure, classify_body_error, classify_exchange_error, classify_reqwest_error,
@@ -23,9 +25,10 @@ use super::member::Endpoint;
 use super::members::Listed;
 use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
-use super::retry::{Outage, backoff, stretched};
+use super::retry::{FirstAnswer, Outage, backoff, stretched};
 use super::settings::ClientSettings;
 use super::shutdown::Shutdown;
+use super::trace::AttemptTrace;
 
 /// Larger answers are refused.
 const MAX_ANSWER_BYTES: usize = 1 << 30;
@@ -48,7 +51,12 @@ pub struct Client {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     pub(super) outage: Outage,
+    pub(super) first_answer: FirstAnswer,
+    /// The path and body of a call that every server of this kind can answer.
+    pub(super) trial: OnceLock<(String, Bytes)>,
     shutdown: Shutdown,
+    /// Whether a silence of the server has been reported.
+    pub(super) is_silent: AtomicBool,
     /// Whether the server has ever returned log-probabilities.
     has_scored: AtomicBool,
     retries: AtomicU64,
@@ -129,7 +137,10 @@ impl Client {
             requests: settings.requests_per_minute.map(Bucket::new),
             tokens: settings.tokens_per_minute.map(Bucket::new),
             outage: Outage::new(),
+            first_answer: FirstAnswer::default(),
+            trial: OnceLock::new(),
             shutdown: Shutdown::default(),
+            is_silent: AtomicBool::new(false),
             has_scored: AtomicBool::new(false),
             retries: AtomicU64::new(0),
             connections,
@@ -175,8 +186,19 @@ impl Client {
         call: Call<'_>,
         parse: impl Fn(&[u8]) -> Result<T, BadAnswer> + Send + Sync,
     ) -> Result<T, ModelError> {
+        let about = call.about;
+        self.post_until_answered(route, call, parse).await.map_err(|error| error.about(about))
+    }
+
+    async fn post_until_answered<T>(
+        &self,
+        route: Route<'_>,
+        call: Call<'_>,
+        parse: impl Fn(&[u8]) -> Result<T, BadAnswer> + Send + Sync,
+    ) -> Result<T, ModelError> {
         let mut attempts = Attempts::default();
         loop {
+            let queued = tracing::enabled!(Level::DEBUG).then(Instant::now);
             // A member is examined without a permit: calls that wait for it may hold all of them.
             let permit = match route.only {
                 Some(_) => None,
@@ -197,13 +219,24 @@ impl Client {
             self.shutdown.or_stop(self.wait_for_rates(call.tokens)).await?;
             let answers = self.outage.answers();
             let started = Instant::now();
-            let failure = match self.attempt(&chosen, route.path, &call).await {
+            let trace = AttemptTrace {
+                call: &call,
+                url: &chosen.endpoint.shown,
+                number: attempts.all + 1,
+                queued,
+                started,
+            };
+            trace.sent();
+            let failure = match self.attempt_watched(&chosen, route.path, &call).await {
                 Ok(body) => {
+                    trace.answered(body.len());
+                    self.end_silence();
                     self.limiter.answered(started, &self.stats);
                     chosen.answered(started.elapsed());
                     self.outage.record_answer();
                     match parse(&body) {
                         Ok(parsed) => {
+                            self.first_answer.record();
                             if call.scores {
                                 self.has_scored.store(true, Ordering::Relaxed);
                             }
@@ -222,8 +255,13 @@ impl Client {
                         }
                     }
                 }
-                Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
+                Err(AttemptError::Final(error)) => {
+                    let error = self.secrets.mask_error(&error);
+                    trace.failed(|| error.to_string());
+                    return Err(error);
+                }
                 Err(AttemptError::Retry(failure)) => {
+                    trace.failed(|| self.secrets.mask(failure.reason.clone()));
                     if failure.is_overload {
                         self.limiter.overloaded(started, &self.stats);
                     }
@@ -232,12 +270,17 @@ impl Client {
                 }
             };
             attempts.last = Some(chosen.id);
+            let endpoint = Arc::clone(&chosen.endpoint);
             drop(chosen);
             drop(permit);
+            if failure.class == Class::Wrong {
+                self.check_start(&endpoint, attempts.wrong == 0, &failure).await?;
+            }
             if once && failure.class != Class::Wrong {
                 return Err(self.given_up(ModelErrorKind::Unreachable, failure.reason, failure.hint));
             }
             let wait = self.next_wait(&call, &mut attempts, failure, answers)?;
+            debug!(about = call.about, attempt = attempts.all, wait_ms = wait.as_millis(), "Retrying");
             self.shutdown.or_stop(tokio::time::sleep(wait)).await?;
         }
     }
@@ -290,13 +333,13 @@ impl Client {
         }
     }
 
-    async fn attempt(
+    pub(super) async fn attempt(
         &self,
-        chosen: &Chosen<'_>,
+        endpoint: &Endpoint,
         route: Option<&str>,
         call: &Call<'_>,
     ) -> Result<Bytes, AttemptError> {
-        let Endpoint { url, shown, headers, transport, .. } = &*chosen.endpoint;
+        let Endpoint { url, shown, headers, transport, .. } = endpoint;
         let timeout = self.settings.timeout;
         if call.path.is_empty() && route.is_none() {
             let request = Outgoing { method: &Method::POST, url, headers, body: &call.body };
@@ -314,7 +357,7 @@ impl Client {
     }
 
     /// Sends a request and reads the complete answer.
-    async fn exchange(
+    pub(super) async fn exchange(
         &self,
         transport: &Transport,
         request: &Outgoing<'_>,
@@ -337,6 +380,8 @@ impl Client {
             Transport::Reqwest(client) => {
                 let mut library = Request::new(request.method.clone(), request.url.clone());
                 *library.headers_mut() = request.headers.clone();
+                let encodings = library.headers_mut().entry(ACCEPT_ENCODING);
+                encodings.or_insert(HeaderValue::from_static("gzip"));
                 *library.timeout_mut() = Some(timeout);
                 if !request.body.is_empty() {
                     *library.body_mut() = Some(request.body.clone().into());
@@ -345,7 +390,10 @@ impl Client {
                 let mut response =
                     response.map_err(|error| classify_reqwest_error(error, url, timeout, has_answered))?;
                 let body = read_body(&mut response, url, about, timeout).await;
-                (response.status(), response.headers().clone(), body)
+                let headers = response.headers().clone();
+                let failed = |error| classify_exchange_error(error, url, about, timeout, has_answered);
+                let body = body.and_then(|body| decoded(&headers, body, MAX_ANSWER_BYTES).map_err(failed));
+                (response.status(), headers, body)
             }
         };
         if status.is_success() {
@@ -415,7 +463,10 @@ impl Client {
         }
         let wait = match failure.retry_after {
             Some(retry_after) if !retry_after.is_zero() => stretched(retry_after),
-            _ => backoff(self.settings.retry_wait, attempts.all),
+            _ => {
+                let wait = backoff(self.settings.retry_wait, attempts.all);
+                self.first_answer.longest_wait().map_or(wait, |longest| wait.min(longest))
+            }
         };
         self.stats.retry(self.secrets.mask(failure.reason));
         Ok(wait)
@@ -440,7 +491,7 @@ impl Client {
         self.given_up(ModelErrorKind::Unreachable, message, hint)
     }
 
-    fn given_up(&self, kind: ModelErrorKind, message: String, hint: Option<String>) -> ModelError {
+    pub(super) fn given_up(&self, kind: ModelErrorKind, message: String, hint: Option<String>) -> ModelError {
         let mut message = self.secrets.mask(message);
         if message.starts_with("the ") {
             message.replace_range(..1, "T");
@@ -460,7 +511,7 @@ impl fmt::Debug for Client {
 }
 
 /// The error of a call that no server can answer.
-fn nobody(call: &Call<'_>) -> ModelError {
+pub(super) fn nobody(call: &Call<'_>) -> ModelError {
     let message = format!("{} has no server that could answer it", subject(call.about));
     ModelError::new(ModelErrorKind::Unreachable, message)
 }

@@ -51,7 +51,7 @@ pub(super) enum Class {
 }
 
 impl Failure {
-    fn new(class: Class, reason: String) -> Self {
+    pub(super) fn new(class: Class, reason: String) -> Self {
         let kind = ModelErrorKind::Unreachable;
         Self { class, reason, retry_after: None, is_overload: class == Class::Timeout, kind, hint: None }
     }
@@ -122,7 +122,7 @@ pub(super) fn classify_exchange_error(
         ExchangeError::TooLarge => too_large(url, about),
         ExchangeError::Encoded(encoding) => {
             let message = format!(
-                "The answer of `{url}` has the content encoding `{encoding}`, although the request accepts only `identity`"
+                "The answer of `{url}` has the content encoding `{encoding}`, which the request does not accept"
             );
             let error = ModelError::new(ModelErrorKind::Answer, message);
             AttemptError::Final(error.hint("Disable compression in the server or its reverse proxy"))
@@ -141,7 +141,10 @@ pub(super) fn stray_answer_warning(url: &str) -> String {
 
 /// The error for an answer over the size limit.
 pub(super) fn too_large(url: &str, about: &str) -> AttemptError {
-    let message = format!("The answer of `{url}` to {} is larger than 1 GiB", subject(about));
+    let message = format!(
+        "The answer of `{url}` to {} is larger than 1 GiB, or than 64 MiB and 50 times its compressed size",
+        subject(about)
+    );
     AttemptError::Final(ModelError::new(ModelErrorKind::Answer, message))
 }
 

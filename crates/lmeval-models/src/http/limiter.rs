@@ -12,6 +12,7 @@ use std::time::Duration;
 use lmeval_core::ModelStats;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use tracing::debug;
 
 /// Initial limit; latency alone never lowers it further.
 const START: f64 = 8.0;
@@ -143,6 +144,7 @@ impl Limiter {
             state.debt += before - now - self.permits.forget_permits(before - now);
         }
         if now != before {
+            debug!(before, now, "Calls in flight");
             stats.concurrency.store(now as u64, Ordering::Relaxed);
         }
     }

@@ -24,6 +24,9 @@ mod redact;
 mod retry;
 mod settings;
 mod shutdown;
+mod silence;
+mod start;
+mod trace;
 mod trust;
 mod wire;
 
@@ -33,4 +36,5 @@ pub(crate) use member::{MemberView, Standing, Tally};
 pub use pool::{PoolSource, Resolver};
 pub use redact::public_url;
 pub use settings::ClientSettings;
+pub(crate) use silence::models_url;
 pub(crate) use trust::tls_with;

@@ -121,6 +121,67 @@ impl Outage {
     }
 }
 
+/// How long a server may answer wrongly before its first good answer.
+const WRONG_START: Duration = Duration::from_secs(40);
+
+/// Tracks whether any call has ever got a good answer.
+#[derive(Default)]
+pub(super) struct FirstAnswer {
+    has_come: AtomicBool,
+    failures: Mutex<FirstFailures>,
+}
+
+/// The wrong answers before the first good one.
+#[derive(Default)]
+struct FirstFailures {
+    since: Option<Instant>,
+    attempts: u64,
+    /// Calls that got at least one of them.
+    calls: u64,
+}
+
+/// Wrong answers for so long that no good one can be expected.
+pub(super) struct WrongStart {
+    pub(super) lasted: Duration,
+    pub(super) attempts: u64,
+    pub(super) calls: u64,
+}
+
+impl FirstAnswer {
+    /// Records a good answer.
+    pub(super) fn record(&self) {
+        self.has_come.store(true, Ordering::Relaxed);
+    }
+
+    /// Records a wrong answer, which may be the first one of its call. Returns the wrong answers so far if the server has had
+    /// its time.
+    pub(super) fn record_failure(&self, is_first_of_call: bool) -> Option<WrongStart> {
+        if self.has_come.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.attempts += 1;
+        failures.calls += u64::from(is_first_of_call);
+        let lasted = failures.since.get_or_insert_with(Instant::now).elapsed();
+        let FirstFailures { attempts, calls, .. } = *failures;
+        (lasted >= WRONG_START).then_some(WrongStart { lasted, attempts, calls })
+    }
+
+    /// The server has shown that it can answer, though not one of the calls: it gets the same time again.
+    pub(super) fn start_over(&self) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).since = None;
+    }
+
+    /// How long a call may wait before its next attempt: the last one must not come long after the deadline.
+    pub(super) fn longest_wait(&self) -> Option<Duration> {
+        if self.has_come.load(Ordering::Relaxed) {
+            return None;
+        }
+        let since = self.failures.lock().unwrap_or_else(PoisonError::into_inner).since?;
+        Some((since + WRONG_START).saturating_duration_since(Instant::now()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,6 +40,8 @@ pub struct ClientSettings {
     pub retry_budget: Option<u64>,
     /// How long the server may be down, with no call answered, before calls fail.
     pub patience: Duration,
+    /// How often the members of a pool must give the numbers of the first one again; `None` only when they join.
+    pub recheck: Option<Duration>,
     /// Upper bound of the first backoff; it doubles with every attempt. Tests shorten it.
     pub retry_wait: Duration,
 }
@@ -61,6 +63,7 @@ impl ClientSettings {
             tokens_per_minute: None,
             retry_budget: None,
             patience: Duration::from_mins(5),
+            recheck: Some(Duration::from_secs(30)),
             retry_wait: Duration::from_millis(500),
         }
     }
@@ -115,6 +118,8 @@ impl ClientSettings {
             return Err(ModelSettings::wrong("timeout", "a number of seconds above 0", &Value::Int(0)));
         }
         read.patience = duration(settings, "patience", read.patience)?;
+        read.recheck = Some(duration(settings, "recheck", read.recheck.unwrap_or_default())?);
+        read.recheck = read.recheck.filter(|interval| !interval.is_zero());
         read.retry_wait = duration(settings, "retry_wait", read.retry_wait)?;
         read.max_retries = count(settings, "max_retries")?.map_or(read.max_retries, |count| count.max(1));
         // Reference: anything up to 1 sends one request after another.

@@ -20,7 +20,7 @@ pub(crate) fn choose(
     client: &Arc<Client>,
     default: &str,
 ) -> Result<Option<Encoder>, ModelError> {
-    let given = settings.args.get_str("tokenizer_backend");
+    let given = settings.get_or_none("tokenizer_backend");
     let backend = match given {
         None => default.to_owned(),
         Some(value) => lmeval_pycompat::repr::str(value),
@@ -74,7 +74,7 @@ pub(crate) fn choose(
 
 /// Whether the server must be asked for its tokenizer, or for whether it has one.
 pub(crate) fn is_of_server(settings: &ModelSettings, default: &str) -> bool {
-    let given = settings.args.get_str("tokenizer_backend").map(lmeval_pycompat::repr::str);
+    let given = settings.get_or_none("tokenizer_backend").map(lmeval_pycompat::repr::str);
     let backend = given.as_deref().unwrap_or(default);
     settings.text("tokenizer").is_none() && matches!(backend, "remote" | "auto")
 }

@@ -67,6 +67,7 @@ pub(crate) fn request(arguments: Arguments) -> ModelRequest {
         repeat: 0,
         arguments,
         additional_args: None,
+        document: None,
     }
 }
 

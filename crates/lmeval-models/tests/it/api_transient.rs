@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_core::{Dialect, ModelErrorKind, Response};
+use lmeval_core::{Dialect, ModelErrorKind, ModelSettings, Response};
+use lmeval_models::create;
 use serde_json::{Value, json};
 
-use crate::api_support::{Log, TOKENIZER, ask, generate, model, pair, server};
+use crate::api_support::{Log, TOKENIZER, ask, dict, generate, model, pair, server};
 
 const COMPLETION: &str = r#"{"choices": [{"index": 0, "text": " ok", "finish_reason": "stop"}]}"#;
 const CHAT: &str = r#"{"choices": [{"index": 0, "message": {"content": " ok"}, "finish_reason": "stop"}]}"#;
@@ -153,4 +154,27 @@ async fn retries_a_first_answer_without_log_probabilities() {
         format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer": "{TOKENIZER}"}}"#);
     let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
     ask(&model, pair("Hello world", " zero one")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_request_that_the_server_cannot_answer_does_not_end_the_run() {
+    let is_poison = |body: &str| body.contains("poison");
+    let (root, log) =
+        server(
+            move |_, body| {
+                if is_poison(body) { (500, "cannot".to_owned()) } else { (200, COMPLETION.to_owned()) }
+            },
+        )
+        .await;
+    let args = format!(
+        r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer_backend": "none", "num_concurrent": 1}}"#
+    );
+    let mut args = dict(&args);
+    args.insert("retry_wait", 20);
+    let model = create("local-completions", &ModelSettings::from_args(args)).unwrap();
+    let error = ask(&model, generate("poison".into(), "{}")).await.unwrap_err();
+    assert!(!error.is_fatal() && error.to_string().contains("10 attempts"), "{error}");
+    ask(&model, generate("harmless".into(), "{}")).await.unwrap();
+    let trials = log.lock().unwrap().iter().filter(|(_, body)| body.contains("Hello")).count();
+    assert!(trials > 0, "{log:?}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::http_support::{Server, ask, client, reply, serve, serve_at, settings};
+use crate::http_support::{Server, ask, client, reply, reserve, serve, serve_on, settings};
 
 fn both(one: &Server, other: &Server) -> Vec<String> {
     vec![one.url.clone(), other.url.clone()]
@@ -45,7 +45,8 @@ async fn ejects_a_failing_server_and_readmits_it() {
 
 #[tokio::test]
 async fn tolerates_a_dead_server_among_others() {
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let down = reserve();
+    let dead = down.local_addr().unwrap();
     let alive = serve(|_| async { reply(200, &[], "2") }).await;
     let client = client("", |settings| {
         settings.base_urls = vec![format!("http://{dead}/v1/completions"), alive.url.clone()];
@@ -58,14 +59,17 @@ async fn tolerates_a_dead_server_among_others() {
 
 #[tokio::test]
 async fn waits_while_all_servers_are_down() {
-    let dead = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (one, other) = (dead(), dead());
+    let down = [reserve(), reserve()];
+    let [one, other] = down.each_ref().map(|socket| socket.local_addr().unwrap());
     let client = client("", |settings| {
         settings.base_urls = vec![format!("http://{one}/"), format!("http://{other}/")];
     });
     let back = async {
-        tokio::time::sleep(Duration::from_millis(150)).await;
-        serve_at(other, |_| async { reply(200, &[], "2") }).await
+        while client.stats().retries.load(Ordering::Relaxed) < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let [_one, other] = down;
+        serve_on(other.listen(8).unwrap(), |_| async { reply(200, &[], "2") })
     };
     let (answer, _server) = tokio::join!(ask(&client, "{}"), back);
     assert_eq!(answer.unwrap(), 2);

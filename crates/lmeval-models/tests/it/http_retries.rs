@@ -7,7 +7,7 @@ use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind};
 use lmeval_models::http::{BadAnswer, Call, Client};
 use tokio::time::Instant;
 
-use crate::http_support::{PAUSE, ask, client, raw, reply, serve, serve_at, serve_raw};
+use crate::http_support::{PAUSE, ask, client, raw, reply, reserve, serve, serve_on, serve_raw};
 
 #[tokio::test]
 async fn sends_headers_and_body_and_parses_the_answer() {
@@ -130,7 +130,8 @@ async fn honours_retry_after() {
 
 #[tokio::test]
 async fn waits_for_a_server_that_is_down() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let down = reserve();
+    let address = down.local_addr().unwrap();
     // A second bad answer would end the call; being down is not a bad answer.
     let client = std::sync::Arc::new(client(&format!("http://{address}/v1/completions"), |settings| {
         settings.max_retries = 1;
@@ -141,8 +142,10 @@ async fn waits_for_a_server_that_is_down() {
             tokio::spawn(async move { ask(&client, "{}").await })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    let server = serve_at(address, |_| async { reply(200, &[], "42") }).await;
+    while client.stats().retries.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let server = serve_on(down.listen(64).unwrap(), |_| async { reply(200, &[], "42") });
     for call in calls {
         assert_eq!(call.await.unwrap().unwrap(), 42);
     }
@@ -151,7 +154,8 @@ async fn waits_for_a_server_that_is_down() {
 
 #[tokio::test(start_paused = true)]
 async fn gives_up_after_patience() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let down = reserve();
+    let address = down.local_addr().unwrap();
     let client = client(&format!("http://{address}/v1/completions"), |settings| {
         settings.patience = Duration::from_millis(150);
     });
@@ -222,4 +226,45 @@ async fn a_parser_can_fail_a_call() {
     let error = client.post(call(), last).await.unwrap_err();
     assert!(!format!("{error:?}").contains("sk-secret-key"), "{error:?}");
     assert_eq!(server.hits(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_if_a_server_fails_every_call_from_the_beginning() {
+    for (status, body) in [(500, r#"{"detail": "engine is dead"}"#), (200, "<html>engine is dead</html>")] {
+        for concurrent in [Some(1), None] {
+            let server = serve(move |_| async move { reply(status, &[], body) }).await;
+            let client = std::sync::Arc::new(client(&server.url, |settings| {
+                settings.retry_wait = Duration::from_millis(500);
+                settings.num_concurrent = concurrent;
+                settings.max_retries = 1000;
+            }));
+            let started = Instant::now();
+            let mut calls = tokio::task::JoinSet::new();
+            for _ in 0..20 {
+                let client = std::sync::Arc::clone(&client);
+                calls.spawn(async move { ask(&client, "{}").await });
+            }
+            let error = calls.join_next().await.unwrap().unwrap().unwrap_err();
+            assert!(error.is_fatal(), "{error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("engine is dead") && text.contains("No request has been answered"),
+                "{text}"
+            );
+            assert!(started.elapsed() < Duration::from_mins(1), "{:?}", started.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_good_answer_keeps_a_failing_server_in_use() {
+    let server =
+        serve(
+            |call| async move { if call.hit == 0 { reply(200, &[], "42") } else { reply(500, &[], "no") } },
+        )
+        .await;
+    let client = client(&server.url, |settings| settings.retry_wait = Duration::from_secs(20));
+    ask(&client, "{}").await.unwrap();
+    let error = ask(&client, "{}").await.unwrap_err();
+    assert!(!error.is_fatal() && error.to_string().contains("10 attempts"), "{error}");
 }

@@ -13,6 +13,7 @@ use axum::response::Response;
 use lmeval_core::ModelError;
 use lmeval_models::http::{BadAnswer, Call, Client, ClientSettings};
 use secrecy::SecretString;
+use tokio::net::TcpSocket;
 
 /// A server with a call counter.
 #[derive(Clone)]
@@ -41,16 +42,28 @@ where
     F: Fn(ReceivedCall) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response> + Send + 'static,
 {
-    serve_at("127.0.0.1:0".parse().unwrap(), answer).await
+    serve_on(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), answer)
 }
 
-/// Starts a server at an address.
-pub(crate) async fn serve_at<F, A>(address: SocketAddr, answer: F) -> Server
+/// A socket with a port at which connections are refused until it listens. Nobody else gets the port.
+pub(crate) fn reserve() -> TcpSocket {
+    reserve_at("127.0.0.1:0".parse().unwrap())
+}
+
+/// [`reserve`] at an address, which may be that of another reserved socket.
+pub(crate) fn reserve_at(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
+}
+
+/// Starts a server on a listening socket.
+pub(crate) fn serve_on<F, A>(listener: tokio::net::TcpListener, answer: F) -> Server
 where
     F: Fn(ReceivedCall) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Response> + Send + 'static,
 {
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
     let hits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&hits);

@@ -12,6 +12,7 @@ mod http_addresses;
 mod http_errors;
 mod http_limits;
 mod http_retries;
+mod http_silence;
 mod http_strays;
 mod http_support;
 mod local;

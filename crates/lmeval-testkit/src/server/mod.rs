@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -124,7 +124,9 @@ impl StandInServer {
             .enable_all()
             .build()
             .expect("threads can be started");
-        let listener = runtime.block_on(bind(options.port));
+        let listener = runtime.block_on(async {
+            reserve(([127, 0, 0, 1], options.port).into()).await.listen(1024).expect("the port is ours")
+        });
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
             options,
@@ -173,13 +175,24 @@ impl StandInServer {
     ///
     /// If the port is taken in the meantime.
     pub fn die_for(&self, time: Duration) {
+        self.die_while(|| std::thread::sleep(time));
+    }
+
+    /// [`die_for`](Self::die_for) as long as a function runs. Nobody else gets the port.
+    ///
+    /// # Panics
+    ///
+    /// If the port is taken before that.
+    pub fn die_while(&self, work: impl FnOnce()) {
         let Some(runtime) = &self.runtime else { return };
         let mut accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = accepting.take() {
             running.abort();
         }
-        std::thread::sleep(time);
-        let listener = runtime.block_on(bind(self.address.port()));
+        let socket = runtime.block_on(reserve(self.address));
+        work();
+        // On the runtime, which the socket needs.
+        let listener = runtime.block_on(async { socket.listen(1024) }).expect("the port is ours");
         *accepting = Some(runtime.spawn(http::accept(listener, Arc::clone(&self.shared))));
     }
 }
@@ -192,15 +205,18 @@ impl Drop for StandInServer {
     }
 }
 
-/// Binds a port; retries, because one that was just used may take a while.
-async fn bind(port: u16) -> TcpListener {
+/// A socket with an address, at which connections are refused until it listens. Retries, because a port that was just used may take a
+/// while.
+async fn reserve(address: SocketAddr) -> TcpSocket {
     for _ in 0..100 {
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
-            return listener;
+        let socket = TcpSocket::new_v4().expect("sockets are available");
+        socket.set_reuseaddr(true).expect("ports can be used again");
+        if socket.bind(address).is_ok() {
+            return socket;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("port {port} is not free");
+    panic!("{address} is not free");
 }
 
 /// A hash that is the same on every machine (FNV-1a, mixed).

@@ -13,6 +13,7 @@ use lmeval_pycompat::{Dict, Value};
 use crate::cli::{Cli, Command, DoctorArgs};
 use crate::commands::Status;
 use crate::json_line;
+use crate::log;
 use crate::printer::Printer;
 use crate::python;
 use crate::run::model;
@@ -30,8 +31,10 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
         settings.model_args.insert("patience", PATIENCE);
     }
     let notes = printer.notes();
+    log::start(settings.log, &notes)?;
     let options = python::options(settings.python.as_deref(), &settings.plugins, &[], &notes)?;
-    let model = model::create(&settings, &options, &notes, false)?;
+    // Contact is a check of its own.
+    let model = model::create(&settings, &options, &notes, true)?;
     if let Some(stats) = model.stats() {
         let waiting = notes.clone();
         stats.on_wait(move |reason| waiting.info(reason));
@@ -59,10 +62,14 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
         printer.note(&format!("warning: {warning}"));
     }
     if count == 0 {
-        printer.result(&format!(
-            "`{}` runs in this process and was created: nothing else to check\n",
-            arguments.model
-        ))?;
+        let is_served =
+            lmeval::registry().models.get(&arguments.model).is_some_and(|entry| entry.facts.is_served);
+        let detail = if is_served {
+            "has no checks; `lm-eval run --limit 1` tries it"
+        } else {
+            "runs in this process and was created: nothing else to check"
+        };
+        printer.result(&format!("`{}` {detail}\n", arguments.model))?;
     }
     Ok(if has_failed { Status::Failure } else { Status::Success })
 }

@@ -1,6 +1,6 @@
 //! The first contact with a server: waiting for it, mistakes in its address, and `lm-eval doctor`.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -20,10 +20,13 @@ fn prepared() -> TestContext {
     context
 }
 
-/// An address at which nothing listens.
+/// An address at which nothing listens: the port stays taken by a socket that does not listen.
 fn closed_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}/v1/completions", listener.local_addr().unwrap())
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    std::mem::forget(socket);
+    format!("http://{address}/v1/completions")
 }
 
 fn arguments<'a>(model_args: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -219,4 +222,135 @@ fn doctor_names_problems() {
     assert_eq!((status, check(&checks, "log-probabilities").0), (1, "failed"), "{checks:?}");
     let output = context().run(&["doctor", "--model", "uniform"]);
     assert!(output.status == 0 && output.stdout.contains("nothing else to check"), "{output}");
+    let output = context().run(&["doctor", "--model", "gguf", "--model_args", "base_url=http://localhost:9"]);
+    assert!(output.status == 0 && output.stdout.contains("`gguf` has no checks"), "{output}");
+}
+
+/// A server that answers every request in the same way, whatever the path.
+fn uniform_server(status: &'static str, body: &'static str) -> String {
+    answering(move |_| (status, body))
+}
+
+/// A server that answers by the request line.
+fn answering(answer: impl Fn(&str) -> (&'static str, &'static str) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut first, mut length) = (String::new(), 0);
+            reader.read_line(&mut first).unwrap();
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if let Some(number) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = number.trim().parse().unwrap();
+                }
+                if line.trim().is_empty() {
+                    break;
+                }
+            }
+            std::io::copy(&mut reader.take(length), &mut std::io::sink()).unwrap();
+            let (status, body) = answer(&first);
+            let size = body.len();
+            // The client may be gone.
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n{body}"
+            );
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn doctor_recognises_what_is_not_a_model_server() {
+    for (status, body, said) in [
+        ("200 OK", "<!doctype html><html>Welcome</html>", "an HTML page"),
+        ("404 Not Found", "<html>Not Found</html>", "404"),
+        ("200 OK", r#"{"status": "up"}"#, "`choices`"),
+    ] {
+        let root = uniform_server(status, body);
+        for more in ["", ",tokenizer_backend=none"] {
+            let begun = Instant::now();
+            let (status, checks) =
+                doctor(&context(), &format!("model=m,base_url={root}/v1/completions{more}"));
+            let (verdict, text) = check(&checks, "contact");
+            assert_eq!((status, verdict, checks.len()), (1, "failed", 1), "{checks:?}");
+            assert!(text.contains("not a model server") && text.contains(said), "{text}");
+            // Retries take minutes; this only shows that there are none.
+            assert!(begun.elapsed() < Duration::from_mins(1));
+        }
+    }
+}
+
+#[test]
+fn doctor_reports_a_rejected_key_once() {
+    let root = uniform_server("401 Unauthorized", r#"{"error": {"message": "Who are you?"}}"#);
+    let (status, checks) = doctor(&context(), &format!("model=m,base_url={root}/v1/completions"));
+    assert_eq!((status, checks.len()), (1, 1), "{checks:?}");
+    let (verdict, text) = check(&checks, "contact");
+    assert!(
+        verdict == "failed" && text.contains("Who are you?") && text.contains("OPENAI_API_KEY"),
+        "{text}"
+    );
+}
+
+const COMPLETION: &str =
+    r#"{"choices": [{"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}]}"#;
+
+#[test]
+fn doctor_names_the_other_api_of_a_server() {
+    for (served, used, back_end) in [
+        ("/v1/chat/completions", "/v1/completions", "local-chat-completions"),
+        ("/v1/completions", "/v1/chat/completions", "local-completions"),
+        ("/v1/completions", "/v1", "local-completions"),
+    ] {
+        let line = format!("POST {served} ");
+        let root = answering(move |first| {
+            if first.starts_with(&line) { ("200 OK", COMPLETION) } else { ("404 Not Found", "{}") }
+        });
+        let model = if used.contains("chat") { "local-chat-completions" } else { "local-completions" };
+        let args = format!("model=m,base_url={root}{used},tokenizer_backend=none");
+        let output = context().run(&["doctor", "--model", model, "--model_args", &args]);
+        assert_eq!(output.status, 1, "{output}");
+        let advice = format!("Use `--model {back_end} --model_args base_url={root}{served}`");
+        assert!(output.stdout.contains(&advice), "{output}");
+    }
+}
+
+#[test]
+fn doctor_mentions_choices_on_chat_servers() {
+    let server = StandInServer::start(ServerOptions::default());
+    let args = format!("model=stand-in,base_url={}", server.url("/v1/chat/completions"));
+    let output = context().run(&["doctor", "--model", "local-chat-completions", "--model_args", &args]);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains("`--choices letters` or `--choices generate`"), "{output}");
+    assert!(output.stdout.contains("server             ok      "), "{output}");
+    assert!(output.stdout.contains("answers chat completions"), "{output}");
+}
+
+#[test]
+fn unknown_model_arguments_are_named_at_the_start_and_below_the_table() {
+    let context = prepared();
+    let server = StandInServer::start(ServerOptions::default());
+    let url = server.url("/v1/completions");
+    let model_args = format!(
+        "model=m,base_url={url},tokenizer_backend=none,num_concurent=4,timeout=100,trust_remote_code=True,frobnicate=1"
+    );
+    let output = context.run(&arguments(&model_args, &[]));
+    assert_eq!(output.status, 0, "{output}");
+    let warning = "warning: The model argument `num_concurent` is unknown to `local-completions` and has no effect; \
+                   did you mean `num_concurrent`?";
+    assert_eq!(output.stderr.matches(warning).count(), 2, "{output}");
+    assert_eq!(output.stderr.matches("The model argument `frobnicate` is unknown").count(), 2, "{output}");
+    assert!(!output.stderr.contains("trust_remote_code") && !output.stderr.contains("`timeout`"), "{output}");
+    // The second time is after the results, so that a long run does not hide it.
+    let (_, end) = output.stderr.rsplit_once("num_concurent").unwrap();
+    assert!(!end.contains("request"), "{output}");
+    let chat = format!("model=m,base_url={},num_concurent=4", server.url("/v1/chat/completions"));
+    let words =
+        ["run", "--model", "local-chat-completions", "--model_args", &chat, "--tasks", "numbers.yaml"];
+    let output = context.run(&[&words[..], &["--apply_chat_template"]].concat());
+    assert!(output.stderr.contains("did you mean `num_concurrent`?"), "{output}");
 }

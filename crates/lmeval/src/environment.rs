@@ -25,7 +25,10 @@ const LMEVAL_LIMIT: &str = "LMEVAL_LIMIT";
 /// Whether sample records contain hashes instead of bytes, such as images.
 const LMEVAL_HASHMM: &str = "LMEVAL_HASHMM";
 
-/// `WARNING` or above suppresses informational output, like `--quiet`.
+/// A file to which a log of every request is appended.
+const LM_EVAL_LOG_FILE: &str = "LM_EVAL_LOG_FILE";
+
+/// `WARNING` or above suppresses informational output, like `--quiet`; `DEBUG` prints a log, like `--verbosity DEBUG`.
 const LMEVAL_LOG_LEVEL: &str = "LMEVAL_LOG_LEVEL";
 
 /// The release line whose rules apply unless `--compat` is given; wins over a settings file.
@@ -110,8 +113,21 @@ pub fn hash_media() -> Result<bool> {
 
 /// Whether `LMEVAL_LOG_LEVEL` suppresses informational output.
 pub fn only_warnings() -> bool {
-    let level = std::env::var(LMEVAL_LOG_LEVEL).unwrap_or_default().to_uppercase();
-    matches!(level.as_str(), "WARNING" | "WARN" | "ERROR" | "CRITICAL" | "FATAL")
+    matches!(log_level().as_str(), "WARNING" | "WARN" | "ERROR" | "CRITICAL" | "FATAL")
+}
+
+/// Whether `LMEVAL_LOG_LEVEL` asks for a log.
+pub fn wants_log() -> bool {
+    log_level() == "DEBUG"
+}
+
+fn log_level() -> String {
+    std::env::var(LMEVAL_LOG_LEVEL).unwrap_or_default().to_uppercase()
+}
+
+/// The file of the log.
+pub fn log_file() -> Option<PathBuf> {
+    std::env::var_os(LM_EVAL_LOG_FILE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
 /// The zone of time stamps, from `TZ`.

@@ -8,6 +8,7 @@ mod excerpt;
 mod fold;
 mod json_line;
 mod legacy;
+mod log;
 mod pager;
 mod printer;
 mod progress;
@@ -22,7 +23,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Parser as _;
 use lmeval_core::secrets;
 
 use crate::cli::Cli;

@@ -252,6 +252,18 @@ impl Notes {
         });
     }
 
+    /// Writes a line of the log, which listeners do not receive.
+    pub(crate) fn log(&self, line: &str) {
+        self.with(|screen| {
+            if screen.json {
+                let line = [(Value::str("text"), Value::str(line))];
+                write_object("log", &line.into_iter().collect());
+            } else {
+                screen.write(line);
+            }
+        });
+    }
+
     /// Writes a JSON object.
     pub(crate) fn object(&self, event: &str, facts: &Dict) {
         self.with(|_| write_object(event, facts));

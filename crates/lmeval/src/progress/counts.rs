@@ -1,6 +1,7 @@
 //! Request counts of a run, updated by the engine's events and read by the progress display.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lmeval_core::{RequestType, Usage};
@@ -20,6 +21,8 @@ pub(crate) struct RequestCounts {
     kinds: [Kind; RequestType::ALL.len()],
     tokens: AtomicU64,
     all_built: AtomicBool,
+    /// The task of a recent answer.
+    task: Mutex<Option<Arc<str>>>,
     started: Instant,
 }
 
@@ -42,6 +45,15 @@ pub(crate) struct Snapshot {
     pub tokens: u64,
     /// Time since the run started.
     pub elapsed: Duration,
+    /// The task of a recent answer.
+    pub task: Option<Arc<str>>,
+}
+
+impl Snapshot {
+    /// The percentage of completed requests; unknown while requests are still being built.
+    pub(crate) fn percent(&self) -> Option<u64> {
+        (self.all_built && self.total > 0).then(|| self.done * 100 / self.total)
+    }
 }
 
 impl RequestCounts {
@@ -51,6 +63,7 @@ impl RequestCounts {
             kinds: Default::default(),
             tokens: AtomicU64::new(0),
             all_built: AtomicBool::new(false),
+            task: Mutex::default(),
             started: Instant::now(),
         }
     }
@@ -79,6 +92,15 @@ impl RequestCounts {
     /// Marks the total as final.
     pub(crate) fn all_built(&self) {
         self.all_built.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes the task of an answer, unless another thread is doing so.
+    pub(crate) fn working_on(&self, task: &Arc<str>) {
+        if let Ok(mut current) = self.task.try_lock()
+            && current.as_ref() != Some(task)
+        {
+            *current = Some(Arc::clone(task));
+        }
     }
 
     /// Counts an answer; `reused` if it came from the journal.
@@ -116,6 +138,7 @@ impl RequestCounts {
             failed: sum(|kind| &kind.failed),
             tokens: read(&self.tokens),
             elapsed: self.started.elapsed(),
+            task: self.task.lock().ok().and_then(|task| task.clone()),
         }
     }
 }

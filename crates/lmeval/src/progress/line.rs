@@ -7,7 +7,7 @@ use lmeval_core::ModelStats;
 use unicode_width::UnicodeWidthStr;
 
 use super::counts::Snapshot;
-use super::rate::{Rate, time_left};
+use super::rate::Rate;
 
 /// A part of the line.
 struct Part {
@@ -16,8 +16,20 @@ struct Part {
     rank: u8,
 }
 
+/// Everything that the line shows besides the counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outlook {
+    pub rate: Rate,
+    /// The estimated remaining time.
+    pub left: Option<Duration>,
+    /// How long no answer has come, if that is unusual.
+    pub silence: Option<Duration>,
+    /// Calls of judges in flight.
+    pub judging: u64,
+}
+
 /// Renders the counts in at most `width` columns. The completed count and the time left are dropped last.
-pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width: usize) -> String {
+pub(super) fn line(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>, width: usize) -> String {
     if now.kinds.is_empty() {
         let waiting = stats.and_then(ModelStats::waiting);
         return cut(waiting.as_deref().unwrap_or("Loading data"), width);
@@ -26,8 +38,10 @@ pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width
     let kinds: Vec<String> =
         now.kinds.iter().map(|(kind, done, total)| format!("{kind} {done}/{total}{more}")).collect();
     let mut parts = vec![Part { text: kinds.join(", "), rank: 0 }];
-    parts.extend(details(now, rate, stats));
-    if let Some(left) = time_left(now, rate) {
+    parts.extend(details(now, outlook, stats));
+    if let Some(silence) = outlook.silence {
+        parts.push(Part { text: format!("no answer for {}", clock(silence)), rank: 0 });
+    } else if let Some(left) = outlook.left {
         parts.push(Part { text: format!("{} left", clock(left)), rank: 0 });
     }
     let mut is_short = false;
@@ -52,9 +66,16 @@ pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width
 /// Parts up to this rank take precedence over the names of request types.
 const NAMES: u8 = 2;
 
-fn details(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Vec<Part> {
+fn details(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>) -> Vec<Part> {
+    let rate = outlook.rate;
     let mut parts = Vec::new();
     let mut add = |rank: u8, text: String| parts.push(Part { text, rank });
+    if let Some(percent) = now.percent() {
+        add(2, format!("{percent}%"));
+    }
+    if let Some(task) = &now.task {
+        add(7, task.to_string());
+    }
     if rate.answers > 0.0 {
         add(2, format!("{}/s", short(rate.answers)));
     }
@@ -83,6 +104,11 @@ fn details(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Vec<Part> 
         if retries > 0 {
             add(3, format!("{retries} {}", if retries == 1 { "retry" } else { "retries" }));
         }
+    }
+    match outlook.judging {
+        0 => {}
+        1 => add(5, "1 judge call in flight".to_owned()),
+        several => add(5, format!("{several} judge calls in flight")),
     }
     if now.failed > 0 {
         add(1, format!("{} failed", now.failed));
@@ -133,7 +159,7 @@ mod tests {
     #[test]
     fn shows_counts_and_rates() {
         let counts = RequestCounts::new();
-        assert_eq!(line(&counts.snapshot(), Rate::default(), None, 200), "Loading data");
+        assert_eq!(line(&counts.snapshot(), &Outlook::default(), None, 200), "Loading data");
         counts.built(RequestType::GenerateUntil, 100);
         counts.built(RequestType::Loglikelihood, 8);
         for _ in 0..20 {
@@ -145,24 +171,30 @@ mod tests {
         }
         counts.answered(RequestType::Loglikelihood, true, Usage::default());
         let rate = Rate { answers: 4.0, tokens: 200.0 };
-        let shown = line(&counts.snapshot(), rate, None, 200);
+        let mut outlook = Outlook { rate, left: None, ..Outlook::default() };
+        let shown = line(&counts.snapshot(), &outlook, None, 200);
         assert_eq!(shown, "loglikelihood 1/8+, generate_until 20/100+ · 4.0/s · 200 tokens/s");
         counts.all_built();
         counts.failed(RequestType::GenerateUntil);
+        counts.working_on(&"hellaswag".into());
+        (outlook.left, outlook.judging) = (Some(Duration::from_secs(22)), 3);
         let stats = ModelStats::default();
         stats.in_flight.store(7, Ordering::Relaxed);
         stats.concurrency.store(32, Ordering::Relaxed);
         stats.retry("busy".to_owned());
-        let shown = line(&counts.snapshot(), rate, Some(&stats), 200);
+        let shown = line(&counts.snapshot(), &outlook, Some(&stats), 200);
         assert_eq!(
             shown,
-            "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 in flight · 1 retry · \
-             1 failed · 0:22 left"
+            "loglikelihood 1/8, generate_until 21/100 · 20% · hellaswag · 4.0/s · 200 tokens/s · 7 of 32 in flight · \
+             1 retry · 3 judge calls in flight · 1 failed · 0:22 left"
         );
+        outlook.silence = Some(Duration::from_secs(25));
+        let shown = line(&counts.snapshot(), &outlook, Some(&stats), 200);
+        assert!(shown.ends_with(" · no answer for 0:25") && !shown.contains(" left"), "{shown}");
         let own = ModelStats::default();
         own.tokens_asked.store(800, Ordering::Relaxed);
         own.tokens_computed.store(200, Ordering::Relaxed);
-        let shown = line(&counts.snapshot(), rate, Some(&own), 200);
+        let shown = line(&counts.snapshot(), &outlook, Some(&own), 200);
         assert!(shown.contains(" · 200 tokens/s · 75% of tokens shared · "), "{shown}");
     }
 
@@ -181,20 +213,22 @@ mod tests {
         stats.concurrency.store(128, Ordering::Relaxed);
         stats.retry("busy".to_owned());
         let rate = Rate { answers: 12.0, tokens: 9000.0 };
+        let left = Some(Duration::from_secs(5768));
+        let outlook = Outlook { rate, left, ..Outlook::default() };
         for width in 1..250 {
-            let shown = line(&counts.snapshot(), rate, Some(&stats), width);
+            let shown = line(&counts.snapshot(), &outlook, Some(&stats), width);
             assert!(shown.width() <= width, "{width}: {shown}");
             if width >= 40 {
                 assert!(shown.ends_with("1:36:08 left"), "{width}: {shown}");
                 assert!(shown.contains("1001/"), "{width}: {shown}");
             }
         }
-        let at = |width| line(&counts.snapshot(), rate, Some(&stats), width);
+        let at = |width| line(&counts.snapshot(), &outlook, Some(&stats), width);
         assert_eq!(at(40), "1001/70210 · 1 failed · 1:36:08 left");
-        assert_eq!(at(50), "1001/70210 · 12/s · 1 failed · 1:36:08 left");
+        assert_eq!(at(50), "1001/70210 · 1% · 12/s · 1 failed · 1:36:08 left");
         assert_eq!(
             at(80),
-            "loglikelihood 1001/56168, generate_until 0/14042 · 12/s · 1 failed · 1:36:08 left"
+            "loglikelihood 1001/56168, generate_until 0/14042 · 1% · 12/s · 1 failed · 1:36:08 left"
                 .replace("loglikelihood 1001/56168, generate_until 0/14042", "1001/70210")
         );
     }
@@ -204,7 +238,7 @@ mod tests {
         let counts = RequestCounts::new();
         counts.built(RequestType::Loglikelihood, 8);
         let own = ModelStats::default();
-        let shown = |width| line(&counts.snapshot(), Rate::default(), Some(&own), width);
+        let shown = |width| line(&counts.snapshot(), &Outlook::default(), Some(&own), width);
         assert_eq!(shown(80), "loglikelihood 0/8+");
         own.tokens_computed.store(512, Ordering::Relaxed);
         assert_eq!(shown(80), "loglikelihood 0/8+ · computing, 512 tokens so far");

@@ -14,8 +14,8 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::printer::Notes;
 use crate::progress::counts::{RequestCounts, Snapshot};
-use crate::progress::line::line;
-use crate::progress::rate::{Rate, time_left};
+use crate::progress::line::{Outlook, line};
+use crate::progress::rate::{Pace, Rate};
 
 /// The time window for computing rates.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -78,11 +78,20 @@ impl Ticker {
     pub(crate) fn start(
         show: ProgressDisplay,
         counts: Arc<RequestCounts>,
-        model: Arc<dyn Model>,
+        (model, judges): (Arc<dyn Model>, Vec<Arc<dyn Model>>),
         notes: Notes,
     ) -> Self {
         let (end, ended) = mpsc::channel();
-        let mut view = View { show, counts, model, notes, samples: VecDeque::new(), last_retry: None };
+        let mut view = View {
+            show,
+            counts,
+            model,
+            judges,
+            notes,
+            samples: VecDeque::new(),
+            pace: Pace::default(),
+            last_retry: None,
+        };
         let thread = (show != ProgressDisplay::Nothing).then(|| {
             thread::spawn(move || {
                 while ended.recv_timeout(show.interval()) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -109,7 +118,9 @@ struct View {
     show: ProgressDisplay,
     counts: Arc<RequestCounts>,
     model: Arc<dyn Model>,
+    judges: Vec<Arc<dyn Model>>,
     notes: Notes,
+    pace: Pace,
     /// Time, answers from the model, tokens.
     samples: VecDeque<(Instant, u64, u64)>,
     /// The last reason for a retry that was printed, and when.
@@ -119,14 +130,15 @@ struct View {
 impl View {
     fn tick(&mut self) {
         let now = self.counts.snapshot();
-        let rate = self.rate(&now);
+        let outlook = self.outlook(&now);
         self.report_retries();
+        let stats = self.model.stats();
         match self.show {
             ProgressDisplay::Terminal => {
-                self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width()));
+                self.notes.status(&line(&now, &outlook, stats, self.notes.width()));
             }
-            ProgressDisplay::Plain => self.notes.progress(&line(&now, rate, self.model.stats(), usize::MAX)),
-            ProgressDisplay::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
+            ProgressDisplay::Plain => self.notes.progress(&line(&now, &outlook, stats, usize::MAX)),
+            ProgressDisplay::Json => self.notes.object("progress", &facts(&now, &outlook, stats)),
             ProgressDisplay::Nothing => {}
         }
     }
@@ -136,10 +148,24 @@ impl View {
         match self.show {
             ProgressDisplay::Terminal => self.notes.status(""),
             ProgressDisplay::Json => {
-                let rate = self.rate(&now);
-                self.notes.object("progress", &facts(&now, rate, self.model.stats()));
+                let outlook = self.outlook(&now);
+                self.notes.object("progress", &facts(&now, &outlook, self.model.stats()));
             }
             ProgressDisplay::Plain | ProgressDisplay::Nothing => {}
+        }
+    }
+
+    fn outlook(&mut self, now: &Snapshot) -> Outlook {
+        self.pace.note(now);
+        let in_flight =
+            |judge: &Arc<dyn Model>| judge.stats().map_or(0, |stats| stats.in_flight.load(Ordering::Relaxed));
+        // A model that waits for its server says so itself.
+        let is_waiting = self.model.stats().is_some_and(|stats| stats.waiting().is_some());
+        Outlook {
+            rate: self.rate(now),
+            left: self.pace.time_left(now).filter(|_| !is_waiting),
+            silence: self.pace.silence(now),
+            judging: self.judges.iter().map(in_flight).sum(),
         }
     }
 
@@ -181,7 +207,10 @@ impl View {
 }
 
 /// The counts as a dictionary.
-fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
+fn facts(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>) -> Dict {
+    let rate = outlook.rate;
+    let seconds =
+        |time: Option<Duration>| time.map_or(Value::None, |time| Value::Float(time.as_secs_f64().round()));
     let number = |number: u64| Value::Int(number as i64);
     let kinds = now.kinds.iter().map(|(kind, done, total)| {
         (kind.name(), Value::dict([("done", number(*done)), ("total", number(*total))]))
@@ -195,6 +224,9 @@ fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
     facts.insert("failed", number(now.failed));
     facts.insert("requests_per_second", rounded(rate.answers));
     facts.insert("tokens_per_second", rounded(rate.tokens));
+    if outlook.judging > 0 {
+        facts.insert("judge_calls_in_flight", number(outlook.judging));
+    }
     if let Some(stats) = stats {
         facts.insert("in_flight", number(stats.in_flight.load(Ordering::Relaxed)));
         facts.insert("concurrency", number(stats.concurrency.load(Ordering::Relaxed)));
@@ -206,8 +238,10 @@ fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
         }
     }
     facts.insert("elapsed_seconds", rounded(now.elapsed.as_secs_f64()));
-    let left = time_left(now, rate).map_or(Value::None, |left| Value::Float(left.as_secs_f64().round()));
-    facts.insert("seconds_left", left);
+    facts.insert("seconds_left", seconds(outlook.left));
+    facts.insert("seconds_without_answer", seconds(outlook.silence));
+    facts.insert("percent", now.percent().map_or(Value::None, number));
+    facts.insert("task", now.task.as_ref().map_or(Value::None, |task| Value::Str(Arc::clone(task))));
     facts
 }
 
@@ -229,13 +263,15 @@ mod tests {
         counts.failed(RequestType::GenerateUntil);
         let stats = ModelStats::default();
         let rate = Rate { answers: 1.0, tokens: 0.0 };
-        let object = facts(&counts.snapshot(), rate, Some(&stats));
+        let outlook = Outlook { rate, left: Some(Duration::from_secs(2)), ..Outlook::default() };
+        let object = facts(&counts.snapshot(), &outlook, Some(&stats));
+        assert_eq!(object.get_str("percent"), Some(&Value::Int(33)));
         assert_eq!(object.get_str("done"), Some(&Value::Int(1)));
         assert_eq!(object.get_str("seconds_left"), Some(&Value::Float(2.0)));
         assert_eq!(object.get_str("tokens_saved"), None);
         stats.tokens_asked.store(800, Ordering::Relaxed);
         stats.tokens_computed.store(200, Ordering::Relaxed);
-        let object = facts(&counts.snapshot(), rate, Some(&stats));
+        let object = facts(&counts.snapshot(), &outlook, Some(&stats));
         assert_eq!(object.get_str("tokens_saved"), Some(&Value::Float(0.75)));
     }
 }

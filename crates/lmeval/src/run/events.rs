@@ -9,7 +9,7 @@ use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{Diagnostic, Dialect};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
-use lmeval_report::{Layout, SampleOptions, SamplesWriter};
+use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
 
 use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};
@@ -34,7 +34,7 @@ pub(crate) struct RunEvents {
     write_out: Option<Dialect>,
     records: Option<Records>,
     observer: Option<Arc<dyn Events>>,
-    written: Mutex<Vec<(String, PathBuf, String)>>,
+    written: Mutex<Vec<(String, WrittenSamples)>>,
     saved_before: AtomicUsize,
     skipped: AtomicUsize,
     live: Option<LiveView>,
@@ -102,24 +102,32 @@ impl RunEvents {
 
     /// The hash of each task's sample records, in task order rather than in order of completion.
     pub(crate) fn task_hashes(&self, evaluation: &Evaluated) -> Dict {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
-        let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));
-        in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
+        let written = self.written(evaluation).into_iter();
+        written.map(|(task, file)| (Value::from(task), Value::from(file.hash))).collect()
+    }
+
+    /// The checksum of each task's samples file, in task order.
+    pub(crate) fn checksums(&self, evaluation: &Evaluated) -> Dict {
+        let written = self.written(evaluation).into_iter();
+        written.map(|(task, file)| (Value::from(task), file.checksum.to_value())).collect()
     }
 
     /// The samples file of each task, in task order.
     pub(crate) fn sample_files(&self, evaluation: &Evaluated) -> Vec<(String, PathBuf)> {
+        self.written(evaluation).into_iter().map(|(task, file)| (task, file.path)).collect()
+    }
+
+    /// The samples files written so far, in task order.
+    fn written(&self, evaluation: &Evaluated) -> Vec<(String, WrittenSamples)> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
-        let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));
-        in_order.map(|(task, path, _)| (task.clone(), path.clone())).collect()
+        let of_task = |key: &String| written.iter().find(|(task, _)| task == key);
+        evaluation.tasks.iter().filter_map(|(key, _)| of_task(key).cloned()).collect()
     }
 
     /// Notes that the records of a task were written.
-    pub(crate) fn add_records(&self, task: &str, path: PathBuf, hash: String) {
-        self.notes.wrote("samples", Some(task), &path);
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.to_owned(), path, hash));
+    pub(crate) fn add_records(&self, task: &str, written: WrittenSamples) {
+        self.notes.wrote("samples", Some(task), &written.path);
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.to_owned(), written));
     }
 
     /// Reports at the start which saved answers can be reused, and where they are from.
@@ -170,9 +178,9 @@ impl RunEvents {
 
     /// Deletes the sample records written so far.
     pub(crate) fn discard_records(&self) {
-        for (_, path, _) in self.written.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for (_, file) in self.written.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // The file may already be gone.
-            let _ = fs_err::remove_file(path);
+            let _ = fs_err::remove_file(file.path);
         }
     }
 
@@ -204,7 +212,13 @@ impl Events for RunEvents {
                 "warning: The server does not report which model it runs (`/v1/models`); assuming `{serves}`, as before: saved \
                  answers of that model at this address are reused"
             )),
-            Event::JournalOpened { answers, repaired_bytes, damage } => {
+            Event::JournalOpened { answers, repaired_bytes, damage, is_exclusive } => {
+                if !is_exclusive && !self.is_restarted() {
+                    self.notes.note(
+                        "warning: The file system of the journal has no locks; make sure that no other process, on any \
+                         machine, writes to the same journal",
+                    );
+                }
                 if let Some(first) = damage.first().filter(|_| !self.is_restarted()) {
                     let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
                     let parts = if damage.len() == 1 { "part" } else { "parts" };
@@ -257,6 +271,27 @@ impl Events for RunEvents {
                     for_count(answers, "was", "were")
                 ));
             }
+            Event::PartNotScored { task, error } => {
+                let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+                let reason = causes.last().map(ToString::to_string).unwrap_or_default();
+                self.notes.note(&format!(
+                    "warning: This part of `{task}` has no scores of its own: {reason}. Its answers are stored, and \
+                     `lm-eval merge` scores the whole"
+                ));
+            }
+            Event::DataChanged { task } => {
+                let diagnostic = Diagnostic::new(format!(
+                    "The data of `{}` has changed since the answers in the journal were saved: other documents or \
+                     few-shot examples",
+                    task.name()
+                ));
+                let diagnostic = diagnostic.hint(if self.shard.is_some() {
+                    "The scores are those of the data as it is now; run the other shards again, too"
+                } else {
+                    "The scores are those of the data as it is now; do not compare them with earlier ones"
+                });
+                self.notes.styled(&report::render(report::Severity::Warning, &diagnostic));
+            }
             Event::MissingColumn { .. }
             | Event::FirstDocument { .. }
             | Event::OtherScoring { .. }
@@ -298,7 +333,10 @@ impl Events for RunEvents {
             }
             Event::Built { kind, count } => self.counts.built(kind, count),
             Event::AllBuilt => self.counts.all_built(),
-            Event::Answered { kind, reused, usage } => self.counts.answered(kind, reused, usage),
+            Event::Answered { task, kind, reused, usage } => {
+                self.counts.working_on(task);
+                self.counts.answered(kind, reused, usage);
+            }
             Event::Failed { request, .. } => self.counts.failed(request.request_type()),
             Event::Scoring { task } => self.task_event("scoring", task.name(), None),
             _ => {}
@@ -327,8 +365,7 @@ impl Events for RunEvents {
         for sample in samples {
             writer.write(sample)?;
         }
-        let (path, hash) = writer.finish(&records.stamp)?;
-        self.add_records(task, path, hash);
+        self.add_records(task, writer.finish(&records.stamp)?);
         Ok(())
     }
 }

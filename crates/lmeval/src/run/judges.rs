@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval::settings::{JudgeBinding, RunSettings};
 use lmeval_analysis::read::{Fields, Run};
-use lmeval_core::{Diagnostic, DocId, Model};
+use lmeval_core::{Diagnostic, DocId, Model, ModelStats};
 use lmeval_engine::{Baseline, Evaluated, JudgeModel, ModelUsage};
 use lmeval_host::PythonOptions;
 use lmeval_pycompat::{Dict, Value, repr, yaml};
@@ -58,6 +58,26 @@ fn listen(model: &dyn Model, role: &str, notes: &Notes) {
         stats.on_wait(move |reason| waiting.info(&format!("The judge `{waiting_role}`: {reason}")));
         let (notes, role) = (notes.clone(), role.to_owned());
         stats.on_warning(move |warning| notes.note(&format!("warning: The judge `{role}`: {warning}")));
+    }
+}
+
+/// The models that the judges use, each once: roles may share one.
+pub(crate) fn models(judges: &[JudgeModel]) -> Vec<Arc<dyn Model>> {
+    let mut models: Vec<Arc<dyn Model>> = Vec::new();
+    for judge in judges {
+        if !models.iter().any(|model| Arc::ptr_eq(model, &judge.model)) {
+            models.push(Arc::clone(&judge.model));
+        }
+    }
+    models
+}
+
+/// Repeats the warnings of the judges below the results.
+pub(crate) fn repeat_warnings(judges: &[JudgeModel], printer: &Printer) {
+    for judge in judges {
+        for warning in judge.model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
+            printer.notes().note(&format!("warning: The judge `{}`: {warning}", judge.role));
+        }
     }
 }
 

@@ -9,12 +9,12 @@ use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
-use lmeval_core::{Diagnose as _, ModelFacts};
+use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Events, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
-    Column, Environment, Layout, ModelName, Moment, ReportError, RunFacts, Seeds, Summary, file_object,
-    make_latex_table, make_table, result_object, to_json, write_results,
+    Column, Environment, Layout, ModelName, Moment, ReportError, RunFacts, Seeds, Summary, add_checksums,
+    file_object, make_latex_table, make_table, result_object, to_json, write_results,
 };
 
 use crate::csv;
@@ -99,6 +99,27 @@ pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
         .collect()
 }
 
+/// The key of the digests of the data of all tasks.
+pub(crate) const DATA_DIGESTS: &str = "data_digests";
+
+/// The key of the digests of the conversations of all tasks.
+pub(crate) const CHAT_DIGESTS: &str = "chat_digests";
+
+/// The digests of data and conversations. Files of the 0.4 line have none.
+pub(crate) fn digests<'a>(
+    settings: &RunSettings,
+    evaluation: &'a Evaluated,
+) -> impl Iterator<Item = (&'static str, &'a Dict)> {
+    let both = [(DATA_DIGESTS, &evaluation.digests), (CHAT_DIGESTS, &evaluation.chat_digests)];
+    let is_written = has_extra_keys(settings);
+    both.into_iter().filter(move |(_, digests)| is_written && !digests.is_empty())
+}
+
+/// Whether results files have keys that protect them. Those of the 0.4 line are as the reference writes them.
+pub(crate) fn has_extra_keys(settings: &RunSettings) -> bool {
+    settings.dialect.name != "0.4"
+}
+
 /// The results of a run in both forms.
 pub(crate) struct Objects {
     in_memory: Dict,
@@ -114,9 +135,20 @@ impl Objects {
         task_hashes: &Dict,
     ) -> Self {
         let configs = configs(settings, evaluation);
-        Self {
+        let mut objects = Self {
             in_memory: result_object(&evaluation.results, &configs, facts),
             in_file: file_object(&evaluation.results, &configs, task_hashes, facts),
+        };
+        for (key, digests) in digests(settings, evaluation) {
+            objects.add_digests(key, digests);
+        }
+        objects
+    }
+
+    /// Adds digests of all tasks, if there are any.
+    pub(crate) fn add_digests(&mut self, key: &str, digests: &Dict) {
+        if !digests.is_empty() {
+            self.insert(key, &Value::from(digests.clone()));
         }
     }
 
@@ -134,6 +166,11 @@ impl Objects {
                 object.insert(key, value.clone());
             }
         }
+    }
+
+    /// Adds the checksums of all keys and of the samples files to the form for files.
+    pub(crate) fn add_checksums(&mut self, settings: &RunSettings, samples: Dict) -> Result<(), ReportError> {
+        if has_extra_keys(settings) { add_checksums(&mut self.in_file, samples) } else { Ok(()) }
     }
 
     /// Writes the results file.
@@ -225,6 +262,13 @@ fn batch_sizes(results: &Dict) -> Vec<i64> {
     sizes.and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_i64).collect()
 }
 
+/// Repeats the warnings of the model below the results: those of the start are far above.
+pub(crate) fn repeat_warnings(model: &dyn Model, printer: &Printer) {
+    for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
+        printer.notes().note(&format!("warning: {warning}"));
+    }
+}
+
 /// Reports unusual answers, which a score alone hides.
 pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) {
     let mut lines = Vec::new();
@@ -306,7 +350,7 @@ pub(crate) fn report_failures(failures: &[Failure], has_journal: bool, printer: 
         }
     };
     for failure in failures.iter().take(SHOWN_FAILURES) {
-        let _ = write!(text, "\n  {}: {}", failure.request.describe(), failure.error);
+        let _ = write!(text, "\n  {}: {}", failure.request.describe(), failure.error.message_for_request());
     }
     if failures.len() > SHOWN_FAILURES {
         let _ = write!(text, "\n  and {} more", failures.len() - SHOWN_FAILURES);

@@ -124,6 +124,19 @@ fn second_ctrl_c_quits_immediately() {
 }
 
 #[test]
+fn failures_of_a_batch_name_their_own_requests() {
+    let context = prepared();
+    let refusing = Server::start(Duration::ZERO, Some("Number 3:"));
+    let output = run(&context, &words(&refusing), &["--batch_size", "5"]);
+    let listed: Vec<&str> = output.stderr.lines().filter(|line| line.starts_with("  `numbers`")).collect();
+    assert!(!listed.is_empty(), "{output}");
+    for line in &listed {
+        assert_eq!(line.matches("document ").count(), 1, "{output}");
+    }
+    assert!(listed.iter().any(|line| line.contains("document 3,")), "{output}");
+}
+
+#[test]
 fn lists_failed_requests_and_resends_only_those() {
     let context = prepared();
     let refusing = Server::start(Duration::ZERO, Some("Number 3:"));
@@ -131,8 +144,10 @@ fn lists_failed_requests_and_resends_only_those() {
     assert_eq!(output.status, 1, "{output}");
     assert_eq!(refusing.requests(), 10);
     assert!(output.stderr.contains("error: 1 request failed permanently"), "{output}");
-    assert!(output.stderr.contains("`numbers`, document 3, generate_until 0"), "{output}");
-    assert!(output.stdout.contains("|numbers|"), "{output}");
+    assert_eq!(output.stderr.matches("document 3").count(), 1, "{output}");
+    assert!(output.stderr.contains("`numbers`, document 3, generate_until 0: `http"), "{output}");
+    assert!(output.stderr.contains(" refused the request: 400"), "{output}");
+    assert!(output.stdout.contains("|numbers (9 of 10 documents)|"), "{output}");
     let file = fs_err::read_dir(context.work().join("out/m"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -142,6 +157,7 @@ fn lists_failed_requests_and_resends_only_those() {
     assert_eq!(results["failed_requests"], 1);
     assert_eq!(results["audit"]["numbers"]["none"]["errored"], 1);
     assert_eq!(results["n-samples"]["numbers"]["effective"], 9);
+    assert_eq!(results["n-samples"]["numbers"]["failed"], 1);
     let output = run(&context, &words(&refusing), &["--use_cache", "kept/answers"]);
     assert_eq!((output.status, refusing.requests()), (1, 11), "{output}");
     let output = context.run(&["journal", "ls", "kept"]);

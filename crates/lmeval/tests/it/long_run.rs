@@ -57,7 +57,7 @@ pub(crate) fn outcome(folder: &Path) -> (Value, String) {
 pub(crate) fn results(folder: &Path) -> Value {
     let results = fs_err::read_to_string(newest(folder, "results_")).unwrap();
     let mut results: Value = serde_json::from_str(&results).unwrap();
-    for changing in ["date", "total_evaluation_time_seconds", "config", "configs", "git_hash"] {
+    for changing in ["date", "total_evaluation_time_seconds", "config", "configs", "git_hash", "checksums"] {
         results.as_object_mut().unwrap().remove(changing);
     }
     results

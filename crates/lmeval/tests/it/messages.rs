@@ -1,6 +1,6 @@
 //! Error messages and their hints.
 
-use lmeval_testkit::TestContext;
+use lmeval_testkit::{ServerOptions, StandInServer, TestContext};
 
 use crate::context;
 use crate::server::{Server, TASK, documents};
@@ -174,4 +174,45 @@ fn uses_singular_and_plural() {
     assert!(output.stderr.contains("The only answer was reused from out/m/answers.journal"), "{output}");
     context.write("group.yaml", "group: g\ntask: [demo_capitals]\naggregate_metric_list: [{metric: acc}]\n");
     assert!(context.run(&["show", "group.yaml"]).stdout.contains("# 1 member: "));
+}
+
+#[test]
+fn debug_verbosity_logs_every_request_without_secrets() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let faults = lmeval_testkit::Faults {
+        kinds: vec![lmeval_testkit::Fault::Status(500)],
+        percent: 50,
+        most_per_request: 1,
+        ..Default::default()
+    };
+    let server = StandInServer::start(ServerOptions { faults, ..ServerOptions::default() });
+    let url = server.url("/v1/completions").replace("http://", "http://me:sk-log-password@");
+    let args = format!("model=m,base_url={url},tokenizer_backend=none,retry_wait=0.01");
+    let words = ["run", "--model", "local-completions", "--model_args", &args, "--tasks", "numbers.yaml"];
+    let is_logged = |text: &str| {
+        let answered =
+            text.lines().filter(|line| line.contains(": Answered about=\"`numbers`, document ")).count();
+        assert_eq!(answered, 10, "{text}");
+        for part in
+            [" bytes=", " ms=", " attempt=2", ": Failed ", ": Retrying ", " waited_ms=", ": Batch requests="]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("sk-log-password"), "{text}");
+    };
+    let output = context.run(&[&words[..], &["--verbosity", "debug"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    is_logged(&output.stderr);
+    let output = context.run(&words);
+    assert!(!output.stderr.contains("Answered about"), "{output}");
+    server.reset();
+    let file = context.work().join("run.log");
+    let output = context.command(&words).env("LM_EVAL_LOG_FILE", &file).run();
+    assert!(output.status == 0 && !output.stderr.contains("Answered about"), "{output}");
+    is_logged(&fs_err::read_to_string(file).unwrap());
+    let output = context.run(&[&words[..], &["--verbosity", "DEBUG", "--progress", "json"]].concat());
+    assert!(output.stderr.lines().all(|line| line.starts_with("{\"event\"")), "{output}");
+    assert!(output.stderr.contains("{\"event\": \"log\", "), "{output}");
 }

@@ -222,9 +222,15 @@ class Server(_worker.Worker):
         """Release the models of this session."""
         while self._groups:
             self._groups.pop().dismiss()
-        for handle in self._models:
+        for handle in reversed(self._models):
+            served = _models._served.get(handle)
+            if served is not None:
+                served.release()
             # Handles are indices, so the slot stays.
             _models._served[handle] = None  # type: ignore[assignment]
+        self.objects.release()
+        # A function of a task's folder may have been the last one.
+        self.loader.enter("")
 
     def fail(self, error: BaseException) -> None:
         """Store an exception and send it."""

@@ -52,6 +52,41 @@ class Plan(HFLMTestCase):
         lm.logits_cache = False
         self.assert_scores(shared, ask(lm.loglikelihood, *requests), 1e-5)
 
+    def test_module_of_the_caller_gets_complete_sequences(self) -> None:
+        """A live module sees each sequence from its start, also in an evaluation: it may be calibrated by it."""
+        import lm_eval
+        from lm_eval.models.huggingface import HFLM
+
+        model, tokenizer = live()
+        seen: list[Any] = []
+        model.register_forward_pre_hook(
+            lambda _, args, kwargs: seen.extend((args or (kwargs["input_ids"],))[0].tolist()), with_kwargs=True
+        )
+        lm = HFLM(pretrained=model, tokenizer=tokenizer)
+        context = "word " * 20 + "is"
+        endings = [" the answer", " a b c", " Question: answer"]
+        rows = [{"question": context, "options": endings}] * 2
+        task = {
+            "task": "calibration",
+            "custom_dataset": lambda **_: {"test": rows},
+            "test_split": "test",
+            "output_type": "multiple_choice",
+            "doc_to_text": "{{question}}",
+            "doc_to_choice": "{{options}}",
+            "doc_to_target": 0,
+            "target_delimiter": "",
+        }
+        lengths = sorted(len(tokenizer.encode(context + ending)) - 1 for ending in endings)
+        for _ in range(2):
+            seen.clear()
+            results = lm_eval.simple_evaluate(lm, tasks=[task], bootstrap_iters=0)
+            # Equal rows of one call share a pass, as in the reference.
+            self.assertEqual(sorted(map(len, seen)), lengths)
+        before = results["samples"]["calibration"][0]["resps"]
+        model.lm_head.weight.data.mul_(0.5)
+        after = lm_eval.simple_evaluate(lm, tasks=[task], bootstrap_iters=0)["samples"]["calibration"][0]["resps"]
+        self.assertNotEqual(before, after)
+
     def test_sequence_split_at_two_positions(self) -> None:
         """A row that also answers a longer continuation needs logits before the context of its first request."""
         lm = load()
@@ -100,6 +135,25 @@ class Plan(HFLMTestCase):
             self.assertEqual(list(lm.batch_sizes.values()), [2] * count)
         with self.assertRaisesRegex(ValueError, "batch_size"):
             load(batch_size="many")
+
+    def test_batch_sizes_of_a_script(self) -> None:
+        """Sizes that a script writes are used until it changes them; detected ones are detected again."""
+        lm = load(batch_size="auto", max_batch_size=8, logits_cache=False)
+        rows: list[int] = []
+        call = lm._model_call
+        lm._model_call = lambda inps: rows.append(inps.shape[0]) or call(inps)
+        expected = ask(lm.loglikelihood, *SHARED)
+        self.assertEqual((lm.batch_sizes, max(rows)), ({0: 8}, 8))
+        for slot, size in lm.batch_sizes.items():
+            lm.batch_sizes[slot] = max(size // 4, 1)
+        for _ in range(2):
+            rows.clear()
+            self.assert_scores(ask(lm.loglikelihood, *SHARED), expected, 1e-5)
+            self.assertEqual((lm.batch_sizes, max(rows)), ({0: 2}, 2))
+        lm.batch_sizes = {0: 1}
+        rows.clear()
+        ask(lm.loglikelihood, *SHARED)
+        self.assertEqual(max(rows), 1)
 
     def test_out_of_memory_halves_batches(self) -> None:
         """A batch that does not fit is halved, repeatedly."""

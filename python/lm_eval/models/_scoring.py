@@ -124,7 +124,7 @@ class Scorer:
         if self.override is not None:
             return lambda _: self.override
         if self.lm.batch_size == "auto":
-            self.lm.batch_sizes.clear()
+            self.lm._forget_batch_sizes()
         requests = [(self.strings[number], *self.pairs[number]) for number in order]
         return lambda position: self.lm._batch_scheduler(position, requests)
 
@@ -204,6 +204,9 @@ class Scorer:
 
         lm = self.lm
         if not lm.logits_cache or lm._shares_contexts is False:
+            return False
+        if not isinstance(lm.pretrained, str) and lm._shares_contexts is None:
+            # A caller's module may count on its passes, as calibration does: it gets each sequence from its start.
             return False
         own = (type(lm)._model_call, type(lm)._select_cont_toks)
         if own != (HFLM._model_call, HFLM._select_cont_toks) or "_model_call" in vars(lm):

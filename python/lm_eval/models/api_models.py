@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from lm_eval import _patches
 from lm_eval._lazy import require
 from lm_eval.api.model import TemplateLM
 from lm_eval.models._served import JsonChatStr, Served
@@ -43,18 +44,23 @@ __all__ = [
 
 _RETRIED = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _SHOWN = 500
-_OWN_MODULES = (
-    "abc",
-    "builtins",
-    "lm_eval.api.model",
-    "lm_eval.models.api_models",
-    "lm_eval.models.openai_completions",
-)
-"""The modules of models that the engine serves; any other file in `lm_eval/models` is a user's."""
-
-
 LogLikelihoodInputs = tuple[tuple[str, str], list[int], list[int]]
 """A log-likelihood request: its strings, the tokens of its context, and those of its continuation."""
+
+
+_OF_ENGINE = ("_attributes", "_computed", "cache_hook")
+"""Attributes that an evaluation sets."""
+
+
+class lazy(functools.cached_property):
+    """A `cached_property` that remembers what it computed, so that a value set by a script is noticed."""
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        """Compute the value on first access."""
+        value = super().__get__(instance, owner)
+        if instance is not None:
+            vars(instance).setdefault("_computed", {})[self.attrname] = value
+        return value
 
 
 def create_image_prompt(imgs: list[Any], chat: dict[str, Any], fmt: str = "PNG") -> dict[str, Any]:
@@ -77,6 +83,7 @@ class TemplateAPI(TemplateLM):
     """An HTTP model; a subclass defines `_create_payload`, `parse_logprobs` and `parse_generations`."""
 
     MULTIMODAL = False
+    _attributes: dict[str, Any]
     ENGINE_NAME: ClassVar[str | None] = None
 
     def __init__(
@@ -140,20 +147,28 @@ class TemplateAPI(TemplateLM):
 
     def _serve(self, given: dict[str, Any]) -> None:
         """Let the engine answer, unless a subclass overrides something."""
-        self._engine = None
         if self.ENGINE_NAME is not None and not self._overridden():
             options = {name: given.pop(name, None) for name in ("batch_size", "max_batch_size", "device")}
             given = {name: value for name, value in given.items() if value is not None}
-            self._engine = Served(self.ENGINE_NAME, given, **options)
+            vars(self)["_engine"] = Served(self.ENGINE_NAME, given, **options)
+            self._attributes = dict(vars(self))
 
-    _engine: Served | None = None
+    @property
+    def _engine(self) -> Served | None:
+        """The engine that answers, as long as no script has changed this object or its class since it was made."""
+        served: Served | None = vars(self).get("_engine")
+        return None if served is None or self._overridden() or self._set_later() else served
+
+    def _set_later(self) -> list[str]:
+        """Return the attributes of this object that a script has set since it was made."""
+        known = {**self._attributes, **vars(self).get("_computed", {})}
+        own = {name: value for name, value in vars(self).items() if name not in _OF_ENGINE}
+        return [name for name, value in own.items() if name not in known or known[name] is not value]
 
     @classmethod
     def _overridden(cls) -> list[str]:
-        """Return the methods that a user's class overrides."""
-        others = [base for base in cls.__mro__ if base.__module__ not in _OWN_MODULES]
-        names = {name for base in others for name in vars(base) if not name.startswith("__")}
-        return sorted(name for name in names if hasattr(TemplateAPI, name) and name != "_abc_impl")
+        """Return the methods that a user's class overrides, or that a script has replaced."""
+        return sorted(name for name in _patches.overridden(cls) if hasattr(TemplateAPI, name))
 
     def _create_payload(
         self,
@@ -180,12 +195,12 @@ class TemplateAPI(TemplateLM):
         """Return the generations from a server's answer."""
         raise NotImplementedError("This model has no `parse_generations`")
 
-    @functools.cached_property
+    @lazy
     def api_key(self) -> str:
         """The API key of the service."""
         return ""
 
-    @functools.cached_property
+    @lazy
     def header(self) -> dict[str, str]:
         """The headers of requests."""
         return self._header or {"Authorization": f"Bearer {self.api_key}"}
@@ -200,7 +215,7 @@ class TemplateAPI(TemplateLM):
         """The name of the tokenizer, which is not recorded for servers."""
         return ""
 
-    @functools.cached_property
+    @lazy
     def tokenizer(self) -> Any:
         """The tokenizer, loaded on first use."""
         backend = self.tokenizer_backend
@@ -221,14 +236,14 @@ class TemplateAPI(TemplateLM):
     def _is_tiktoken(self) -> bool:
         return self.tokenizer_backend == "tiktoken"
 
-    @functools.cached_property
-    def eot_token_id(self) -> int | None:  # type: ignore[override]
+    @lazy
+    def eot_token_id(self) -> int | None:
         """The end-of-text token."""
         if self.tokenizer is None:
             return None
         return self.tokenizer.eot_token if self._is_tiktoken else self.tokenizer.eos_token_id
 
-    @functools.cached_property
+    @lazy
     def eos_string(self) -> str | None:
         """The string at which generation always stops."""
         if self._eos_string or self.tokenizer is None:
@@ -239,8 +254,8 @@ class TemplateAPI(TemplateLM):
             else self.tokenizer.eos_token
         )
 
-    @functools.cached_property
-    def prefix_token_id(self) -> int | None:  # type: ignore[override]
+    @lazy
+    def prefix_token_id(self) -> int | None:
         """The token used as an empty context."""
         if self.custom_prefix_token_id is not None:
             return self.custom_prefix_token_id

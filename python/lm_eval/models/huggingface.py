@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from lm_eval import _patches
 from lm_eval._lazy import require
 from lm_eval.api.model import TemplateLM
 from lm_eval.models import _generation, _loading, _scoring
@@ -29,6 +30,10 @@ eval_logger = logging.getLogger(__name__)
 
 _AUTO_TOKENS = 16384
 """Tokens per batch of automatic size on a CPU, where trying sizes until memory runs out is not possible."""
+
+
+_OF_LM = ("apply_chat_template", "chat_template", "generate_until", "get_model_info", "loglikelihood", "loglikelihood_rolling")
+"""The methods that an evaluation calls, whatever answers."""
 
 
 class HFLM(Loading, TemplateLM):
@@ -220,6 +225,7 @@ class HFLM(Loading, TemplateLM):
             raise ValueError(f"`batch_size` must be an integer, `auto` or `auto:N`, not {batch_size!r}")
         self.max_batch_size = max_batch_size or 64
         self.batch_sizes: dict[int, int] = {}
+        self._detected_sizes: dict[int, int] = {}
 
     def _refuse_for_object(self, **given: Any) -> None:
         """Raise for arguments about loading the model: this one is already loaded."""
@@ -233,17 +239,7 @@ class HFLM(Loading, TemplateLM):
         """Let the engine answer instead of torch."""
         if not isinstance(arguments["pretrained"], (str, os.PathLike)):
             raise ValueError('`backend="native"` takes a model name or folder, not an object')
-        own = sorted(
-            name
-            for name in (
-                "_model_call",
-                "_model_generate",
-                "_create_model",
-                "_loglikelihood_tokens",
-                "tok_encode",
-            )
-            if getattr(type(self), name) is not getattr(HFLM, name)
-        )
+        own = sorted(name for name in _patches.overridden(type(self)) if hasattr(HFLM, name) and name not in _OF_LM)
         if own:
             raise ValueError(
                 f'`backend="native"` never calls `{own[0]}`, which `{type(self).__name__}` overrides'
@@ -487,9 +483,15 @@ class HFLM(Loading, TemplateLM):
         slots = min(int(self.batch_schedule), len(n_reordered_requests))
         slot = int(pos) * slots // max(1, len(n_reordered_requests))
         if slot not in self.batch_sizes:
-            self.batch_sizes[slot] = self._detect_batch_size(n_reordered_requests, int(pos))
+            self.batch_sizes[slot] = self._detected_sizes[slot] = self._detect_batch_size(n_reordered_requests, int(pos))
             eval_logger.info("Batch size: %d", self.batch_sizes[slot])
         return self.batch_sizes[slot]
+
+    def _forget_batch_sizes(self) -> None:
+        """Forget the sizes that were detected for earlier requests; sizes that a script has set stay."""
+        if self.batch_sizes == self._detected_sizes:
+            self.batch_sizes.clear()
+            self._detected_sizes.clear()
 
     def _detect_batch_size(self, requests: list[Any] | None = None, pos: int = 0) -> int:
         """Return how many rows fit in memory: as long as the request at `pos`, or as long as the model allows.

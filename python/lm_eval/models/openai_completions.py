@@ -5,12 +5,11 @@ The engine serves these models. A subclass that overrides payloads, parsers or h
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from typing import Any
 
-from lm_eval.models.api_models import TemplateAPI
+from lm_eval.models.api_models import TemplateAPI, lazy
 from lm_eval.models.utils import handle_stop_sequences, postprocess_generated_text
 
 eval_logger = logging.getLogger(__name__)
@@ -218,7 +217,7 @@ class OpenAICompletionsAPI(LocalCompletionsAPI):
     ) -> None:
         super().__init__(base_url=base_url, tokenizer_backend=tokenizer_backend, **kwargs)
 
-    @functools.cached_property
+    @lazy
     def api_key(self) -> str:
         """The API key in the environment."""
         return _key("OPENAI_API_KEY")
@@ -242,7 +241,7 @@ class OpenAIChatCompletion(LocalChatCompletion):
     ) -> None:
         super().__init__(base_url=base_url, tokenizer_backend=tokenizer_backend, **kwargs)
 
-    @functools.cached_property
+    @lazy
     def api_key(self) -> str:
         """The API key in the environment."""
         return _key("OPENAI_API_KEY")

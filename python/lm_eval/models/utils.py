@@ -96,14 +96,15 @@ def chunks(
     _iter: Iterable[T], n: int = 0, fn: Callable[[int, Iterable[T]], int] | None = None
 ) -> Iterator[list[T]]:
     """Yield lists of `n` elements, or of `fn(index, elements)` elements; 0 means all at once."""
-    batch: list[T] = []
-    for position, element in enumerate(_iter):
-        batch.append(element)
-        if len(batch) == (n if fn is None else fn(position, _iter)):
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    elements = list(_iter)
+    start = 0
+    for end in range(1, len(elements) + 1):
+        wanted = n if fn is None else fn(end - 1, elements)
+        if end - start == wanted:
+            yield elements[start:end]
+            start = end
+    if start < len(elements):
+        yield elements[start:]
 
 
 class MultiChoice:
@@ -336,9 +337,11 @@ def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int =
         warn_once(f"Several token limits given, using `{next(iter(limits))}`: {limits}")
     settings["max_gen_toks"] = int(next(iter(limits.values()), default_max_gen_toks))
     temperature = float(settings.get("temperature", 0.0))
-    if "do_sample" not in settings:
+    # A caller who turns sampling off wants greedy decoding, whatever the server's default temperature is.
+    is_explicit = "do_sample" in settings
+    if not is_explicit:
         settings["do_sample"] = temperature > 0
-    if not settings["do_sample"] and "temperature" in settings:
+    if not settings["do_sample"] and (is_explicit or "temperature" in settings):
         if temperature:
             warn_once(f"`do_sample` is off: temperature {temperature} has no effect")
         settings["temperature"] = 0.0

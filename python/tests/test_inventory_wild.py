@@ -55,7 +55,7 @@ class Package(unittest.TestCase):
             ["--model", "hf", "-t", "a", "b", "--limit", "-1", "--apply-chat-template"]
         )
         self.assertEqual(
-            (args.model, args.tasks, args.limit, args.apply_chat_template), ("hf", ["a", "b"], "-1", True)
+            (args.model, args.tasks, args.limit, args.apply_chat_template), ("hf", ["a", "b"], -1, True)
         )
         from lm_eval._command import words_of
 
@@ -427,7 +427,6 @@ class Others(unittest.TestCase):
     def test_removed_names_suggest_replacements(self) -> None:
         """Removed names say what to use instead."""
         for module, name, instead in (
-            ("lm_eval.evaluator_utils", "consolidate_results", "simple_evaluate"),
             ("lm_eval.evaluator_utils", "run_task_tests", "lm-eval validate"),
             ("lm_eval.prompts", "load_prompt_list", "doc_to_text"),
             ("lm_eval.decontamination.archiver", "ZStdTextReader", "Janitor"),

@@ -9,6 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from lm_eval import _patches
+
+_patches.install()
+
 __version__ = "0.5.0"
 
 __all__ = ["TaskManager", "__version__", "compare", "evaluate", "simple_evaluate"]

@@ -90,18 +90,18 @@ def _answers(message: dict[str, Any]) -> tuple[list[Any], list[Any]]:
 
 def _metric_of(function: Any) -> Any:
     """Return the function as a metric that knows its own calling convention."""
-    known = _metrics.get(id(function))
-    if known is None:
+    owner, known = _metrics.get(id(function), (None, None))
+    if owner is not function:
         from lm_eval.api.metrics.metric import Metric, RegisteredMetric
 
         called = function.fn if isinstance(function, RegisteredMetric) else function
         known = called if isinstance(called, Metric) else Metric(name="function", fn=called)
-        _metrics[id(function)] = known
+        _metrics[id(function)] = (function, known)
     return known
 
 
-_metrics: dict[int, Any] = {}
-"""Metrics by the id of their function, which the loader keeps alive."""
+_metrics: dict[int, tuple[Any, Any]] = {}
+"""Each function, which stays alive here, and its metric, by the id of the function."""
 
 
 def _predictions(value: Any) -> Any:

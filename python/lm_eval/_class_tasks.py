@@ -69,6 +69,7 @@ class Objects:
         self._worker = worker
         self._tasks: dict[str, Task] = {}
         self._configs: dict[str, dict[str, Any]] = {}
+        self._before: list[tuple[Task, dict[str, Any]]] = []
         self._lock = threading.Lock()
         worker.loader.schemes[SCHEME] = self.find
         _host.set_dataset_loader(self._load_dataset)
@@ -87,6 +88,14 @@ class Objects:
         if "error" in reply:
             raise _host.EngineError(reply["error"])
         return reply["ok"]
+
+    def release(self) -> None:
+        """Give the tasks the settings that they had before the run."""
+        while self._before:
+            task, settings = self._before.pop()
+            task._is_compat_04 = settings.pop("compat")
+            for name, value in settings.items():
+                task.set_config(name, value)
 
     def find(self, directory: str, rest: str) -> Any:
         """Return the object of a reference."""
@@ -107,6 +116,7 @@ class Objects:
             _calls._seed_all()
             task = _construct(definition["class"], definition["config"])
             self._configs[number] = _config(task)
+            self._before.append((task, _settings(task)))
             _configure(task, definition["settings"])
             self._tasks[number] = task
         return task
@@ -171,6 +181,12 @@ def _configure(task: Task, settings: dict[str, Any]) -> None:
         if settings.get("repeats") is not None:
             task.set_config("repeats", settings["repeats"])
     task.set_fewshot_seed(settings.get("fewshot_seed"))
+
+
+def _settings(task: Task) -> dict[str, Any]:
+    """Return the settings that `_configure` may change, except the seed, which every run sets."""
+    fields = {name: task.get_config(name) for name in ("num_fewshot", "generation_kwargs", "repeats")}
+    return {**fields, "compat": task._is_compat_04}
 
 
 def _config(task: Task) -> dict[str, Any]:
@@ -257,7 +273,27 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
         "unsafe_code": bool(task.UNSAFE_CODE),
         "version": task.VERSION,
     }
+    changed = task._changed_methods()
+    if changed & {"aggregation", "higher_is_better"}:
+        _replace_aggregations(described, changed)
     yield described
+
+
+def _replace_aggregations(described: dict[str, Any], changed: set[str]) -> None:
+    """Let the methods that a script has replaced decide about the metrics of the configuration, too."""
+    parts = {
+        "aggregation": described["aggregation"] if "aggregation" in changed else None,
+        "higher_is_better": described["higher_is_better"] if "higher_is_better" in changed else None,
+    }
+
+    def entry(metric: dict[str, Any]) -> dict[str, Any]:
+        own = {key: values[metric["metric"]] for key, values in parts.items() if values and metric["metric"] in values}
+        return {**metric, **own}
+
+    config = described["config"]
+    for owner in (config, *(config.get("filter_list") or ())):
+        if owner.get("metric_list"):
+            owner["metric_list"] = [entry(metric) for metric in owner["metric_list"]]
 
 
 def _excludes(task: Any) -> bool:
@@ -318,6 +354,8 @@ def _requests(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     target = next((instance.target for instance in made if instance.target is not None), None)
     if target is None and made:
         target = task.doc_to_target(doc)
+    # From here on, the task draws its own examples again.
+    task._drawn = []
     yield {"instances": [_instance(instance) for instance in made], "target": target}
 
 

@@ -23,7 +23,6 @@ _SINGLE = {
     "seed": "",
     "compat": "",
     "bootstrap_iters": "",
-    "metadata": "",
     "baseline": "",
     "prices": "",
     "output_path": "-o",
@@ -45,12 +44,16 @@ _SEVERAL = {
     "model_args": "-a",
     "gen_kwargs": "",
     "workers": "",
+    "metadata": "",
     "wandb_args": "",
     "wandb_config_args": "",
     "trackio_args": "",
     "hf_hub_log_args": "",
 }
 """Options that take one or more values."""
+
+_NUMBERS = ("limit", "num_fewshot", "repeats", "max_batch_size", "bootstrap_iters", "max_failures")
+"""Options that a script reads as numbers."""
 
 _REPEATED = ("fail_under", "judge")
 """Options that take one value and may be given several times."""
@@ -75,9 +78,10 @@ _FLAGS = {
 
 def run(words: list[str]) -> int:
     """Run a command line that may use names registered in this process; return its exit status."""
-    from lm_eval import _distributed, _engine
+    from lm_eval import _distributed, _engine, _refusals
     from lm_eval.api import registry
 
+    _refusals.refuse("command")
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     try:
         return _engine.command(words, registered)
@@ -93,7 +97,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="`lm-eval run --help` explains each option.",
     )
     for name, short in _SINGLE.items():
-        made.add_argument(*_forms(name, short), default=None, metavar="VALUE")
+        kind = _number if name in _NUMBERS else str
+        made.add_argument(*_forms(name, short), default=None, metavar="VALUE", type=kind)
     for name, short in _SEVERAL.items():
         made.add_argument(*_forms(name, short), default=None, metavar="VALUE", nargs="+")
     for name in _REPEATED:
@@ -103,6 +108,16 @@ def parser() -> argparse.ArgumentParser:
     for name, short in _FLAGS.items():
         made.add_argument(*_forms(name, short), action="store_true")
     return made
+
+
+def _number(text: str) -> Any:
+    """Return a number; the engine judges anything else."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _forms(name: str, short: str) -> list[str]:

@@ -67,6 +67,13 @@ def _with_labels(split: Any, labels: dict[str, Any], library: Any) -> Any:
         return split
 
 
+def together(found: dict[str, Any]) -> Any:
+    """The splits of a data set, all of them loaded."""
+    library = _library()
+    is_of_library = library is not None and all(isinstance(split, library.Dataset) for split in found.values())
+    return library.DatasetDict(found) if is_of_library else DatasetDict(found)
+
+
 def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
     """The splits of a data set, each loaded on first access."""
     library = _library()
@@ -512,6 +519,12 @@ class DatasetDict(dict):
     def filter(self, function: Callable[..., Any], **options: Any) -> DatasetDict:
         """Filter every split."""
         return DatasetDict({name: split.filter(function, **options) for name, split in self.items()})
+
+    def shuffle(self, seeds: int | Mapping[str, int | None] | None = None, seed: int | None = None, **_: Any) -> DatasetDict:
+        """Shuffle every split, with one seed or one each."""
+        chosen = seed if seeds is None else seeds
+        each = dict(chosen) if isinstance(chosen, Mapping) else dict.fromkeys(self, chosen)
+        return DatasetDict({name: split.shuffle(seed=each.get(name)) for name, split in self.items()})
 
 
 def concatenate_datasets(dsets: Iterable[Dataset], **_: Any) -> Dataset:

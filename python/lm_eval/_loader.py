@@ -28,6 +28,15 @@ def plain(text: str) -> str:
     return re.sub(rf"{_FOLDER}[0-9a-f]+\.", "", text)
 
 
+def _stamp(path: str) -> Any:
+    """Return what changes with the content of a file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 class Loader:
     """Imports modules of task folders so that equal names in different folders do not clash.
 
@@ -40,6 +49,7 @@ class Loader:
         self._known: dict[tuple[str, str], Any] = {}
         self._folder = ""
         self._own_modules: dict[str, dict[str, types.ModuleType]] = {}
+        self._files: dict[str, dict[str, Any]] = {}
         self.schemes: dict[str, Callable[[str, str], Any]] = {}
         """Resolvers of references `SCHEME:REST`, called with the folder and the rest."""
 
@@ -52,6 +62,18 @@ class Loader:
         self.enter(directory)
         return known
 
+    def forget_changed(self) -> None:
+        """Forget the modules of folders with files that were changed since their import."""
+        for folder, files in list(self._files.items()):
+            if all(_stamp(path) == stamp for path, stamp in files.items()):
+                continue
+            for name, module in list(sys.modules.items()):
+                if getattr(module, "__file__", None) in files:
+                    del sys.modules[name]
+            del self._files[folder]
+            self._own_modules.pop(folder, None)
+            self._known = {key: known for key, known in self._known.items() if key[0] != folder}
+
     def _find(self, directory: str, reference: str) -> Any:
         scheme, colon, rest = reference.partition(":")
         if colon and scheme in self.schemes:
@@ -63,6 +85,7 @@ class Loader:
         path = os.path.join(directory, *name.split(".")) + ".py" if directory else ""
         self.enter(directory)
         if path and os.path.isfile(path):
+            self._files.setdefault(directory, {}).setdefault(os.path.abspath(path), _stamp(path))
             module = self._load(os.path.abspath(path), os.path.abspath(directory))
         else:
             module = importlib.import_module(name)
@@ -83,6 +106,7 @@ class Loader:
                 private = name.startswith(("lm_eval.", _FOLDER))
                 if not private and isinstance(file, str) and file.startswith(inside):
                     own[name] = sys.modules.pop(name)
+                    self._files.setdefault(left, {}).setdefault(file, _stamp(file))
         self._folder = directory
         _scope.folder = os.path.abspath(directory) if directory else ""
         if directory:

@@ -44,12 +44,18 @@ class Served:
         self.prompt_type: Callable[[str], Any] = _json_prompt
         self.share: Callable[..., Any] | None = None
         """Distributes requests among the processes of the model, if there are several."""
+        self._before = getattr(lm, "cache_hook", None)
         # A `CachingLM` receives answers through the hook that is about to be replaced.
         self.hook = Hook(None if self.inner is lm else getattr(self.inner, "cache_hook", None))
         if hasattr(lm, "set_cache_hook"):
             lm.set_cache_hook(self.hook)
         else:
             lm.cache_hook = self.hook
+
+    def release(self) -> None:
+        """Give the model its own hook back."""
+        if self._before is not None and hasattr(self.lm, "set_cache_hook"):
+            self.lm.set_cache_hook(self._before)
 
     @property
     def name(self) -> str:
@@ -300,6 +306,11 @@ def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
     served = _served[handle]
     cls = type(served.inner)
     code = [_code(base) for base in cls.__mro__ if not _is_base(base)]
+    patches = sys.modules.get("lm_eval._patches")
+    changed = None if patches is None else patches.digest(cls)
+    if changed is not None:
+        # A script has replaced methods of the package's classes.
+        code.append(f"changed {changed}")
     if needs_identity and served.is_object and hasattr(served.inner, "_identity"):
         identity = json.dumps(served.inner._identity(), sort_keys=True, default=str)
         code.append(f"object {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
@@ -346,22 +357,83 @@ def _code(cls: type) -> str:
         return package
 
 
+class _DocumentsOfCall:
+    """Fetches the documents of a call's requests from the engine, for the few models that read them."""
+
+    def __init__(self, channel: Any, call: _Call) -> None:
+        self._channel = channel
+        self._call = call
+        self._process = os.getpid()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Refuse further queries: the engine no longer waits for this call."""
+        self._is_open = False
+
+    def fetch(self, number: int) -> dict[str, Any]:
+        """Return the document of a request."""
+        if not self._is_open or os.getpid() != self._process:
+            raise RuntimeError("The document of a request can be read only while the model's method runs, in its process")
+        # The same lock as for answers: other threads must not write between the query and its reply.
+        with self._call._lock:
+            self._channel.write({"ask": {"kind": "document", "number": number}})
+            reply = self._channel.read()
+        if reply is None:
+            raise SystemExit("the engine has ended")
+        if "error" in reply:
+            raise RuntimeError(f"The engine did not send the document of a request: {reply['error']}")
+        document: dict[str, Any] = reply["ok"]
+        return document
+
+
+@functools.cache
+def _lazy_instance(plain: Any) -> Any:
+    """Return a kind of `Instance` whose `doc` may be a function, called when the document is first read."""
+
+    class Instance(plain):
+        @property
+        def doc(self) -> Any:
+            document = self.__dict__["_doc"]
+            if isinstance(document, functools.partial):
+                document = self.__dict__["_doc"] = document()
+            return document
+
+        @doc.setter
+        def doc(self, document: Any) -> None:
+            self.__dict__["_doc"] = document
+
+        def __reduce__(self) -> Any:
+            # A copy, in this process or another one, is a plain request.
+            state = {name: value for name, value in self.__dict__.items() if name != "_doc"}
+            return _plain_copy, (plain, {**state, "doc": self.doc})
+
+    Instance.__qualname__ = plain.__qualname__
+    return Instance
+
+
+def _plain_copy(plain: Any, state: dict[str, Any]) -> Any:
+    copied = object.__new__(plain)
+    copied.__dict__.update(state)
+    return copied
+
+
 def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     served = _served[message["handle"]]
     method = message["method"]
-    instance = importlib.import_module("lm_eval.api.instance").Instance
+    instance = _lazy_instance(importlib.import_module("lm_eval.api.instance").Instance)
     arguments = [_arguments(served, method, request[0]) for request in message["requests"]]
+    call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
+    documents = _DocumentsOfCall(worker.channel, call)
     instances = [
         instance(
             request_type=method,
-            doc={},
+            doc=functools.partial(documents.fetch, number),
             arguments=own,
             idx=request[3],
             metadata=(request[1], request[2], 1),
         )
-        for own, request in zip(arguments, message["requests"], strict=True)
+        for number, (own, request) in enumerate(zip(arguments, message["requests"], strict=True))
     ]
-    call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
     if not _changes_answers(served.inner, method):
         served.hook.follow(call)
     try:
@@ -376,6 +448,7 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
         raise
     finally:
         served.hook.follow(None)
+        documents.close()
     call.check(f"`{served.name}.{method}`")
     yield None
 
@@ -390,7 +463,7 @@ def _changes_answers(lm: Any, method: str) -> bool:
         owners = [cls for cls in type(lm).__mro__ if name in vars(cls)]
         concrete = [cls for cls in owners if not getattr(vars(cls)[name], "__isabstractmethod__", False)]
         for cls in concrete:
-            if cls.__module__.partition(".")[0] == "lm_eval":
+            if cls.__module__.partition(".")[0] == "lm_eval" and _is_packages(vars(cls)[name]):
                 break
             found.append(vars(cls)[name])
         else:
@@ -401,6 +474,12 @@ def _changes_answers(lm: Any, method: str) -> bool:
             if name in used or "add_partial" not in used:
                 return True
     return False
+
+
+def _is_packages(function: Any) -> bool:
+    """Whether a method is that of the package, not one that a script has put in its place."""
+    module = getattr(function, "__module__", None) or ""
+    return module.partition(".")[0] == "lm_eval" and not hasattr(function, "__wrapped__")
 
 
 def _used_names(function: Any) -> set[str]:

@@ -88,8 +88,8 @@ def _own(table: Registry[Any], name: str) -> Any:
     """Return the entry of a name, unless it is built in."""
     from lm_eval.api.registry import _is_builtin
 
-    found = table.get(name, None)
-    return None if found is None or _is_builtin(found) else found
+    found = table._entry(name, None)
+    return None if found is None or _is_builtin(found) and name not in table._assigned else found
 
 
 def _modules(folder: str, name: str, whole: bool) -> list[str]:

@@ -22,6 +22,7 @@ from lm_eval import (
     _loader,
     _models,
     _plugins,
+    _refusals,
     _registered,
     _scorer_calls,
     _trackers,
@@ -124,6 +125,8 @@ class Worker:
         try:
             with _code.RUNNER.uncounted():
                 loaded = _plugins.load(plugins)
+            if loaded:
+                _refusals.refuse("command")
             self.channel.write({"ok": loaded})
         except BaseException as error:  # noqa: BLE001
             self.fail(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import random
@@ -9,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lm_eval import _distributed, _engine
+from lm_eval import _distributed, _engine, _patches, _refusals
 from lm_eval._live import Live
 from lm_eval._protocol import Unsendable, to_wire
 from lm_eval.api.group import Group
@@ -111,6 +113,11 @@ def simple_evaluate(
         raise TypeError(f"`tasks` must be a list, not a value of type `{type(specs).__name__}`")
     if not isinstance(model, (str, LM, CachingLM)):
         raise TypeError(f"`model` must be a name or an `LM` object, not a value of type `{type(model).__name__}`")
+    _refusals.refuse("simple_evaluate", None if isinstance(model, str) else _class_of(model))
+    if _refusals.has_own_tasks():
+        # A script's own code may shuffle documents, and then draws from the generators.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("numpy")
     _seed(random_seed, numpy_random_seed, torch_random_seed)
     arguments = _parsed(model_args)
     if not apply_chat_template and _looks_like_chat(arguments):
@@ -146,6 +153,7 @@ def simple_evaluate(
         "choices": choices,
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
+        "verbosity": _log_level(verbosity),
         "judge": {role: judge for role, judge in (judges or {}).items() if not isinstance(judge, LM)} or None,
         "baseline": None if baseline is None else os.fspath(baseline),
         "prices": None if prices is None else os.fspath(prices),
@@ -173,8 +181,11 @@ def simple_evaluate(
     # Plain arguments identify the model, whatever its attributes become.
     live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
     message = _loaded.Message(live)
-    for spec in specs:
-        message.add(spec)
+    if _refusals.has_own_tasks(manager):
+        _flattened(manager.load(specs), message)
+    else:
+        for spec in specs:
+            message.add(spec)
     try:
         answer = _run(live, settings, shown, lm, manager, message, live_judges)
     except _distributed.Finished:
@@ -221,6 +232,7 @@ def evaluate(
         raise ValueError("`limit` and `samples` cannot be combined")
     if not isinstance(lm, (LM, CachingLM)):
         raise TypeError(f"`lm` must be an `LM` object, not a value of type `{type(lm).__name__}`")
+    _refusals.refuse("evaluate", _class_of(lm))
     live = Live()
     live.needs_identity = False
     message = _loaded.Message(live)
@@ -242,6 +254,7 @@ def evaluate(
         "compat": compat,
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
+        "verbosity": _log_level(verbosity),
     }
     seeds = [task._fewshot_seed for task in tasks]
     try:
@@ -283,27 +296,24 @@ def _run(
     """Run the evaluation in the engine."""
     from lm_eval.api import registry
 
+    if lm is not None:
+        _refusals.refuse_overrides(_class_of(lm), "an evaluation")
     if lm is not None and _distributed.size_of(lm) > 1:
         # Processes that cannot share requests must fail before any work is done.
         _distributed.Group(lm)
 
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
-    hook = getattr(lm, "cache_hook", None)
-    try:
-        answer = _engine.call(
-            "evaluate",
-            live,
-            settings={**settings, "python": sys.executable},
-            shown=shown,
-            live_model=None if lm is None else live.refer(lm),
-            live_judges={role: live.refer(judge) for role, judge in (judges or {}).items()},
-            registered=registered,
-            manager=manager._settings(),
-            **message.parts(),
-        )
-    finally:
-        if lm is not None and hook is not None:
-            lm.set_cache_hook(hook)
+    answer = _engine.call(
+        "evaluate",
+        live,
+        settings={**settings, "python": sys.executable},
+        shown=shown,
+        live_model=None if lm is None else live.refer(lm),
+        live_judges={role: live.refer(judge) for role, judge in (judges or {}).items()},
+        registered=registered,
+        manager=manager._settings(),
+        **message.parts(),
+    )
     answer["results"]["configs"] = live.shown(answer["results"]["configs"])
     for records in answer["results"].get("samples", {}).values():
         for record in records:
@@ -317,13 +327,15 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
     found: list[Task] = []
     message.groups = []
     if isinstance(task_dict.get("tasks"), Mapping):
-        for task in task_dict["tasks"].values():
-            message.add(task)
+        for name, task in task_dict["tasks"].items():
+            message.add(task, key=name)
             found.append(task)
         members = task_dict.get("group_map") or {}
         for name, group in (task_dict.get("groups") or {}).items():
             message.add_group(group, members.get(name, group.child_names))
         return found, short
+
+    used: dict[str, Task] = {}
 
     def walk(nested: Mapping[Any, Any]) -> list[str]:
         names = []
@@ -336,12 +348,14 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
                 message.add_group(key, children, index)
                 names.append(key.name)
             elif isinstance(value, Task):
-                message.add(value)
+                name = _unique(_loaded.key_of(value), _loaded.qualified_name(value), key, used)
+                used[name] = value
+                message.add(value, key=name)
                 found.append(value)
-                names.append(_loaded.qualified_name(value))
+                names.append(name)
                 # Reference: members of nested dictionaries keep the names they have there.
-                if isinstance(key, str) and key != names[-1] and key not in short.values():
-                    short[names[-1]] = key
+                if isinstance(key, str) and key != name and key not in short.values():
+                    short[name] = key
             elif isinstance(value, tuple) and len(value) == 2:
                 # Older dictionaries list the group next to each of its tasks.
                 names += walk({key: value[1]})
@@ -353,6 +367,14 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
 
     walk(task_dict)
     return found, short
+
+
+def _unique(loaded: str, present: str, key: Any, used: Mapping[str, Task]) -> str:
+    """Return a name for a task that no other one has: scripts rename objects, and load one name several times."""
+    for name in (loaded if loaded == present else present, key):
+        if isinstance(name, str) and name not in used:
+            return name
+    return f"{loaded} ({len(used)})"
 
 
 def _all_names(short: dict[str, str], samples: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -388,7 +410,8 @@ def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: d
         return model
     from lm_eval.api import registry
 
-    if model not in registry._dump().get("model", {}):
+    is_own = model in registry._dump().get("model", {})
+    if not is_own and not _patches.has_changed("lm_eval.api.registry", "get_model"):
         return None
     given = {name: value for name, value in additional.items() if value is not None}
     twice = sorted(given.keys() & arguments.keys())
@@ -408,9 +431,13 @@ def _name(model: str | LM | CachingLM) -> str:
 
 def _class_name(lm: LM | CachingLM) -> str:
     """Return the class name of a model, ignoring a cache around it."""
+    return _class_of(lm).__name__
+
+
+def _class_of(lm: LM | CachingLM) -> type:
     while isinstance(lm, CachingLM):
         lm = lm.lm
-    return type(lm).__name__
+    return type(lm)
 
 
 def _looks_like_chat(arguments: Mapping[str, Any]) -> bool:
@@ -448,3 +475,8 @@ def _seed(python: int | None, numpy: int | None, torch: int | None) -> None:
 
 def _is_quiet(verbosity: str | None) -> bool:
     return str(verbosity or os.environ.get("LMEVAL_LOG_LEVEL", "")).upper() in _QUIET
+
+
+def _log_level(verbosity: str | None) -> str | None:
+    """`DEBUG` if the engine is to print its log of every request."""
+    return "DEBUG" if str(verbosity or "").upper() == "DEBUG" else None

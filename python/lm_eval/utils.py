@@ -163,9 +163,8 @@ def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
 
 def handle_non_serializable(o: Any) -> Any:
     """Return a form of an object that JSON can represent."""
-    kind = type(o)
-    if kind.__module__ == "numpy" and kind.__name__ in ("int32", "int64"):
-        return int(o)
+    if type(o).__module__ == "numpy" and getattr(o, "shape", None) == ():
+        return o.item()
     return list(o) if isinstance(o, set) else str(o)
 
 

@@ -76,7 +76,7 @@ class CompareTest(BinaryTestCase):
             lm_eval.compare(self.folder / "ngram", self.folder / "nowhere")
         with self.assertRaisesRegex(ValueError, "has no score|share no samples of `other`"):
             self.compare(tasks="other")
-        with self.assertRaisesRegex(ValueError, "is not a gate"):
+        with self.assertRaisesRegex(ValueError, "TASK:METRIC >= MARGIN"):
             self.compare(gate="acc")
         with self.assertRaisesRegex(ValueError, "between 0 and 1"):
             self.compare(confidence=2.0)

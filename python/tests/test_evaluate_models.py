@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import tempfile
 import unittest
 from typing import Any
 
 import lm_eval
 from lm_eval import simple_evaluate
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 from lm_eval.api.registry import register_model
 from lm_eval.loggers import EvaluationTracker
@@ -51,6 +54,47 @@ class Models(RegistryTestCase):
         ]
         self.assertEqual(scores(results, "demo_capitals")["acc,none"], sum(shortest) / 4)
         self.assertEqual(results["samples"]["demo_arithmetic"][0]["resps"], [["The answer is 85."]])
+
+    def test_documents_of_requests(self) -> None:
+        """A model that reads `request.doc` gets the document, also in copies; only while its method runs."""
+        kept: list[Any] = []
+
+        class Reading(Lengths):
+            def loglikelihood(self, requests: Any) -> Any:
+                self.documents = [request.doc for request in requests]
+                self.copies = [copy.copy(requests[0]), pickle.loads(pickle.dumps(requests[-1]))]
+                return super().loglikelihood(requests)
+
+            def generate_until(self, requests: Any) -> Any:
+                kept.extend(requests)
+                return super().generate_until(requests)
+
+        model = Reading("x")
+        results = simple_evaluate(model=model, tasks=["demo_capitals", sums_task()], limit=2)
+        expected = [record["doc"] for record in results["samples"]["demo_capitals"]]
+        self.assertEqual(model.documents, [doc for doc in expected for _ in doc["choices"]])
+        self.assertEqual([request.doc for request in model.copies], expected)
+        self.assertTrue(all(type(request) is Instance for request in model.copies))
+        with self.assertRaisesRegex(RuntimeError, "only while the model's method runs"):
+            _ = kept[0].doc
+        # Also where nothing else needs the documents.
+        simple_evaluate(model=model, tasks=["demo_capitals"], limit=2, log_samples=False)
+        self.assertEqual(model.documents, [doc for doc in expected for _ in doc["choices"]])
+
+    def test_objects_get_every_request(self) -> None:
+        """Equal requests reach an object each time, in one evaluation and in the next, unless answers are saved."""
+        task = sums_task(custom_dataset=lambda **_: {"test": [{"q": "2+2", "a": "4"}] * 3, "train": []})
+        model = Lengths()
+        for _ in range(2):
+            simple_evaluate(model=model, tasks=[task])
+        self.assertEqual(model.calls, [("generate_until", 3)] * 2)
+        model.answer = "5"
+        results = simple_evaluate(model=model, tasks=[task])
+        self.assertEqual(results["samples"]["sums"][0]["resps"], [["5"]])
+        with tempfile.TemporaryDirectory() as folder:
+            model.calls.clear()
+            simple_evaluate(model=model, tasks=[task], use_cache=os.path.join(folder, "answers"))
+        self.assertEqual(model.calls, [("generate_until", 1)])
 
     def test_models_by_name(self) -> None:
         """A class registered in this process is constructed with its arguments."""

@@ -55,6 +55,14 @@ class Surroundings(unittest.TestCase):
             thread.join()
         self.assertEqual(found, {"4": {"exact_match,none": 0.5}, "6": {"exact_match,none": 0.25}})
 
+    def test_debug_log(self) -> None:
+        """`verbosity="DEBUG"` prints the log of the engine, and other levels do not."""
+        program = "import sys, lm_eval; lm_eval.simple_evaluate(model='dummy', tasks=['demo_capitals'], limit=2, verbosity=sys.argv[1])"
+        for level, is_logged in (("DEBUG", True), ("INFO", False)):
+            command = [sys.executable, "-c", program, level]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            self.assertEqual("DEBUG lmeval_engine::dispatch: Batch requests=8" in done.stderr, is_logged, done.stderr)
+
     def test_event_loops(self) -> None:
         """Evaluation works inside a running event loop, as in a notebook."""
 

@@ -127,6 +127,23 @@ class Objects(unittest.TestCase):
         alone = simple_evaluate(model=Lengths("4"), tasks=[tasks["two"]], limit=2, fewshot_random_seed=7)
         self.assertEqual(two["samples"]["two"], alone["samples"]["two"])
 
+    def test_one_name_several_times(self) -> None:
+        """Objects of one name are separate tasks, under the names that the caller gives them."""
+        manager = lm_eval.TaskManager()
+        first, second = (manager.load(["demo_capitals"])["tasks"]["demo_capitals"] for _ in range(2))
+        second.config.num_fewshot = 2
+        for tasks in ({"none": first, "two": second}, {"tasks": {"none": first, "two": second}}):
+            results = lm_eval.evaluate(Lengths("4"), tasks, limit=2, bootstrap_iters=0)
+            self.assertEqual(results["n-shot"], {"none": 0, "two": 2})
+            self.assertEqual({*results["results"]}, {"none", "two"})
+            self.assertEqual({*results["samples"]}, {"none", "two"})
+        first.config.task = "renamed"
+        results = lm_eval.evaluate(Lengths("4"), {"renamed": first, "two": second}, limit=2, bootstrap_iters=0)
+        self.assertEqual(results["n-shot"], {"renamed": 0, "two": 2})
+        inline = [ConfigurableTask(config=sums_task(num_fewshot=count)) for count in (0, 1)]
+        results = lm_eval.evaluate(Lengths("4"), {"a": inline[0], "b": inline[1]}, bootstrap_iters=0)
+        self.assertEqual(results["n-shot"], {"a": 0, "b": 1})
+
     def test_objects_with_data(self) -> None:
         """The engine loads the data of an object and renders its templates."""
 

@@ -82,10 +82,10 @@ class Metrics(RegistryTestCase):
         self.assertEqual(metric.compute(["a"], [" a\n"]), 1.0)
 
     def test_pass_through_metric_with_its_aggregation(self) -> None:
-        """The pair of labels is passed to the aggregation; built-in names can be replaced."""
+        """The pair of labels is passed to the aggregation; a built-in metric can be defined again."""
 
         @register_aggregation("matthews_corrcoef")
-        def matthews(items: Any) -> float:
+        def matthews_corrcoef(items: Any) -> float:
             golds, predicted = zip(*items)
             return sum(left == right for left, right in zip(golds, predicted)) / len(golds)
 

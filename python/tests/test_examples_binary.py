@@ -64,7 +64,7 @@ class Metrics(BinaryTestCase):
         self.assertEqual(self.scores("mine")["my_custom_metric,none"], 0.5)
 
     def test_pass_through_metric(self) -> None:
-        """Pairs of labels go to an aggregation; a plug-in may replace built-in names."""
+        """Pairs of labels go to an aggregation; a plug-in may define a built-in metric again."""
         self.write(
             "plug.py",
             """

@@ -235,7 +235,7 @@ class MetricsPage(unittest.TestCase):
         inputs = results.to_metric_inputs()
         self.assertEqual(get_metric("acc").compute(**inputs), 1)
         self.assertIs(inputs["predictions"], results)
-        self.assertEqual(parameters(LLResults.from_instances), ["instances", "filter_name"])
+        self.assertEqual(parameters(LLResults.from_instances), ["results", "filter_name"])
 
     def test_likelihoods_are_arrays(self) -> None:
         """Arrays are used where numpy is installed, whoever imports it first."""

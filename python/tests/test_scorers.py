@@ -6,7 +6,7 @@ import unittest
 from typing import Any
 
 from lm_eval.api.instance import Instance
-from lm_eval.scorers import GenScorer, LLScorer, MetricKey, build_scorer
+from lm_eval.scorers import GenScorer, LLScorer, MetricKey, ScoredDoc, build_scorer
 
 
 def choice(idx: int, text: str, ll: float, **fields: Any) -> Instance[Any, Any]:
@@ -130,11 +130,23 @@ class Scoring(unittest.TestCase):
             build_scorer(None, "generate_until", {"type": "regex", "kwargs": {"regex_pattern": "x"}})
         with self.assertRaises(ValueError):
             build_scorer({"name": "n", "metric_list": [{"metric": "acc"}]}, "generate_until")
-        with self.assertRaisesRegex(ValueError, "no reduction"):
-            scorer = build_scorer({"name": "n"}, "generate_until")
-            scorer._reduce_doc(
-                type(scorer.score_doc(0, [generated(["a"], "n", target="a")]))(0, "a", {"new": [1, 2]})
-            )
+
+    def test_values_without_a_reduction(self) -> None:
+        """A name without a metric keeps its first value, with a warning."""
+        scorer = build_scorer({"name": "n"}, "generate_until")
+        with self.assertLogs("lm_eval.scorers", "WARNING") as logged:
+            reduced = scorer.reduce({0: ScoredDoc(0, "a", {"new": [3, 2]})})
+        self.assertEqual(reduced, {0: {"new": 3}})
+        self.assertIn("`new` has 2 values per document and no reduction", logged.output[0])
+
+    def test_configuration_without_a_name(self) -> None:
+        """The default name of a pipeline is `none`; results are kept as given."""
+        scorer = GenScorer.from_dict({})
+        self.assertEqual(scorer.name, "none")
+        scored = {0: ScoredDoc(0, "a", {"exact_match": [1.0]})}
+        scorer.set_results(scored)
+        self.assertIs(scorer.raw_docs, scored)
+        self.assertEqual(scorer.reduced_docs, {0: {"exact_match": 1.0}})
 
 
 if __name__ == "__main__":

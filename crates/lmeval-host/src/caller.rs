@@ -14,7 +14,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::error::WorkerError;
 use crate::protocol::{self, ProtocolError, VERSION};
-use crate::services::Served;
+use crate::services::{Served, no_requests};
 use crate::socket::{self, Socket};
 
 /// The prefix of references to objects of the caller.
@@ -117,7 +117,7 @@ impl Caller {
             wanted = value;
             true
         };
-        self.converse(&message, &mut take).map_err(io::Error::other)?;
+        self.converse(&message, &mut take, &no_requests).map_err(io::Error::other)?;
         Ok(wanted)
     }
 
@@ -164,22 +164,15 @@ impl Caller {
             values.push(value);
             values.len() == answers
         };
-        match self.exchange(message, &mut take, serve) {
+        match self.converse(message, &mut take, serve) {
             Ok(()) => Ok(values),
             Err(error) => Err((values.len(), error)),
         }
     }
 
-    /// Sends a message and passes each answer to `take`, until `take` returns true.
+    /// Sends a message and passes each answer to `take`, until `take` returns true. `serve` handles requests that the
+    /// caller sends meanwhile.
     pub(crate) fn converse(
-        &self,
-        message: &str,
-        take: &mut dyn FnMut(Value) -> bool,
-    ) -> Result<(), WorkerError> {
-        self.exchange(message, take, &|_| Err("a model cannot send requests to the engine".to_owned()))
-    }
-
-    fn exchange(
         &self,
         message: &str,
         take: &mut dyn FnMut(Value) -> bool,
@@ -339,12 +332,13 @@ mod tests {
     #[test]
     fn message_while_serving_is_an_error() {
         let (caller, answering) = pair(&["{\"ask\":{\"kind\":\"q\"}}", "{\"ok\":1}", "{\"ok\":2}"]);
-        let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true) {
+        let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true, &no_requests)
+        {
             Ok(()) => Ok("0".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
-        caller.converse("{}", &mut |answer| answer == Value::Int(2)).unwrap();
+        caller.converse("{}", &mut |answer| answer == Value::Int(2), &no_requests).unwrap();
         let heard = answering.join().unwrap();
         assert!(
             heard.len() == 3 && heard[1].contains("waiting for an answer and cannot be called"),

@@ -15,6 +15,11 @@ pub(crate) type Served = Result<String, String>;
 /// Handles requests specific to one message; `None` leaves a request to [`Services`].
 pub(crate) type Serve<'a> = dyn Fn(&str, &Dict) -> Option<Served> + 'a;
 
+/// Refuses requests during messages that have nothing to serve.
+pub(crate) fn no_requests(_: &Dict) -> Served {
+    Err("the engine serves no requests now".to_owned())
+}
+
 /// Serves the requests of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Services {

@@ -157,15 +157,17 @@ impl Worker {
         self.process.signals()
     }
 
-    /// Sends a message and passes each answer to `take`, until `take` returns true.
+    /// Sends a message and passes each answer to `take`, until `take` returns true. `serve` handles requests that the
+    /// worker sends meanwhile.
     pub(crate) fn converse(
         &mut self,
         message: &str,
         take: &mut dyn FnMut(Value) -> bool,
+        serve: &dyn Fn(&Dict) -> Served,
     ) -> Result<(), WorkerError> {
         self.send(message)?;
         loop {
-            match self.answer(&|_| Err("a model cannot send requests to the engine".to_owned())) {
+            match self.answer(serve) {
                 Ok(value) => {
                     if take(value) {
                         return Ok(());

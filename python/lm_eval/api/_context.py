@@ -62,6 +62,9 @@ def messages_before(
         choices = (
             task._example_field("doc_to_choice", example, fewshot.doc_to_choice) if has_choices else None
         )
+        if not isinstance(question, str) and choices:
+            # An index: the options are contexts, and this is the right one.
+            question = choices[question]
         messages += task.build_qa_turn(
             q=question,
             c=choices,

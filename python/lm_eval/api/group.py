@@ -19,7 +19,7 @@ __all__ = ["AggMetricConfig", "ConfigurableGroup", "Group", "GroupConfig"]
 logger = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(repr=False)
 class Group:
     """A named collection of tasks and of other groups."""
 
@@ -38,6 +38,9 @@ class Group:
         group.aggregate_metric_list = settings.aggregate_metric_list
         group._config = settings
         return group
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, alias={self.alias!r}, members={len(self)})"
 
     def add(self, item: Task | Group) -> None:
         """Add a task or a group."""
@@ -94,11 +97,13 @@ class Group:
         entry["sample_len"] = sum(member.get("sample_len", 0) for member in members)
         counts: dict[str, int] = {}
         for wanted in self.aggregate_metric_list:
-            for pipeline in wanted.filter_list or _pipelines(wanted.metric, members):
+            chosen = wanted.filter_list
+            for pipeline in _pipelines(wanted.metric, members) if chosen is None else chosen:
                 key = f"{wanted.metric},{pipeline}"
                 scored = [member for member in members if key in member]
                 if len(scored) < len(found):
-                    logger.warning("%d of %d tasks of `%s` have `%s`", len(scored), len(found), self.name, key)
+                    missing = len(found) - len(scored)
+                    logger.warning("`%s` is missing in %d of %d tasks of `%s`", key, missing, len(found), self.name)
                 if not scored:
                     continue
                 sizes = [member["sample_len"] for member in scored]
@@ -149,11 +154,8 @@ class Group:
     def to_dict(self) -> dict[str, Any]:
         """Return the group's own settings."""
         defined = None if self._config is None else self._config.task
-        settings: dict[str, Any] = {
-            "group": self.name,
-            "group_alias": self.alias,
-            "task": self.child_names if defined is None else list(defined),
-        }
+        members = self.child_names if defined is None else list(defined)
+        settings: dict[str, Any] = {"group": self.name, "group_alias": self.alias, "task": members or None}
         if self.aggregate_metric_list:
             settings["aggregate_metric_list"] = [asdict(metric) for metric in self.aggregate_metric_list]
         if self.metadata:

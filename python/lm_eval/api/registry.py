@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from lm_eval import _scope
+from lm_eval import _patches, _scope
 
 if TYPE_CHECKING:
     from lm_eval.api.filter import Filter
@@ -45,7 +45,31 @@ def _definition(target: Any) -> tuple[str | None, str | None]:
     return getattr(target, "__module__", None), getattr(target, "__qualname__", None)
 
 
+def _short_name(target: Any) -> str | None:
+    """Return the name under which an object is defined, without the scopes around it."""
+    qualified_name = _definition(target)[1]
+    return None if qualified_name is None else qualified_name.rpartition(".")[2]
+
+
 def _is_builtin(target: Any) -> bool:
+    """Whether an object, or a reference to one, belongs to this package and is as the package defines it."""
+    return _is_of_package(target) and not _is_changed(target)
+
+
+def _is_changed(target: Any) -> bool:
+    """Whether a script has changed a class of this package, so that the engine's own version differs from it."""
+    if isinstance(target, str):
+        module, _, name = target.partition(":")
+        # A module that is not imported yet cannot have been changed.
+        target = getattr(sys.modules.get(module), name, None)
+    target = getattr(target, "fn", target)
+    kind = target if isinstance(target, type) else type(target)
+    return bool(_patches.changed_names(kind)) or any(
+        _patches.has_changed(module) for module in _patches.modules_of_model(kind)
+    )
+
+
+def _is_of_package(target: Any) -> bool:
     """Whether an object, or a reference to one, belongs to this package."""
     module = target.partition(":")[0] if isinstance(target, str) else _definition(target)[0]
     if module is None:
@@ -67,15 +91,33 @@ class Registry(Generic[T]):
     folder are visible only while code of that folder runs, and hide nothing from others.
     """
 
-    def __init__(self, kind: str, *, builtins: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *,
+        builtins: tuple[str, ...] = (),
+        lazy_module: str | None = None,
+        keeps_builtins: bool = False,
+        present: Callable[[Any], T] | None = None,
+    ) -> None:
+        """Make an empty table.
+
+        `builtins` are modules that register entries when they are imported, on the first lookup; `lazy_module` is
+        one that is imported only if the table is still empty by then. With `keeps_builtins`, a user cannot register
+        a built-in name for something else. `present` turns a stored entry into what `get` returns.
+        """
         self.kind = kind
         self._builtin_modules = builtins
+        self._lazy_module = lazy_module
+        self._keeps_builtins = keeps_builtins
+        self._present = present
         self._entries: Any = {}
+        self._assigned: set[str] = set()
         self._of_folders: dict[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._loaded = not builtins
 
-    def register(self, *names: str, target: T | str | None = None) -> Callable[[Decorated], Decorated]:
+    def register(self, *names: str, target: Any = None) -> Callable[[Decorated], Decorated]:
         """Return a decorator that registers an object, or register `target` directly under a single name."""
         if target is not None:
             if len(names) != 1:
@@ -95,10 +137,10 @@ class Registry(Generic[T]):
         with self._lock:
             if isinstance(self._entries, MappingProxyType):
                 raise TypeError(f"The {self.kind} registry is frozen")
-            builtin = _is_builtin(target)
+            builtin = _is_of_package(target)
             if not builtin:
                 # A user's registration must not depend on whether the built-in entries are loaded yet.
-                self._load()
+                self._load_builtins()
             # A task folder may be the first to import this package; built-in entries are visible to everyone.
             known = (self._entries if builtin else self._table(name)).get(name)
             if known is not None and known is not target and known != target:
@@ -128,12 +170,20 @@ class Registry(Generic[T]):
     def _check_replacement(self, name: str, known: Any, target: Any) -> None:
         """Raise unless `target` may replace `known`."""
         module, qualified_name = _definition(target)
-        if isinstance(known, str) and known == f"{module}:{qualified_name}":
+        if isinstance(known, str) and known in (
+            f"{module}:{qualified_name}",
+            f"{module}:{getattr(target, '__name__', None)}",
+        ):
             return
-        if _is_builtin(known) and not _is_builtin(target):
+        if _is_of_package(known) and not _is_of_package(target):
             if _scope.folder:
                 # It is not known here whether a task of the folder uses the name; the lookup warns.
                 return
+            if self._keeps_builtins and _short_name(known) != _short_name(target):
+                raise ValueError(
+                    f"The {self.kind} `{name}` is already registered: it is built in. Register `{qualified_name}` "
+                    f"under another name, and use that name in the task"
+                )
             logger.warning("The %s `%s` from `%s` replaces the built-in one", self.kind, name, module)
             return
         # The same file imported under two module names, or reloaded, defines the same thing again; so do identical
@@ -146,6 +196,13 @@ class Registry(Generic[T]):
         )
 
     def _load(self) -> None:
+        """Import the modules that fill this registry."""
+        self._load_builtins()
+        lazy_module, self._lazy_module = self._lazy_module, None
+        if lazy_module is not None and not self._entries:
+            importlib.import_module(lazy_module)
+
+    def _load_builtins(self) -> None:
         """Import the modules that register the built-in entries."""
         if not self._loaded:
             self._loaded = True
@@ -154,6 +211,11 @@ class Registry(Generic[T]):
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
         """Return the object of a name, or `default`, if given, for an unknown name."""
+        found = self._entry(name, default)
+        return found if self._present is None or found is default else self._present(found)
+
+    def _entry(self, name: str, default: Any = _MISSING) -> Any:
+        """Return the stored entry of a name, imported if it is a reference."""
         with self._lock:
             self._load()
             table = self._table(name)
@@ -184,6 +246,19 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> Any:
         return self.get(name)
 
+    def __setitem__(self, name: str, target: Any) -> None:
+        """Replace an entry, whatever it was: scripts assign to `MODEL_REGISTRY[…]`."""
+        with self._lock:
+            if isinstance(self._entries, MappingProxyType):
+                raise TypeError(f"The {self.kind} registry is frozen")
+            self._load()
+            if self.kind == "metric":
+                from lm_eval.api.metrics.metric import RegisteredMetric
+
+                target = RegisteredMetric.replacing(name, target, self._entries.get(name))
+            self._entries[name] = target
+            self._assigned.add(name)
+
     def __contains__(self, name: object) -> bool:
         self._load()
         return name in self._table(str(name))
@@ -210,7 +285,7 @@ class Registry(Generic[T]):
 
     def origin(self, name: str) -> str | None:
         """Return where the object of a name is defined, as `module:qualified name`."""
-        target = self.get(name)
+        target = self._entry(name)
         module, qualified_name = _definition(target)
         if qualified_name is None:
             module, qualified_name = type(target).__module__, type(target).__qualname__
@@ -233,11 +308,15 @@ def _import_reference(reference: str) -> Any:
 
 model_registry: Registry[type[LM]] = Registry("model", builtins=("lm_eval.models",))
 filter_registry: Registry[type[Filter]] = Registry("filter", builtins=("lm_eval.filters",))
-metric_registry: Registry[RegisteredMetric] = Registry("metric", builtins=("lm_eval.api.metrics",))
-aggregation_registry: Registry[Callable[..., float]] = Registry(
-    "aggregation", builtins=("lm_eval.api.metrics",)
+metric_registry: Registry[Metric[Any, Any]] = Registry(
+    "metric", builtins=("lm_eval.api.metrics",), keeps_builtins=True, present=lambda entry: entry.resolve()
 )
-reduction_registry: Registry[Callable[..., Any]] = Registry("reduction", builtins=("lm_eval.api.metrics",))
+aggregation_registry: Registry[Callable[..., float]] = Registry(
+    "aggregation", builtins=("lm_eval.api.metrics",), keeps_builtins=True
+)
+reduction_registry: Registry[Callable[..., Any]] = Registry(
+    "reduction", builtins=("lm_eval.api.metrics",), keeps_builtins=True
+)
 scorer_registry: Registry[type[Any]] = Registry("scorer", builtins=("lm_eval.scorers",))
 sampler_registry: Registry[type[Any]] = Registry("sampler", builtins=("lm_eval.api.samplers",))
 
@@ -417,10 +496,10 @@ def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] 
     if found is None:
         logger.warning("`%s` is not a known metric", name)
         return None
-    return found.resolve()
+    return found
 
 
-def _from_evaluate(name: str) -> RegisteredMetric | None:
+def _from_evaluate(name: str) -> Metric[Any, Any] | None:
     """Return a metric of the package `evaluate`, if it is installed and has the metric's files."""
     try:
         importlib.import_module("evaluate")
@@ -429,7 +508,7 @@ def _from_evaluate(name: str) -> RegisteredMetric | None:
     from lm_eval import _evaluate
 
     found: RegisteredMetric | None = _evaluate.find(name)
-    return found
+    return None if found is None else found.resolve()
 
 
 def get_metric_aggregation(name: str) -> Callable[..., float] | None:
@@ -438,13 +517,13 @@ def get_metric_aggregation(name: str) -> Callable[..., float] | None:
     if found is None:
         logger.warning("`%s` is not a known metric", name)
         return None
-    aggregation: Callable[..., float] | None = found.resolve().aggregation
+    aggregation: Callable[..., float] | None = found.aggregation
     return aggregation
 
 
 def is_higher_better(metric_name: str) -> bool | None:
     """Return whether higher values of a metric are better; `None` for an unknown metric."""
-    found = metric_registry.get(metric_name, None)
+    found = metric_registry._entry(metric_name, None)
     return None if found is None else found.higher_is_better
 
 
@@ -452,9 +531,10 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
     """Return the facts about one entry, as JSON values."""
     registry = _REGISTRIES[kind]
     entry = registry._table(name)[name]
+    builtin = _is_builtin(entry) and name not in registry._assigned
     if isinstance(entry, str):
-        return {"origin": entry, "builtin": True}
-    facts: dict[str, Any] = {"origin": registry.origin(name), "builtin": _is_builtin(entry)}
+        return {"origin": entry, "builtin": builtin}
+    facts: dict[str, Any] = {"origin": registry.origin(name), "builtin": builtin}
     if kind == "metric":
         facts.update(entry.facts())
     return facts

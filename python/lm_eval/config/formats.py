@@ -104,7 +104,13 @@ class FormatConfig:
     ) -> dict[str, Any]:
         """Return the fields that the format sets in a task with these fields."""
         given = {"doc_to_text": doc_to_text, "doc_to_choice": doc_to_choice, "doc_to_target": doc_to_target}
-        return _fields_set_by(self, None, given)
+        made = _fields_set_by(self, None, given)
+        if made.get("gen_prefix", "") is None:
+            del made["gen_prefix"]
+        scorer = made.get("scorer")
+        if isinstance(scorer, dict) and list(scorer) == ["type"]:
+            made["scorer"] = scorer["type"]
+        return made
 
 
 @dataclass(kw_only=True)

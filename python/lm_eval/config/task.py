@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass, field, fields
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
 from lm_eval import _host
@@ -121,6 +122,9 @@ class FewshotConfig:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
+_is_formatted: ContextVar[bool] = ContextVar("_is_formatted", default=False)
+"""Whether the configuration that is being made has its prompt format already; scripts replace `__post_init__(self)`."""
+
 _INHERITED = (
     "process_docs",
     "fewshot_delimiter",
@@ -176,21 +180,30 @@ class TaskConfig:
     metadata: dict[str, Any] | None = field(default_factory=dict)
     _formats_selection: str | None = None
     _qualified_name: str | None = None
-    _is_formatted: InitVar[bool] = False
 
-    def __post_init__(self, _is_formatted: bool) -> None:
+    def __post_init__(self) -> None:
         self._unformatted: dict[str, Any] = {}
-        if not _is_formatted:
+        is_formatted = _is_formatted.get()
+        if not is_formatted:
             self._resolve_formats()
         self._normalize_generation()
         self._normalize_fewshot()
-        self._normalize_scoring_config(_is_formatted)
+        self._normalize_scoring_config(is_formatted)
+
+    @classmethod
+    def _of_engine(cls, fields: Mapping[str, Any]) -> TaskConfig:
+        """Make a configuration that the engine has loaded: it has applied the prompt format."""
+        token = _is_formatted.set(True)
+        try:
+            return cls(**fields)
+        finally:
+            _is_formatted.reset(token)
 
     def _resolve_formats(self) -> None:
         """Apply the prompt format that `formats` or `task@format` names."""
         selection = self._formats_selection
         if selection is None and isinstance(self.task, str) and "@" in self.task:
-            selection = self.task.rpartition("@")[2]
+            selection = self._formats_selection = self.task.rpartition("@")[2]
         formats = selection if self.formats is None else self.formats
         # The engine applies the format of a class that it made in a worker.
         if formats is None or _host.is_served():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 from lm_eval.api.filter import Filter, FilterEnsemble
 from lm_eval.api.metrics.aggregations import mean
 from lm_eval.api.metrics.metric import Metric
+from lm_eval.api.metrics.reduce import take_first
 from lm_eval.api.metrics.results import LLResults
 from lm_eval.api.metrics.stderr import stderr_for_metric
 from lm_eval.api.metrics.utils import parse_metric
@@ -67,7 +68,7 @@ class Scorer:
         cls: type[ScorerType], cfg: Mapping[str, Any], output_type: str | None = None, **kwargs: Any
     ) -> ScorerType:
         """Make the scorer of a pipeline; `kwargs` go to the constructor."""
-        name = cfg["name"]
+        name = cfg.get("name", "none")
         own: Sequence[Any] | None = cls.default_filter_cfg
         steps: Sequence[Any] = cfg.get("filter") or own or ["noop"]
         return cls(
@@ -152,9 +153,11 @@ class Scorer:
                 reduced[name] = values[0]
                 continue
             metric = self._find_metric(name)
-            if metric is None or metric.reduction is None:
-                raise ValueError(f"`{name}` has {len(values)} values per document and no reduction")
-            value = metric.reduction(scored.reference, values)
+            reduction = None if metric is None else metric.reduction
+            if reduction is None:
+                logger.warning("`%s` has %d values per document and no reduction; using the first", name, len(values))
+                reduction = take_first
+            value = reduction(scored.reference, values)
             if isinstance(value, dict):
                 reduced.update({f"{part}({name})": number for part, number in value.items()})
             else:
@@ -204,10 +207,10 @@ class Scorer:
         self._reduced_docs = dict(doc_data)
 
     def set_results(
-        self, scored_docs: Mapping[int, ScoredDoc], reduced_docs: Mapping[int, ReducedDoc] | None = None
+        self, scored_docs: dict[int, ScoredDoc], reduced_docs: Mapping[int, ReducedDoc] | None = None
     ) -> None:
         """Store the scores of all documents and their reduction, which is computed unless given."""
-        self._raw_docs = dict(scored_docs)
+        self._raw_docs = scored_docs
         self._reduced_docs = self.reduce(self._raw_docs) if reduced_docs is None else dict(reduced_docs)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_eval import _patches
 from lm_eval.tasks.manager import TaskDict, TaskManager
 
 __all__ = [
@@ -79,7 +80,10 @@ def get_task_dict(
     """Load tasks into nested dictionaries; superseded by `TaskManager.load`."""
     warnings.warn("`get_task_dict` is deprecated; use `TaskManager.load`", DeprecationWarning, stacklevel=2)
     names = [task_name_list] if isinstance(task_name_list, str) else list(task_name_list)
-    return (task_manager or TaskManager())._nested(names)
+    manager = task_manager or TaskManager()
+    if "load_task_or_group" in _patches.overridden(type(manager)):
+        return manager.load_task_or_group(names)
+    return manager._nested(names)
 
 
 def get_task_name_from_config(task_config: Mapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,30 @@ class Entry:
     name: str
     kind: Kind
     yaml_path: Path | None
-    cfg: dict[str, Any] | None = None
+    cfg: Mapping[str, Any] | None = None
     tags: set[str] = field(default_factory=set)
+
+
+class _Definition(Mapping[str, Any]):
+    """A definition as written in its file, without includes; the file is read on first use."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
+        from lm_eval.tasks._yaml_loader import load_yaml
+
+        return load_yaml(self._path, resolve_func=False, recursive=False)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 class TaskIndex:
@@ -54,6 +77,7 @@ class TaskIndex:
                 name,
                 _KINDS.get(entry.kind, Kind.UNKNOWN),
                 None if entry.yaml_path is None else Path(entry.yaml_path),
+                None if entry.yaml_path is None else _Definition(Path(entry.yaml_path)),
                 tags=set(entry.tags),
             )
             for name, entry in manager.task_index.items()

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval import _dataset, _engine
+from lm_eval import _class_tasks, _dataset, _engine, _patches, _refusals
 from lm_eval._live import Live, TaskFunction
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.api.task._output_types import TASK_CLASSES
+from lm_eval.api.task._values import copied
 from lm_eval.config.task import TaskConfig
 
 _ATTRIBUTE = "_loaded_from"
@@ -43,13 +44,30 @@ def make_task(load: dict[str, Any], key: str, loaded: Mapping[str, Any]) -> Task
     if loaded["class"] is not None:
         task = _of_class(loaded["class"], fields)
     else:
-        # The engine has applied the prompt format.
-        config = TaskConfig(**fields, _is_formatted=True)
+        config = TaskConfig._of_engine(fields)
         task = TASK_CLASSES.get(config.output_type, ConfigurableTask)(config=config)
-        task.download = lambda *_, **__: _download(task)  # type: ignore[method-assign]
+        task._fetch = lambda: _download(task)
     task._folders = list(loaded["folders"])
-    setattr(task, _ATTRIBUTE, Origin(load, key, fields_of(task)))
+    setattr(task, _ATTRIBUTE, Origin(load, key, _fields_of_engine(task, loaded)))
+    task._attributes = frozenset(vars(task))
+    if "download" in _patches.changed_names(type(task)):
+        # The script may undo its change before the evaluation.
+        _ = task.dataset
     return task
+
+
+def _fields_of_engine(task: Task, loaded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a task as the engine knows it, without the changes of scripts to these classes."""
+    known = fields_of(task)
+    if not _refusals.has_own_tasks():
+        return known
+    now = TaskConfig._of_engine(copied(loaded["config"])).to_dict(keep_callable=True)
+    with _patches.restored(TaskConfig):
+        before = TaskConfig._of_engine(copied(loaded["config"])).to_dict(keep_callable=True)
+    if loaded["class"] is None:
+        return before
+    # The class itself may have set other fields.
+    return {**known, **{name: before.get(name) for name in {**before, **now} if before.get(name) != now.get(name)}}
 
 
 def _of_class(reference: TaskFunction, fields: dict[str, Any]) -> Task:
@@ -73,9 +91,9 @@ def _download(task: Task) -> None:
     live = Live()
     origin: Origin = getattr(task, _ATTRIBUTE)
     splits = _engine.call("splits", live, load=origin.load, task=(0, origin.key, changes_of(task)))
-    task.dataset = {
-        name: _dataset.make(split["documents"], split["columns"]) for name, split in splits.items()
-    }
+    task.dataset = _dataset.together(
+        {name: _dataset.make(split["documents"], split["columns"]) for name, split in splits.items()}
+    )
 
 
 def make_groups(load: dict[str, Any], loaded: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Group]:
@@ -115,6 +133,12 @@ def qualified_name(task: Task) -> str:
     return task.config._qualified_name or task.task_name
 
 
+def key_of(task: Task) -> str:
+    """Return the name under which the engine knows an object that is alone."""
+    origin: Origin | None = getattr(task, _ATTRIBUTE, None)
+    return task.task_name if origin is None else origin.key
+
+
 class Message:
     """The tasks of a run, as they are sent to the engine."""
 
@@ -124,15 +148,20 @@ class Message:
         self.tasks: list[Any] = []
         self.groups: list[Any] | None = None
 
-    def add(self, spec: str | Mapping[str, Any] | Task, scores: bool = True) -> None:
-        """Add a name, an inline definition or a task object; with `scores`, the engine will score its answers."""
+    def add(self, spec: str | Mapping[str, Any] | Task, scores: bool = True, key: str | None = None) -> None:
+        """Add a name, an inline definition or a task object; with `scores`, the engine will score its answers.
+
+        `key` is the name of an object in the results.
+        """
         if isinstance(spec, Task):
             if scores and spec._scorers is not None and spec._has_own_scorers:
                 raise NotImplementedError(
                     f"The scorers of `{spec.task_name}` were changed, but a run makes its own: score with "
                     "`process_instances` and `aggregate` of the task, or register a scorer and name it in the task"
                 )
-            self.tasks.append(self._of_object(spec))
+            if scores:
+                _refuse_ignored(spec)
+            self.tasks.append(self._of_object(spec, key or key_of(spec)))
         elif isinstance(spec, (str, Mapping)):
             self.tasks.append(spec)
         else:
@@ -143,6 +172,7 @@ class Message:
 
     def add_group(self, group: Group, members: Iterable[str], index: int | None = None) -> None:
         """Add a group whose members are among the tasks and groups, at the end or at an index."""
+        _refusals.refuse_own_methods(group, f"the group `{group.name}`")
         origin: Origin | None = getattr(group, _ATTRIBUTE, None)
         load = None if origin is None else self._load_index(origin.load)
         name = group.name if origin is None else origin.key
@@ -152,10 +182,14 @@ class Message:
             len(self.groups) if index is None else index, (load, name, definition, list(members))
         )
 
-    def _of_object(self, task: Task) -> Any:
+    def _of_object(self, task: Task, key: str) -> Any:
         if hasattr(task, _ATTRIBUTE):
             origin: Origin = getattr(task, _ATTRIBUTE)
-            return (self._load_index(origin.load), origin.key, changes_of(task))
+            changes = changes_of(task)
+            if task._changed_methods():
+                changes["class"] = self._live.refer(_class_of(task))
+            renamed = () if key == origin.key else (key,)
+            return (self._load_index(origin.load), origin.key, changes, *renamed)
         fields = {**fields_of(task), "task": task.task_name}
         definition = task.config._definition()
         fewshot = fields.get("fewshot_config")
@@ -165,7 +199,8 @@ class Message:
             definition["fewshot_config"] = {
                 name: value for name, value in fewshot.items() if value != inherited.get(name)
             }
-        fields = {"task": task.task_name, **definition}
+        # The definition has the name without its format.
+        fields = {"task": task.task_name, **definition, **({} if key == task.task_name else {"task": key})}
         if task._has_own_data:
             fields["custom_dataset"] = task._own_data
         if task._hooks():
@@ -180,6 +215,21 @@ class Message:
     def parts(self) -> dict[str, Any]:
         """Return the parts of the request."""
         return {"tasks": self.tasks, "loads": self.loads, "groups": self.groups}
+
+
+_IGNORED = ("_aggregation_list", "_filters", "_higher_is_better", "_metric_fn_kwargs", "_metric_fn_list")
+"""Attributes of tasks in 0.4.13 that an evaluation here has no use for."""
+
+
+def _refuse_ignored(task: Task) -> None:
+    """Raise if a script has set something in a task that the run would ignore."""
+    later = vars(task).keys() - (vars(task).keys() if task._attributes is None else task._attributes)
+    steps = [name for name in _class_tasks._STEPS if name in task._hooks()]
+    for name in (*(name for name in _IGNORED if name in later), *steps):
+        raise NotImplementedError(
+            f"`{name}` of `{task.task_name}` was replaced, but a run would ignore that: set `filter_list` and `metric_list` "
+            "of `task.config`, or override `process_results` and `aggregation`"
+        )
 
 
 def _class_of(task: Task) -> type[Task]:

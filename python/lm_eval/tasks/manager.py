@@ -103,14 +103,18 @@ class TaskManager:
         return {name: Entry(name, kind, path, tuple(tags)) for name, (kind, path, tags) in entries}
 
     def match_tasks(self, task_list: Iterable[str]) -> list[str]:
-        """Return the names that match patterns such as `arc_*`, sorted; a pattern that matches none is kept."""
+        """Return the names that match patterns such as `arc_*`, sorted.
+
+        A pattern that matches none is kept, so that loading it is an error; with `LM_EVAL_COMPAT=0.4` it is dropped.
+        """
         import fnmatch
 
         found: set[str] = set()
         for given in task_list:
             pattern, at, suffix = given.partition("@")
             names = [name for name in self._names["all_tasks"] if fnmatch.fnmatchcase(name, pattern)]
-            found.update([name + at + suffix for name in names] or [given])
+            unmatched = [] if os.environ.get("LM_EVAL_COMPAT") == "0.4" else [given]
+            found.update([name + at + suffix for name in names] or unmatched)
         return sorted(found)
 
     def list_all_tasks(
@@ -167,8 +171,10 @@ class TaskManager:
         self, result: TaskDict, specs: list[Any], overrides: Mapping[str, Mapping[str, Any]] | None
     ) -> None:
         from lm_eval import _engine
+        from lm_eval._live import _functions
         from lm_eval.tasks import _loaded
 
+        _functions.forget_changed()
         load = {**self._settings(), "specs": specs, "overrides": {**(overrides or {})}}
         answer = _engine.call("load", load=load)
         tasks = {name: _loaded.make_task(load, name, task) for name, task in answer["tasks"].items()}
@@ -182,10 +188,11 @@ class TaskManager:
         return self._nested(task_list)
 
     def _nested(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
-        """Return nested dictionaries with groups as keys and members under their short names."""
+        """Return nested dictionaries with groups as keys; a task that only its group defines is `group::task`."""
         from lm_eval.api.group import ConfigurableGroup, Group
 
         loaded = self.load(list(task_list) if isinstance(task_list, tuple) else task_list)
+        registered = set(self._names["all_subtasks"])
         members = {member for children in loaded["group_map"].values() for member in children}
 
         def key_of(group: Group) -> ConfigurableGroup:
@@ -199,7 +206,8 @@ class TaskManager:
                 if isinstance(child, Group):
                     children[key_of(child)] = nested(child)
                 else:
-                    children[name.rpartition("::")[2]] = child
+                    short = name.rpartition("::")[2]
+                    children[short if short in registered else name] = child
             return children
 
         result: dict[Any, Any] = {}

@@ -1,5 +1,7 @@
 //! Reduction of a document's repeats to one value.
 
+use std::sync::Arc;
+
 use super::error::ScoreError;
 use super::metric::{PipelineMetric, ReducedValue};
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
@@ -7,7 +9,8 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 /// Reduces the values of a document.
 ///
 /// A single value is unchanged. Several values go through the metric's reduction; if that returns named results, each
-/// becomes a composite such as `pass@1(exact_match)`.
+/// becomes a composite such as `pass@1(exact_match)`. A name without a metric keeps its first value; [`unreduced`] finds
+/// such names, so that the pipeline can warn.
 pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
     let mut values = Scores::new();
     for (name, mut repeats) in scored.scores {
@@ -15,13 +18,14 @@ pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<Re
             values.insert(name, std::mem::take(only));
             continue;
         }
-        let metric = metrics.iter().rev().find(|metric| metric.name == name).ok_or_else(|| {
-            ScoreError::NoReduction {
-                metric: name.to_string(),
-                document: scored.doc_id,
-                count: repeats.len(),
-            }
-        })?;
+        let Some(metric) = metrics.iter().rev().find(|metric| metric.name == name) else {
+            let first = repeats
+                .into_iter()
+                .next()
+                .ok_or_else(|| ScoreError::NoValue { metric: name.to_string(), document: scored.doc_id })?;
+            values.insert(name, first);
+            continue;
+        };
         match metric.reduce(scored.doc_id, &scored.reference, &repeats)? {
             ReducedValue::One(value) => values.insert(name, value),
             ReducedValue::Named(named) => {
@@ -32,6 +36,18 @@ pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<Re
         }
     }
     Ok(ReducedDoc { doc_id: scored.doc_id, values })
+}
+
+/// The names with several values per document that no metric of the pipeline can reduce, each once.
+pub(super) fn unreduced(scored: &[ScoredDoc], metrics: &[PipelineMetric]) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for (name, values) in scored.iter().flat_map(|scored| scored.scores.iter()) {
+        let is_new = values.len() > 1 && !names.contains(name);
+        if is_new && !metrics.iter().any(|metric| metric.name == *name) {
+            names.push(Arc::clone(name));
+        }
+    }
+    names
 }
 
 /// Merges the values of several processes; a later copy of a document reindices the earlier one in its position.

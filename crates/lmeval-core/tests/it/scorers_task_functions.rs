@@ -87,6 +87,7 @@ impl TaskCode for Code {
         let id = document.get_str("id").and_then(Value::as_i64).unwrap();
         let entries = match id {
             0 => vec![("flags", Value::list([1, 0, 1].map(Value::Int))), ("only_first", Value::Int(7))],
+            5 => vec![("unlisted", Value::list([4, 5, 6].map(Value::Int)))],
             100 => return Ok(None),
             _ => vec![("flags", Value::list([1, 0, 1].map(Value::Int)))],
         };
@@ -139,6 +140,15 @@ fn process_results_replaces_metrics() {
     let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
     scorer.score(&[generated(1, "a", &["a", "b", "c"])]).unwrap();
     assert_eq!(repr(scorer.pipelines()[0].reduced_docs()[0].values.get("flags").unwrap()), "1");
+    // A name that `metric_list` does not have keeps its first value, with a warning.
+    let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
+    scorer.score(&[generated(5, "a", &["a", "b", "c"])]).unwrap();
+    assert_eq!(repr(scorer.pipelines()[0].reduced_docs()[0].values.get("unlisted").unwrap()), "4");
+    let warnings = scorer.aggregate(0).unwrap().warnings.join("\n");
+    assert!(
+        warnings.contains("`unlisted` has several values per document and no reduction; using the first"),
+        "{warnings}"
+    );
     // Values for the first document only are an error; none for the first leave scoring to the metrics.
     let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
     let error = scorer.score(&[generated(0, "a", &["a"]), generated(100, "a", &["b"])]).unwrap_err();

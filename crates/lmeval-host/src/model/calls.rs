@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lmeval_core::{Answer, Arguments, Context, ModelRequest, RequestType, Response};
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value};
 
 use crate::protocol::{self, ProtocolError};
+use crate::services::{Served, encoded};
 
 /// The approximate maximum size of a call in bytes.
 const MAX_CALL_BYTES: usize = 64 << 20;
@@ -72,6 +73,19 @@ pub(crate) fn encode_call(
     }
     text.push_str("]}");
     Ok(text)
+}
+
+/// Serves a request of a model in a call: the document of one of the call's requests.
+pub(crate) fn document(question: &Dict, call: &Call, requests: &[ModelRequest]) -> Served {
+    let number =
+        question.get_str("number").and_then(Value::as_i64).and_then(|number| usize::try_from(number).ok());
+    let index = number.and_then(|number| call.indices.get(number));
+    let is_document = question.get_str("kind").and_then(Value::as_str) == Some("document");
+    let (Some(index), true) = (index, is_document) else {
+        return Err("a model can only ask for the documents of its requests".to_owned());
+    };
+    let document = requests[*index].document.clone().unwrap_or_default();
+    encoded(|text| protocol::encode(text, &Value::Dict(document)))
 }
 
 fn arguments(request: &ModelRequest, rolling_context: bool) -> Value {
@@ -144,6 +158,7 @@ mod tests {
             repeat: 0,
             arguments,
             additional_args: None,
+            document: None,
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value};
 
 use crate::caller::Caller;
 use crate::error::WorkerError;
 use crate::options::PythonOptions;
 use crate::process::Signals;
+use crate::services::Served;
 use crate::worker::{Purpose, Worker};
 
 /// How long an interrupted model may take to react before it is killed.
@@ -22,11 +23,21 @@ pub(crate) type Take<'a> = &'a mut dyn FnMut(Value) -> bool;
 
 /// A connection to a model. Only one conversation is in flight at a time; others wait.
 pub(crate) trait Link: Debug + Send + Sync {
-    /// Sends a message and receives its answers.
-    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError>;
+    /// Sends a message and receives its answers; `serve` handles requests of the model meanwhile.
+    fn converse(
+        &self,
+        message: &str,
+        take: Take<'_>,
+        serve: &dyn Fn(&Dict) -> Served,
+    ) -> Result<(), WorkerError>;
 
     /// Interrupts the conversation in flight, if any.
     fn interrupt(&self) {}
+
+    /// Whether the model is an object of the calling program, to which each call may matter.
+    fn is_live(&self) -> bool {
+        false
+    }
 }
 
 /// A process started for a model.
@@ -45,13 +56,18 @@ impl ModelProcess {
 }
 
 impl Link for ModelProcess {
-    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError> {
+    fn converse(
+        &self,
+        message: &str,
+        take: Take<'_>,
+        serve: &dyn Fn(&Dict) -> Served,
+    ) -> Result<(), WorkerError> {
         let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
         if worker.is_broken() {
             return Err(WorkerError::Died { how: "had already ended".to_owned(), output: String::new() });
         }
         self.is_busy.store(true, Ordering::SeqCst);
-        let conversed = worker.converse(message, take);
+        let conversed = worker.converse(message, take, serve);
         self.is_busy.store(false, Ordering::SeqCst);
         conversed
     }
@@ -74,7 +90,16 @@ impl Link for ModelProcess {
 }
 
 impl Link for Arc<Caller> {
-    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError> {
-        Caller::converse(self, message, take)
+    fn converse(
+        &self,
+        message: &str,
+        take: Take<'_>,
+        serve: &dyn Fn(&Dict) -> Served,
+    ) -> Result<(), WorkerError> {
+        Caller::converse(self, message, take, serve)
+    }
+
+    fn is_live(&self) -> bool {
+        true
     }
 }

@@ -22,12 +22,13 @@ pub use settings::PythonModelSettings;
 
 use crate::caller::Caller;
 use crate::error::WorkerError;
-use crate::model::calls::{Call, ModelMessage, calls, decode, encode_call};
+use crate::model::calls::{Call, ModelMessage, calls, decode, document, encode_call};
 use crate::model::failure::failure;
 use crate::model::link::{Link, ModelProcess};
 use crate::model::template::PythonTemplate;
 use crate::options::PythonOptions;
 use crate::protocol::{ProtocolError, encode_message};
+use crate::services::no_requests;
 use crate::worker::Purpose;
 
 /// How many requests a model gets at once: it sorts them by length and forms its own batches.
@@ -75,7 +76,7 @@ impl RegisteredModels {
             names.extend(value.as_list().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
             true
         };
-        process.converse("{\"op\":\"model_names\"}", &mut take)?;
+        process.converse("{\"op\":\"model_names\"}", &mut take, &no_requests)?;
         Ok(Self { process, names })
     }
 
@@ -251,7 +252,8 @@ impl PythonModel {
             }
             false
         };
-        let conversed = self.link.converse(&message, &mut take);
+        let serve = |question: &Dict| document(question, call, requests);
+        let conversed = self.link.converse(&message, &mut take, &serve);
         drop(message);
         if let Some((number, answer)) = last {
             if conversed.is_ok() || self.is_ending.load(Ordering::SeqCst) {
@@ -293,7 +295,7 @@ fn ask_once(link: &dyn Link, operation: &str, parts: &Dict) -> Result<Value, Wor
         answer = value;
         true
     };
-    link.converse(&encode_message(operation, parts)?, &mut take)?;
+    link.converse(&encode_message(operation, parts)?, &mut take, &no_requests)?;
     Ok(answer)
 }
 
@@ -317,6 +319,14 @@ impl Model for PythonModel {
 
     fn fill_time(&self) -> Duration {
         FILL_TIME
+    }
+
+    fn reads_documents(&self) -> bool {
+        true
+    }
+
+    fn wants_every_request(&self) -> bool {
+        self.link.is_live()
     }
 
     fn facts(&self) -> ModelFacts {

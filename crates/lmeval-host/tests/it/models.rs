@@ -148,6 +148,7 @@ fn request(doc_id: usize, arguments: Arguments) -> ModelRequest {
         repeat: 0,
         arguments,
         additional_args: None,
+        document: None,
     }
 }
 

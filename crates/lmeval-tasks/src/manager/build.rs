@@ -1,6 +1,6 @@
 //! Builds trees of tasks and groups from index entries, files and mappings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub(super) struct Builder<'a> {
     /// The number of tasks and groups built so far; `visits` counts each group.
     built: usize,
     visits: HashMap<String, usize>,
+    /// The files read so far.
+    read: HashSet<PathBuf>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Builder<'a> {
             open_groups: Vec::new(),
             built: 0,
             visits: HashMap::new(),
+            read: HashSet::new(),
             warnings: Vec::new(),
         }
     }
@@ -99,7 +102,7 @@ impl<'a> Builder<'a> {
         let Some(path) = entry.path.as_deref() else {
             return Err(Error::new(ErrorKind::Value, format!("`{name}` has no file")));
         };
-        let mapping = self.loader.load(path)?;
+        let mapping = self.load(path)?;
         match entry.kind {
             Kind::Group => self.group(name, mapping, overrides, Some(path)).map(|node| vec![node]),
             _ => self.task(mapping, overrides, Some(path)).map(|node| vec![node]),
@@ -121,8 +124,24 @@ impl<'a> Builder<'a> {
     }
 
     fn file(&mut self, path: &Path, overrides: &Mapping) -> Result<Vec<Node>, Error> {
-        let mapping = self.loader.load(path)?;
+        let mapping = self.load(path)?;
         self.mapping(mapping, overrides, Some(path))
+    }
+
+    /// Reads a file with its includes, and warns of keys that they contain twice.
+    fn load(&mut self, path: &Path) -> Result<Mapping, Error> {
+        let mapping = self.loader.load(path)?;
+        for file in mapping.files() {
+            if !self.read.insert(file.real_path().to_owned()) {
+                continue;
+            }
+            for (key, location) in file.repeated_keys() {
+                let message =
+                    format!("The key `{key}` appears twice in the same mapping; the last one is used");
+                self.warnings.push(Diagnostic::new(message).at(Some(location)).hint("Remove one of them"));
+            }
+        }
+        Ok(mapping)
     }
 
     /// Builds a mapping that is not in the index.
@@ -278,7 +297,7 @@ impl<'a> Builder<'a> {
 
     /// The overrides that a group passes to its members: its `include`, overlaid with the caller's, without the group's
     /// own keys.
-    fn child_overrides(&self, mapping: &Mapping, overrides: &Mapping) -> Result<Mapping, Error> {
+    fn child_overrides(&mut self, mapping: &Mapping, overrides: &Mapping) -> Result<Mapping, Error> {
         let here = mapping.locate(&[Step::from("include")]);
         let mut result = match mapping.get("include") {
             None | Some(Value::None) => Mapping::new(),
@@ -297,7 +316,7 @@ impl<'a> Builder<'a> {
                         ));
                     }
                 };
-                self.loader.load(&beside(&file, path)).map_err(|error| error.at(here))?
+                self.load(&beside(&file, path)).map_err(|error| error.at(here))?
             }
             Some(other) => {
                 return Err(Error::new(

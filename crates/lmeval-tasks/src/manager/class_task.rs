@@ -63,7 +63,8 @@ impl Task {
                 mapping.insert(key, value.clone(), origin);
             }
         }
-        let effective = described.effective(&self.mapping, &mapping);
+        let class = self.config.class.clone().map_or(Value::None, Value::Function);
+        let effective = described.effective(class, &mapping);
         let mut warnings = Vec::new();
         self.config = TaskConfig::from_class_mapping(&effective, &self.registry, &mut warnings)?;
         self.config.class_version = described.present("version").cloned();
@@ -104,10 +105,10 @@ impl Described<'_> {
     }
 
     /// The configuration with the instance's methods filled in.
-    fn effective(&self, file: &Mapping, config: &Mapping) -> Mapping {
+    fn effective(&self, class: Value, config: &Mapping) -> Mapping {
         let mut effective = config.clone();
         let mut set = |key: &str, value: Value| effective.insert(key, value, Origin::Inline);
-        set("class", file.get("class").cloned().unwrap_or_default());
+        set("class", class);
         for key in ["dataset_path", "dataset_name", "output_type", "process_results"] {
             if let Some(value) = self.present(key) {
                 set(key, value.clone());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lmeval_core::registry::UnknownName;
+use lmeval_core::results::hash_values;
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{Dialect, DocId, Documents, HostError, Instance};
 use lmeval_pycompat::random::Random;
@@ -13,6 +14,7 @@ use rayon::prelude::*;
 
 use super::changes::ChangedDocument;
 use super::columns::{MissingColumn, column_names, missing_columns, missing_example_columns};
+use super::digest::{DataDigest, DocumentHash};
 use super::error::{ErrorDocument, FieldLocations, PromptError, PromptErrorKind};
 use super::options::{Part, RequestOptions, RequestSources};
 use super::plan::Plan;
@@ -30,6 +32,9 @@ const READ_AHEAD: usize = 16 * CHUNK;
 
 /// A document and the indices of its examples in the pool.
 type Drawn = (Arc<Dict>, Vec<usize>);
+
+/// A document as it was read.
+type Read = (DocId, Result<Arc<Dict>, PromptError>);
 
 /// The requests of one document.
 #[derive(Debug)]
@@ -79,6 +84,7 @@ pub struct RequestBuilder {
     selection: Selection,
     part: Option<Part>,
     keep_documents: bool,
+    digest: Option<DataDigest>,
     /// The number of documents taken from the selection.
     position: usize,
     drawing: Option<Drawing>,
@@ -129,6 +135,7 @@ impl RequestBuilder {
             selection,
             part: options.part,
             keep_documents: options.keep_documents,
+            digest: options.digest.then(DataDigest::default),
             position: 0,
             drawing,
             ready,
@@ -156,6 +163,18 @@ impl RequestBuilder {
         self.documents.len()
     }
 
+    /// The digest of the selected documents and of the examples drawn for them, once the iterator has ended. `None` unless
+    /// the options ask for it.
+    pub fn digest(&self) -> Option<String> {
+        self.digest.as_ref().map(DataDigest::value)
+    }
+
+    /// The digest of all conversations that were rendered as prompts so far; `None` without a chat template. Those of all
+    /// parts of a run add up, modulo 2¹²⁸, to that of the whole.
+    pub fn conversations(&self) -> Option<u128> {
+        self.plan.chat_template.as_ref().map(|_| self.plan.conversations.sum())
+    }
+
     /// The dialect of the run.
     pub fn dialect(&self) -> &Dialect {
         &self.plan.dialect
@@ -172,7 +191,7 @@ impl RequestBuilder {
     }
 
     /// Takes the next documents from the selection, and says which of them are rendered: the others are only needed to
-    /// draw the examples of those after them.
+    /// draw the examples of those after them, and for the digest.
     fn choose(&mut self) -> (Vec<(DocId, usize)>, Vec<bool>) {
         let (mut chosen, mut is_own) = (Vec::new(), Vec::new());
         let mut own = 0;
@@ -181,7 +200,7 @@ impl RequestBuilder {
             let is_in_part = self.part.is_none_or(|part| part.has(self.position));
             self.position += 1;
             own += usize::from(is_in_part);
-            if is_in_part || self.drawing.is_some() {
+            if is_in_part || self.drawing.is_some() || self.digest.is_some() {
                 chosen.push(next);
                 is_own.push(is_in_part);
             }
@@ -194,10 +213,13 @@ impl RequestBuilder {
         let (chosen, is_own) = self.choose();
         let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
         let keep_documents = self.keep_documents;
+        let hashes = self.digest.is_some();
         let read = |index: usize| {
-            documents.get(index).map_err(|error| {
+            let document = documents.get(index).map_err(|error| {
                 PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(error)
-            })
+            });
+            let hash = document.as_ref().ok().filter(|_| hashes).map(|document| hash_values(document));
+            (document, hash.unwrap_or_default())
         };
         // The index of the first failure. Later documents are not rendered: a function that hangs must not time out
         // once per document.
@@ -225,23 +247,45 @@ impl RequestBuilder {
         };
         let is_after_failure = |index: usize| index > failed.load(Ordering::Relaxed);
         let built: Vec<Option<Result<DocumentRequests, PromptError>>> = match &mut self.drawing {
-            // All chosen documents are rendered, each by the thread that reads it.
-            None => chosen
-                .into_par_iter()
-                .enumerate()
-                .map(|(position, (id, index))| {
+            // Documents are rendered by the threads that read them.
+            None => {
+                let render = |(position, ((id, index), is_own)): (usize, ((DocId, usize), bool))| {
                     if is_after_failure(position) {
-                        return None;
+                        return (None, DocumentHash::default());
                     }
-                    Some(render(position, id, read(index).map(|document| (document, Vec::new()))))
-                })
-                .collect(),
+                    let (document, hash) = read(index);
+                    let without = |document: Arc<Dict>| (document, Vec::new());
+                    (is_own.then(|| render(position, id, document.map(without))), hash)
+                };
+                let chosen = chosen.into_par_iter().zip(is_own).enumerate();
+                let (built, hashes): (Vec<_>, Vec<DocumentHash>) = chosen.map(render).unzip();
+                if let Some(digest) = &mut self.digest {
+                    for hash in &hashes {
+                        digest.add(hash, &[], None);
+                    }
+                }
+                built
+            }
             Some(drawing) => {
-                let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> =
-                    chosen.into_par_iter().map(|(id, index)| (id, read(index))).collect();
-                let drawn = drawing.draw(plan, read).into_iter().zip(is_own);
-                let own: Vec<(DocId, Result<Drawn, PromptError>)> =
-                    drawn.filter_map(|(drawn, is_own)| is_own.then_some(drawn)).collect();
+                let (read, hashes): (Vec<Read>, Vec<DocumentHash>) = chosen
+                    .into_par_iter()
+                    .map(|(id, index)| {
+                        let (document, hash) = read(index);
+                        ((id, document), hash)
+                    })
+                    .unzip();
+                let drawn = drawing.draw(plan, read);
+                if let Some(digest) = &mut self.digest {
+                    for ((_, drawn), hash) in drawn.iter().zip(&hashes) {
+                        let examples = drawn.as_ref().map_or(&[][..], |(_, examples)| examples);
+                        digest.add(hash, examples, plan.pool.as_ref());
+                    }
+                }
+                let own: Vec<(DocId, Result<Drawn, PromptError>)> = drawn
+                    .into_iter()
+                    .zip(is_own)
+                    .filter_map(|(drawn, is_own)| is_own.then_some(drawn))
+                    .collect();
                 own.into_par_iter()
                     .enumerate()
                     .map(|(position, (id, drawn))| {
@@ -302,11 +346,7 @@ impl Drawing {
     }
 
     /// Draws the examples of documents, in order.
-    fn draw(
-        &mut self,
-        plan: &Plan,
-        read: Vec<(DocId, Result<Arc<Dict>, PromptError>)>,
-    ) -> Vec<(DocId, Result<Drawn, PromptError>)> {
+    fn draw(&mut self, plan: &Plan, read: Vec<Read>) -> Vec<(DocId, Result<Drawn, PromptError>)> {
         let Some(pool) = &plan.pool else {
             let without = |document: Arc<Dict>| (document, Vec::new());
             return read.into_iter().map(|(id, document)| (id, document.map(without))).collect();

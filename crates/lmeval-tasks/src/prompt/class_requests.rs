@@ -24,7 +24,7 @@ impl Plan {
         let context = if planned.class.makes_context {
             None
         } else {
-            Some(self.single_context(document, examples)?.to_exact_value())
+            Some(self.single_context(doc_id, document, examples)?.to_exact_value())
         };
         let drawn = match &self.pool {
             Some(pool) => {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Context, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
+use lmeval_core::{
+    Context, DocId, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns,
+};
 use lmeval_pycompat::{Dict, Value};
 
 use super::error::{PromptError, PromptErrorKind};
@@ -24,6 +26,7 @@ impl Plan {
     /// Builds the contexts of a document, given its examples.
     pub(crate) fn contexts(
         &self,
+        doc_id: DocId,
         document: &Arc<Dict>,
         examples: &[usize],
         options: Option<&Options>,
@@ -46,7 +49,7 @@ impl Plan {
                     }
                 };
                 push_turn(&mut messages, &question, None, prefix, &self.delimiters)?;
-                return self.render(&messages, prefix.is_none()).map(Contexts::One);
+                return self.render(doc_id, &messages, prefix.is_none()).map(Contexts::One);
             }
             Inputs::Listed => match fields.text(field, document)? {
                 Value::List(inputs) => inputs,
@@ -64,7 +67,7 @@ impl Plan {
             };
             messages.truncate(shared);
             push_turn(&mut messages, input, None, prefix, &delimiters)?;
-            self.render(&messages, prefix.is_none())
+            self.render(doc_id, &messages, prefix.is_none())
         });
         contexts.collect::<Result<_, _>>().map(Contexts::Several)
     }
@@ -113,7 +116,12 @@ impl Plan {
         Ok(())
     }
 
-    fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<Context, PromptError> {
+    fn render(
+        &self,
+        doc_id: DocId,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<Context, PromptError> {
         let Some(template) = &self.chat_template else {
             return Ok(Context::Text(messages_to_text(messages).into()));
         };
@@ -122,7 +130,8 @@ impl Plan {
         } else {
             messages_to_single_turn(messages)
         };
-        template.apply(turns, add_generation_prompt).map_err(|error| {
+        self.conversations.add(&turns, add_generation_prompt);
+        template.apply_to((&self.name, doc_id), turns, add_generation_prompt).map_err(|error| {
             let message = "The chat template cannot render the conversation";
             PromptError::new(PromptErrorKind::ChatTemplate, message).caused_by(error)
         })

@@ -181,11 +181,12 @@ impl TaskFields {
         if matches!(self.output_type, OutputType::MultipleChoice | OutputType::GenerateUntil) {
             let target =
                 self.evaluated.target.as_ref().and_then(|field| field.resolve(first, &self.rules).ok());
-            let is_list = |target: Resolved| match target.rendered() {
-                Some(text) => list_literal(text).is_some(),
-                None => matches!(target.value, Value::List(_)),
+            // Reference: the number of targets decides, so an empty list, as which the text `[]` is read, is one target.
+            let has_several = |target: Resolved| match target.rendered() {
+                Some(text) => list_literal(text).as_ref().is_some_and(Value::is_truthy),
+                None => matches!(target.value, Value::List(_)) && target.value.is_truthy(),
             };
-            self.shape.multiple_targets |= target.is_some_and(is_list);
+            self.shape.multiple_targets |= target.is_some_and(has_several);
         }
     }
 

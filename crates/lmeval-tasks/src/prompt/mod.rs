@@ -11,6 +11,7 @@ mod class_requests;
 mod coerce;
 mod columns;
 mod context;
+mod digest;
 mod error;
 mod example;
 mod field;

@@ -25,6 +25,9 @@ pub struct RequestOptions {
     pub limit: Option<f64>,
     /// Indices of the documents to evaluate; `None` or an empty list means all.
     pub samples: Option<Vec<i64>>,
+    /// Whether documents that are selected by their indices keep them as ids even in a dialect that renumbers them. Logs of
+    /// every dialect have the true ids.
+    pub true_ids: bool,
     /// The subset of documents that this process evaluates, with examples drawn for these documents only.
     pub shard: Shard,
     /// The part of the selected documents whose requests are built. Examples are drawn for all of them, so the prompts
@@ -35,6 +38,9 @@ pub struct RequestOptions {
     /// Whether built requests keep their document. Otherwise the thread that read a document also frees it, which is cheaper
     /// than leaving that to another thread.
     pub keep_documents: bool,
+    /// Whether to compute the digest of the data, see [`RequestBuilder::digest`](super::RequestBuilder::digest). All
+    /// selected documents are read for it, whatever the part.
+    pub digest: bool,
 }
 
 impl Default for RequestOptions {
@@ -47,10 +53,12 @@ impl Default for RequestOptions {
             fewshot_as_multiturn: false,
             limit: None,
             samples: None,
+            true_ids: false,
             shard: Shard::default(),
             part: None,
             letters: false,
             keep_documents: true,
+            digest: false,
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lmeval_core::{ChatTemplate, Context, Dialect, Documents, Host, OutputType};
 use lmeval_pycompat::{Dict, Value};
 
+use super::digest::Conversations;
 use super::error::{ErrorDocument, PromptError, PromptErrorKind};
 use super::example::Pool;
 use super::fields::TaskFields;
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) system_instruction: Option<String>,
     pub(crate) chat_template: Option<Arc<dyn ChatTemplate>>,
     pub(crate) fewshot_as_multiturn: bool,
+    /// The conversations that the template has rendered.
+    pub(crate) conversations: Conversations,
     /// The documents that examples are drawn from, if there are any.
     pub(crate) pool: Option<Pool>,
     pub(crate) generation_kwargs: Arc<Dict>,
@@ -96,6 +99,7 @@ impl Plan {
             system_instruction: options.system_instruction.clone().filter(|text| !text.is_empty()),
             chat_template: options.chat_template.clone(),
             fewshot_as_multiturn: options.fewshot_as_multiturn,
+            conversations: Conversations::default(),
             pool,
             generation_kwargs: Arc::new(config.generation_kwargs.in_dialect(&dialect).clone()),
             repeats: repeats(config, task.mapping(), &dialect),

@@ -69,7 +69,7 @@ impl Plan {
                 if target.is_none() && !self.dialect.targets_as_written {
                     return Ok(Err(Skipped::NoTarget));
                 }
-                let contexts = self.contexts(document, examples, Some(&options))?;
+                let contexts = self.contexts(doc_id, document, examples, Some(&options))?;
                 if self.letters {
                     let gold = resolve_index(&target, &options);
                     let target = if self.dialect.targets_as_written { target } else { gold.clone() };
@@ -81,7 +81,7 @@ impl Plan {
                 self.score_options(document, contexts, &options, target, common)
             }
             OutputType::Loglikelihood => {
-                let context = self.single_context(document, examples)?;
+                let context = self.single_context(doc_id, document, examples)?;
                 if context.as_text().is_none() {
                     let message = "A conversation cannot be the context of a log-likelihood";
                     return Err(PromptError::new(PromptErrorKind::Type, message)
@@ -106,7 +106,7 @@ impl Plan {
                 Ok(Ok((vec![instance], None)))
             }
             OutputType::GenerateUntil => {
-                let context = self.single_context(document, examples)?;
+                let context = self.single_context(doc_id, document, examples)?;
                 let arguments = Arguments::Generate { context, kwargs: Arc::clone(&self.generation_kwargs) };
                 let (gold, options) = self.generation_gold(document, &target, watch)?;
                 let common = common(target, gold);
@@ -146,10 +146,11 @@ impl Plan {
 
     pub(super) fn single_context(
         &self,
+        doc_id: DocId,
         document: &Arc<Dict>,
         examples: &[usize],
     ) -> Result<Context, PromptError> {
-        match self.contexts(document, examples, None)? {
+        match self.contexts(doc_id, document, examples, None)? {
             Contexts::One(context) => Ok(context),
             Contexts::Several(_) => {
                 Err(PromptError::new(PromptErrorKind::Type, "Only options can be scored in several contexts"))

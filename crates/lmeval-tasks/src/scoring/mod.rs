@@ -16,7 +16,7 @@ pub use group::{ResultKeys, group_specs};
 pub use prepare::prepare_scoring;
 pub use registered::module_folders;
 pub(crate) use registered::with_sampler;
-pub use result::task_result;
+pub use result::{task_result, unscored_result};
 pub use specs::{metric_spec, pipeline_spec, scorer_spec, task_scorer};
 pub use uses::{ArgumentUse, ComputedBy, ScoringUse, UseKind, scoring_uses};
 pub(crate) use uses::{asks_for_evaluate, has_own_scorer};

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use lmeval_core::filters::{FilterFunction, FilterSpec};
-use lmeval_core::registry::{Kind, NameLookup, NameScope, Registered, Registry, SamplerKind};
+use lmeval_core::registry::{
+    Kind, NameLookup, NameScope, Registered, Registry, SamplerKind, default_metrics,
+};
 use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
 use lmeval_core::{Diagnose as _, Host, HostError};
 
@@ -41,6 +43,9 @@ pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources
         for metric in &pipeline.metric_list {
             lookups.parts(&metric_spec(metric), &metric.path)?;
         }
+    }
+    if task.config.scorer.is_none() {
+        lookups.defaults()?;
     }
     Ok(lookups.found)
 }
@@ -97,6 +102,30 @@ impl Lookups<'_> {
             Ok(NameLookup::Unknown(_)) | Err(HostError::NeedsPython { .. }) => Ok(()),
             Err(error) => Err(self.failed("metric", name, path, error)),
         }
+    }
+
+    /// Looks up the filter and the metrics of pipelines that name none: plug-ins and the calling program may have replaced them.
+    fn defaults(&mut self) -> Result<(), Error> {
+        let pipelines = &self.task.config.filter_list;
+        if self.given.dialect.scoring.default_filter_takes_first
+            && pipelines.iter().any(|pipeline| pipeline.filter.is_empty())
+        {
+            self.find_in(
+                Vec::new(),
+                "filter",
+                "take_first",
+                Known::BuiltIn,
+                &ConfigPath::key("filter_list"),
+            )?;
+        }
+        if pipelines.iter().any(|pipeline| pipeline.metric_list.is_empty()) {
+            let path = ConfigPath::key("metric_list");
+            for name in default_metrics(self.task.config.output_type) {
+                self.find_in(Vec::new(), "metric", name, Known::BuiltIn, &path)?;
+                self.parts(&MetricSpec::named(name), &path)?;
+            }
+        }
+        Ok(())
     }
 
     fn failed(&self, kind: &str, name: &str, path: &ConfigPath, error: HostError) -> Error {
@@ -172,7 +201,17 @@ impl Lookups<'_> {
         known: Known,
         path: &ConfigPath,
     ) -> Result<Option<Registered>, Error> {
-        let folders = folders(self.task, path);
+        self.find_in(folders(self.task, path), kind, name, known, path)
+    }
+
+    fn find_in(
+        &mut self,
+        folders: Vec<String>,
+        kind: &'static str,
+        name: &str,
+        known: Known,
+        path: &ConfigPath,
+    ) -> Result<Option<Registered>, Error> {
         match look_up(&*self.given.host, &mut self.modules, kind, name, known, folders) {
             Ok(NameLookup::Found(registered)) => {
                 self.found.sources.registry.add_python(kind, name, registered.clone());

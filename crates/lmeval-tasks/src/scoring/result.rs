@@ -1,7 +1,7 @@
 //! A task in results.
 
 use lmeval_core::results::{TaskEntry, TaskResult};
-use lmeval_core::scorers::{AnsweredDocument, ScoreError, TaskScorer};
+use lmeval_core::scorers::{Aggregated, AnsweredDocument, ScoreError, TaskScorer};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::Task;
@@ -20,6 +20,30 @@ pub fn task_result(
     log_samples: bool,
 ) -> Result<TaskResult, ScoreError> {
     let aggregated = scorer.aggregate(bootstrap_iters)?;
+    with_scores(name, task, scorer, documents, original, log_samples, aggregated)
+}
+
+/// [`task_result`] without scores, for a part of a task whose values cannot be aggregated.
+pub fn unscored_result(
+    name: &str,
+    task: &Task,
+    scorer: &TaskScorer,
+    documents: &[AnsweredDocument],
+    original: usize,
+    log_samples: bool,
+) -> Result<TaskResult, ScoreError> {
+    with_scores(name, task, scorer, documents, original, log_samples, Aggregated::default())
+}
+
+fn with_scores(
+    name: &str,
+    task: &Task,
+    scorer: &TaskScorer,
+    documents: &[AnsweredDocument],
+    original: usize,
+    log_samples: bool,
+    aggregated: Aggregated,
+) -> Result<TaskResult, ScoreError> {
     let own_name = name.rsplit_once("::").map_or(name, |(_, own)| own);
     let judging = scorer.diagnostics(documents);
     let of_judges = judging

@@ -42,6 +42,12 @@ impl SourceFile {
         &self.text
     }
 
+    /// The keys that a mapping of the file has more than once, with the location of each later one.
+    pub fn repeated_keys(&self) -> impl Iterator<Item = (Arc<str>, Location)> + '_ {
+        let repeated = self.marks.repeated_keys().into_iter();
+        repeated.map(|(key, span)| (key, self.location(span.range(), span.start.line as usize + 1)))
+    }
+
     /// A location in the file.
     pub fn location(&self, range: Range<usize>, line: usize) -> Location {
         Location::new(Arc::clone(&self.path), Arc::clone(&self.text), range, line)
@@ -183,6 +189,19 @@ impl Mapping {
         for (key, origin) in &other.origins {
             self.origins.insert(Arc::clone(key), origin.clone());
         }
+    }
+
+    /// The files that the keys come from, each once.
+    pub fn files(&self) -> Vec<&Arc<SourceFile>> {
+        let mut files: Vec<&Arc<SourceFile>> = Vec::new();
+        for key in self.values.keys().filter_map(Value::as_str) {
+            if let Some(Origin::File { file, .. }) = self.origin(key)
+                && !files.iter().any(|known| Arc::ptr_eq(known, file))
+            {
+                files.push(file);
+            }
+        }
+        files
     }
 
     /// The origin of a key.

@@ -21,11 +21,13 @@ from lm_eval.api.metrics.corpus import (
     BytePerplexity,
     Chrf,
     CorpusMetric,
+    Likelihood,
     Perplexity,
     Ter,
     WordPerplexity,
     f1_score,
     matthews_corrcoef,
+    mcc_fn,
 )
 from lm_eval.api.metrics.generation import exact_match_fn
 from lm_eval.api.metrics.ll import (
@@ -42,7 +44,7 @@ from lm_eval.api.metrics.ll import (
     exact_match_mc,
     logprob_fn,
 )
-from lm_eval.api.metrics.metric import AggregationFn, Metric, MetricFn, ReductionFn
+from lm_eval.api.metrics.metric import METRIC_KEYS, AggregationFn, Metric, MetricFn, ReductionFn
 from lm_eval.api.metrics.reduce import pass_at_k, take_first
 from lm_eval.api.metrics.results import LLResults
 from lm_eval.api.metrics.stderr import (
@@ -59,6 +61,7 @@ from lm_eval.api.registry import register_aggregation, register_metric, register
 __all__ = [
     "F1",
     "MCC",
+    "METRIC_KEYS",
     "AggregationFn",
     "BitsPerByte",
     "Bleu",
@@ -66,6 +69,7 @@ __all__ = [
     "Chrf",
     "CorpusMetric",
     "LLResults",
+    "Likelihood",
     "Metric",
     "MetricFn",
     "Perplexity",
@@ -91,6 +95,7 @@ __all__ = [
     "f1_score",
     "logprob_fn",
     "matthews_corrcoef",
+    "mcc_fn",
     "mean",
     "mean_stderr",
     "median",

@@ -34,7 +34,6 @@ __all__ = [
     "f1_fn",
     "is_non_str_iterable",
     "likelihood_fn",
-    "mcc_fn",
     "perplexity_fn",
     "pop_stddev",
     "ter",
@@ -51,7 +50,7 @@ def _passthrough(items: Any) -> Any:
 
 acc_fn = acc_norm_fn = acc_bytes_fn = brier_score_fn = _passthrough
 perplexity_fn = likelihood_fn = word_perplexity_fn = byte_perplexity_fn = bits_per_byte_fn = _passthrough
-mcc_fn = f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _passthrough
+f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _passthrough
 
 
 def bleu(items: Sequence[tuple[Any, Any]]) -> float:

@@ -52,7 +52,7 @@ class CorpusMetric(ABC, Generic[_R, _T]):
     def aggregation(self, items: Sequence[_T]) -> float:
         """Return the score over all documents."""
 
-    def reduce(self, references: Any, predictions: Sequence[_T]) -> _T:
+    def reduce(self, references: Any, predictions: Sequence[_T], **kwargs: Any) -> _T:
         """Return the value of the first repeat."""
         if len(predictions) > 1:
             logger.warning("`%s` scores only the first of %d repeats", type(self).__name__, len(predictions))
@@ -178,7 +178,15 @@ class F1(_Classification):
         return f1_score(items)
 
 
-@register_metric(metric="mcc", output_type="multiple_choice")
+@register_metric(metric="mcc", output_type="multiple_choice", aggregation="matthews_corrcoef")
+def mcc_fn(items: Any) -> Any:
+    """Return the pair of gold and predicted label: the aggregation does the computing.
+
+    A function, as in the documentation's example of a metric with its own aggregation, which defines it again.
+    """
+    return items
+
+
 class MCC(_Classification):
     """Matthews correlation coefficient of the most likely options."""
 
@@ -194,7 +202,9 @@ class _SacrebleuCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
         """Return references and predictions unchanged."""
         return references, predictions
 
-    def reduce(self, references: Any, predictions: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    def reduce(
+        self, references: Any, predictions: Sequence[tuple[Any, Any]], **kwargs: Any
+    ) -> tuple[Any, Any]:
         """Return the first value with its first prediction."""
         wanted, found = super().reduce(references, predictions)
         return wanted, found if isinstance(found, str) else found[:1]

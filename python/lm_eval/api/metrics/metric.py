@@ -18,9 +18,12 @@ from lm_eval.api.registry import _is_builtin, get_aggregation, get_reduction, me
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["AggregationFn", "Metric", "MetricFn", "ReductionFn", "RegisteredMetric"]
+__all__ = ["METRIC_KEYS", "AggregationFn", "Metric", "MetricFn", "ReductionFn", "RegisteredMetric"]
 
-_KEYS = ("metric", "aggregation", "reduction", "higher_is_better", "kwargs")
+METRIC_KEYS = frozenset({"metric", "aggregation", "reduction", "higher_is_better", "kwargs"})
+"""The keys of an entry of `metric_list` that are not options of the metric."""
+
+_NOT_GIVEN: Any = object()
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,18 @@ class Metric(Generic[_T, _K]):
         """Return the metric itself, as a registered one does."""
         return self
 
-    def compute(self, references: Any, predictions: Any, **kwargs: Any) -> _T:
+    def compute(self, references: Any, predictions: Any = _NOT_GIVEN, **kwargs: Any) -> _T:
         """Score one document with the metric's options, overridden by `kwargs`.
 
         A function without `**kwargs` receives only the options that it names. A function with a single parameter
-        receives the pair of reference and prediction, like pass-through metrics of v0.4.
+        receives the pair of reference and prediction, like pass-through metrics of v0.4. A single argument goes to
+        the function as it is.
         """
         calling, options = self._calling, {**self.kwargs, **kwargs}
         if calling.options is not None:
             options = {key: value for key, value in options.items() if key in calling.options}
+        if predictions is _NOT_GIVEN:
+            return self.fn(references, **options)
         if calling.pair:
             return self.fn(_pair(references, predictions), **options)
         references, predictions = single_string(references), single_string(predictions)
@@ -84,7 +90,7 @@ class Metric(Generic[_T, _K]):
         """Make the metric described by an entry of `metric_list`."""
         if "metric" not in cfg:
             raise ValueError(f"An entry of `metric_list` needs the key `metric`: {dict(cfg)!r}")
-        options = {key: value for key, value in cfg.items() if key not in _KEYS}
+        options = {key: value for key, value in cfg.items() if key not in METRIC_KEYS}
         options.update(cfg.get("kwargs", {}))
         base = _base(cfg["metric"], output_type)
         aggregation: Any = base.aggregation
@@ -166,11 +172,11 @@ def _base(metric: Any, output_type: str | None) -> Metric[Any, Any]:
         if registered is None:
             logger.warning("`%s` is not a known metric; its values must come from `process_results`", metric)
             return Metric(name=metric, fn=_placeholder(metric))
-        base = registered.resolve()
+        base: Metric[Any, Any] = registered
         if metric == "exact_match" and output_type == "multiple_choice":
             # Reference: 0.4.13 gives `exact_match` of multiple choice the value that v0.5 calls
             # `exact_match_mc`.
-            replacement = metric_registry.get("exact_match_mc").resolve()
+            replacement = metric_registry.get("exact_match_mc")
             return Metric(metric, replacement.fn, {}, replacement.aggregation, True, replacement.output_type)
         if output_type is not None and output_type not in base.output_type:
             raise ValueError(
@@ -235,17 +241,24 @@ class RegisteredMetric:
             record.folder = ""
         return record
 
+    @classmethod
+    def replacing(cls, name: str, target: Any, known: RegisteredMetric | None) -> RegisteredMetric:
+        """Make the entry of a function that replaces a metric; it is aggregated like the metric."""
+        if isinstance(target, RegisteredMetric):
+            return target
+        every = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
+        return cls.of(
+            name,
+            target,
+            higher_is_better=True if known is None else known.higher_is_better,
+            aggregation="mean" if known is None else known.aggregation,
+            reduction=None if known is None or known.corpus else known.reduction,
+            output_type=every if known is None else known.output_type,
+        )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the metric's function with these arguments unchanged."""
         return self.fn(*args, **kwargs)
-
-    def compute(self, references: Any, predictions: Any, **kwargs: Any) -> Any:
-        """Score one document, as `Metric.compute` does."""
-        return self.resolve().compute(references, predictions, **kwargs)
-
-    def aggregate(self, values: Sequence[Any]) -> float:
-        """Return the score over all documents, as `Metric.aggregate` does."""
-        return self.resolve().aggregate(values)
 
     def resolve(self) -> Metric[Any, Any]:
         """Return the metric."""

@@ -65,9 +65,9 @@ class LLResults:
         return array(length(text) for text in texts) if len(texts) else array(1.0 for _ in self.lls)
 
     @classmethod
-    def from_instances(cls, instances: Sequence[Instance[Any, Any]], filter_name: str = "none") -> LLResults:
+    def from_instances(cls, results: Sequence[Instance[Any, Any]], filter_name: str = "none") -> LLResults:
         """Bundle the filtered answers to all requests of one document."""
-        ordered = sorted(instances, key=lambda instance: (instance.doc_id or 0, _is_unconditional(instance)))
+        ordered = sorted(results, key=lambda instance: (instance.doc_id or 0, _is_unconditional(instance)))
         answers = [instance.filtered_resps[filter_name] for instance in ordered]
         flat = [answer for of_request in answers for answer in of_request]
         lls = [answer[0] for answer in flat]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lm_eval import _host
+from lm_eval import _host, _patches
 from lm_eval.api._types import Doc
 from lm_eval.api.task._values import as_list
 from lm_eval.config.task import FewshotConfig, TaskConfig
@@ -22,14 +22,20 @@ class Documents:
     task_name: str
 
     _config: TaskConfig
+    _is_compat_04: bool
     _dataset: Any
     _downloaded: dict[str, Any]
+    _fetch: Callable[[], None] | None = None
+    """Loads the data of a task that the engine has defined."""
     _is_plain = True
 
     # Documents
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the data and set `dataset` to its splits by name."""
+        if self._fetch is not None:
+            self._fetch()
+            return
         options = {key: value for key, value in (dataset_kwargs or {}).items() if key != "trust_remote_code"}
         if callable(self._config.custom_dataset):
             self.dataset = self._config.custom_dataset(**{**options, **(self._config.metadata or {})})
@@ -43,7 +49,9 @@ class Documents:
             # Older classes have other parameters here, so only necessary arguments are passed.
             options = self._config.dataset_kwargs
             self.download(*([options] if options else []))
-            self._downloaded = dict(self._dataset or {})
+            if "download" not in _patches.changed_names(type(self)):
+                # The documents of a script's own `download` differ from those that the engine would load.
+                self._downloaded = dict(self._dataset or {})
         return self._dataset
 
     @dataset.setter
@@ -174,13 +182,16 @@ class Documents:
 
     def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> Any:
         """Return the question of a document; `doc_to_text` overrides the configured field."""
-        return self._resolve(self._config.doc_to_text if doc_to_text is None else doc_to_text, doc)
+        text = self._resolve(self._config.doc_to_text if doc_to_text is None else doc_to_text, doc)
+        return as_list(text) if self._config.multiple_inputs else text
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
         """Return the answer of a document: a string or, for multiple choice, the index of an option."""
         target = self._resolve(self._config.doc_to_target if doc_to_target is None else doc_to_target, doc)
         if self.OUTPUT_TYPE != "multiple_choice":
-            return as_list(target) if self._config.multiple_targets else target
+            # Reference: the 0.4 line has no switch for several targets; an empty list is the string `[]`.
+            several = as_list(target) if self._config.multiple_targets or self._is_compat_04 else target
+            return target if several == [] else several
         if isinstance(target, str) and target.isdigit():
             return int(target)
         target = as_list(target)
@@ -190,9 +201,10 @@ class Documents:
         return target
 
     def doc_to_choice(self, doc: Doc, doc_to_choice: Any = None) -> Any:
-        """Return the options of a document."""
+        """Return the options of a document; `None` if the field is not a list."""
         field = self._config.doc_to_choice if doc_to_choice is None else doc_to_choice
-        return list(field.values()) if isinstance(field, dict) else as_list(self._resolve(field, doc))
+        options = list(field.values()) if isinstance(field, dict) else as_list(self._resolve(field, doc))
+        return None if isinstance(options, (str, int)) else options
 
     def doc_to_image(self, doc: Doc, doc_to_image: Any = None) -> Any:
         """Return the images of a document."""

@@ -77,9 +77,9 @@ class MultipleChoiceTask(_FixedOutputType):
 
     def _hooks(self) -> list[str]:
         if not self._is_configurable:
-            return self._overridden_hooks()
+            return sorted({*self._overridden_hooks(), *self._own_methods()})
         plain = tuple(base for base in type(self).__mro__ if "_is_plain" in vars(base))
-        return self._defined_outside((*plain, MultipleChoiceTask))
+        return sorted({*self._defined_outside((*plain, MultipleChoiceTask)), *self._own_methods()})
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
         """Return the correct choice."""

@@ -29,12 +29,13 @@ _SCORING_METADATA = ("acc_mutual_info", "metric_kwargs", "option_text")
 
 def _call_engine(operation: str, task: Task, settings: Mapping[str, Any], live: Any = None, **parts: Any) -> Any:
     """Let the engine perform a step for a task."""
-    from lm_eval import _engine
+    from lm_eval import _engine, _refusals
     from lm_eval._live import Live
     from lm_eval.api import registry
     from lm_eval.tasks import _loaded
     from lm_eval.tasks.manager import TaskManager
 
+    _refusals.refuse("steps")
     live = live or Live()
     message = _loaded.Message(live)
     message.add(task, scores=False)
@@ -42,12 +43,16 @@ def _call_engine(operation: str, task: Task, settings: Mapping[str, Any], live: 
     return _engine.call(
         operation,
         live,
-        settings={"seed": seeds, "quiet": True, "python": sys.executable, **settings},
+        settings={"seed": seeds, "quiet": True, "python": sys.executable, **_dialect(task), **settings},
         registered=[f"{kind}/{name}" for kind, names in registry._dump().items() for name in names],
         manager=TaskManager()._settings(),
         **message.parts(),
         **parts,
     )
+
+
+def _dialect(task: Task) -> dict[str, Any]:
+    return {"compat": "0.4"} if task._is_compat_04 else {}
 
 
 # Requests

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import abc
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from lm_eval import _host
+from lm_eval import _host, _patches
 from lm_eval.api import _context
 from lm_eval.api._types import Doc, OutputType
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler, DrawnSampler, get_sampler
-from lm_eval.api.task import _steps
+from lm_eval.api.task import _document, _steps
 from lm_eval.api.task._documents import Documents
 from lm_eval.api.task._values import FIELDS, copied
 from lm_eval.api.utils import Message, maybe_delimit, requires_delimiter
@@ -86,13 +87,14 @@ class Task(Documents, abc.ABC):
         self._fewshot_seed: int | None = _DEFAULT_SEED
         self._drawn: list[Doc] = []
         self._has_own_sampler = False
-        self._is_compat_04 = False
+        self._is_compat_04 = os.environ.get("LM_EVAL_COMPAT") == "0.4"
         self._instances: list[Instance[Any, Any]] | None = None
         self._folders: list[str] = []
         self._scorers: list[Scorer] | None = None
         self._scorers_built: Any = None
         self._owners: list[Any] | None = None
         self._may_run_code = False
+        self._attributes: frozenset[str] | None = None
         self.fewshot_rnd: Random | None = None
 
     def _fields_given(self, config: Mapping[str, Any] | TaskConfig | None) -> dict[str, Any]:
@@ -198,8 +200,11 @@ class Task(Documents, abc.ABC):
         """Return the examples for a document."""
         if num_fewshot <= 0:
             return []
-        excluded = self._config.fewshot_config.split == self._config.test_split
-        return list(self.sampler.sample(num_fewshot, eval_doc=doc if excluded else None))
+        sampler, excluded = self.sampler, self._excludes_evaluated()
+        if self._is_compat_04 and excluded and not isinstance(sampler, DrawnSampler):
+            # Reference: in the 0.4 line no sampler knows the document; one extra example is drawn, `first_n` included.
+            return sampler.rm_eval_doc(doc, sampler.sample(num_fewshot + 1), num_fewshot)
+        return list(sampler.sample(num_fewshot, eval_doc=doc if excluded else None))
 
     def build_qa_turn(
         self,
@@ -252,7 +257,7 @@ class Task(Documents, abc.ABC):
         examples = self.fewshot_examples(num_fewshot, doc)
         template = chat_template if apply_chat_template else None
         messages = _context.messages_before(self, doc, examples, system)
-        question = self.doc_to_text(doc)
+        question = _document.question(self, doc)
         if isinstance(question, list):
             return self.multiple_input_context(messages, gen_prefix, question, template, fewshot_as_multiturn)
         messages += self.build_qa_turn(
@@ -267,11 +272,13 @@ class Task(Documents, abc.ABC):
         target = self.doc_to_target(doc)
         if self.OUTPUT_TYPE == "multiple_choice":
             return self._choice_requests(doc, ctx, target, chat, kwargs)
-        arguments: tuple[Any, Any]
+        arguments: tuple[Any, ...]
         if self.OUTPUT_TYPE == "generate_until":
             arguments = (ctx, deepcopy(self._config.generation_kwargs))
         elif self.OUTPUT_TYPE == "loglikelihood":
             arguments, target = (ctx, target), 0
+        elif self._is_compat_04:
+            arguments, target = (target,), 0
         else:
             arguments, target = ("", target), 0
         request_type: Any = self.OUTPUT_TYPE
@@ -286,21 +293,29 @@ class Task(Documents, abc.ABC):
         prefix = self._config.gen_prefix
         if chat and not (isinstance(prefix, str) and prefix and not prefix[-1].isspace()):
             delimiter = ""
-        requests = []
-        for idx, choice in enumerate(self.doc_to_choice(doc)):
+        if isinstance(ctx, list) and (inputs := _document.inputs(self, doc)):
+            # The options are the contexts, and the target is the continuation of each.
+            gold, continuation = inputs
+            pairs = [(context, continuation) for context in ctx]
+        else:
+            gold, pairs = target, [(ctx, choice) for choice in self.doc_to_choice(doc)]
+        requests: list[Instance[Any, Any]] = []
+        for context, choice in pairs:
             delimited = (
-                self._is_compat_04 or not isinstance(ctx, str) or requires_delimiter(ctx, choice)
+                self._is_compat_04 or not isinstance(context, str) or requires_delimiter(context, choice)
             )
             request: Instance[Any, Any] = Instance(
                 request_type="loglikelihood",
                 doc=doc,
-                arguments=(ctx, (delimiter if delimited else "") + choice),
-                idx=idx,
-                target=target,
+                arguments=(context, (delimiter if delimited else "") + choice),
+                idx=len(requests),
+                target=gold,
                 **kwargs,
             )
             request.metadata["option_text"] = choice
             requests.append(request)
+        if _document.scores_mutual_information(self):
+            requests += [_document.unconditional(request, idx) for idx, request in enumerate(requests, len(requests))]
         return requests
 
     def build_all_requests(
@@ -348,9 +363,14 @@ class Task(Documents, abc.ABC):
     # Scores
 
     def process_results(self, doc: Doc, results: Any) -> Any:
-        """Return the scores of a document by metric; `None` leaves scoring to the task's scorer."""
+        """Return the scores of a document by metric; `None` leaves scoring to the task's scorer.
+
+        By the rules of the 0.4 line (`LM_EVAL_COMPAT=0.4`), the task's metrics score the filtered answers here.
+        """
         process = self._config.process_results
-        return process(doc, results) if callable(process) else None
+        if callable(process):
+            return process(doc, results)
+        return _document.process_results(self, doc, results) if self._is_compat_04 else None
 
     @property
     def scorers(self) -> list[Scorer]:
@@ -436,11 +456,25 @@ class Task(Documents, abc.ABC):
         """Return the names of the public methods that are inherited from other classes than these."""
         names = [name for base in Task.__mro__[:-1] for name in vars(base) if not name.startswith("_")]
         definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
-        return sorted(name for name, definer in definers.items() if definer not in own)
+        changed = _patches.changed_names(cls)
+        return sorted(name for name, definer in definers.items() if definer not in own or name in changed)
 
     def _hooks(self) -> list[str]:
         """Return the names of this object's methods that the engine has to call."""
-        return self._overridden_hooks()
+        return sorted({*self._overridden_hooks(), *self._own_methods()})
+
+    def _changed_methods(self) -> set[str]:
+        """Return the names of the public methods that a script has replaced, in this object or in its classes."""
+        changed = {name for name in _patches.changed_names(type(self)) if not name.startswith("_")}
+        # Documents that were loaded by the script's method are sent as they are.
+        return {*self._own_methods(), *changed} - ({"download"} if self._has_own_data else set())
+
+    def _own_methods(self) -> list[str]:
+        """Return the names of the methods that a script has replaced in this object."""
+        own = [name for name, value in vars(self).items() if not name.startswith("_") and callable(value)]
+        replaced = [name for name in own if callable(getattr(Task, name, None))]
+        # A sampler of the script draws the examples.
+        return [*replaced, *(["fewshot_examples"] if self._has_own_sampler else [])]
 
     @property
     def _is_configurable(self) -> bool:
@@ -464,3 +498,8 @@ class ConfigurableTask(Task):
     VERSION: int | str | None = "Yaml"
 
     _is_plain = True
+
+    # Scripts replace it in both classes, and each replacement calls the method that it found.
+    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Load the data and set `dataset` to its splits by name."""
+        Documents.download(self, dataset_kwargs, **kwargs)

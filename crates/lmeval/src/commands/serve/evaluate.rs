@@ -15,6 +15,7 @@ use lmeval_report::{ModelName, Moment, RunFacts, result_object};
 
 use super::{Request, tasks};
 use crate::commands::run as command;
+use crate::log;
 use crate::printer::Printer;
 use crate::python;
 use crate::run::judges::{self, Prices};
@@ -29,6 +30,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     if settings.quiet {
         printer.notes().be_quiet();
     }
+    log::start(settings.log, &printer.notes())?;
     if settings.check_integrity {
         let diagnostic = Diagnostic::new("`check_integrity`: tasks have no self-tests");
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
@@ -78,6 +80,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
+    output::repeat_warnings(&*model, printer);
     output::report_unusual_answers(&evaluation, printer);
     let mut facts = facts(request, &settings, &start, &*model, &evaluation);
     facts.model_usage = judges::model_usage(&settings, evaluation.usage, prices.as_ref());

@@ -67,6 +67,7 @@ fn of_task(error: &Error) -> &'static str {
 fn of_model(error: &ModelError) -> &'static str {
     match error.kind() {
         ModelErrorKind::Configuration => "ValueError",
+        ModelErrorKind::Missing => "OSError",
         ModelErrorKind::Unsupported => "NotImplementedError",
         _ => "RuntimeError",
     }
@@ -94,6 +95,8 @@ mod tests {
         let model = ModelError::new(ModelErrorKind::Unreachable, "No answer").hint("Start the server");
         let text = "No answer\nhint: Start the server";
         assert_eq!(parts(&EngineError::Model(model).into()), of("RuntimeError", text));
+        let missing = ModelError::new(ModelErrorKind::Missing, "No such model");
+        assert_eq!(parts(&missing.into()), of("OSError", "No such model"));
         let interrupted = EngineError::Interrupted { answered: 3, journal: None };
         assert_eq!(parts(&interrupted.into()).0, "KeyboardInterrupt");
     }

@@ -111,6 +111,7 @@ fn read(sent: &Value) -> Result<ModelRequest> {
         repeat: 0,
         arguments,
         additional_args: None,
+        document: None,
     })
 }
 

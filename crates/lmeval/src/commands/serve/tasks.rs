@@ -268,15 +268,17 @@ fn spec(value: &Value) -> Result<Spec> {
     }
 }
 
-/// A previously loaded task with the caller's changes: `(load, key, changes)`.
+/// A previously loaded task with the caller's changes: `(load, key, changes)`, or `(load, key, changes, name)` if the caller has
+/// it under another name.
 fn picked(loads: &[TaskDict], task: &Value) -> Result<TaskDict> {
     let parts = match task {
         Value::Tuple(parts) => parts.as_slice(),
         _ => &[],
     };
-    let [Value::Int(load), Value::Str(key), Value::Dict(changes)] = parts else {
+    let [Value::Int(load), Value::Str(key), Value::Dict(changes), name @ ..] = parts else {
         bail!("Malformed reference to a loaded task");
     };
+    let name = name.first().and_then(Value::as_str).unwrap_or(key);
     let load = usize::try_from(*load).ok().and_then(|load| loads.get(load));
     let found = load.and_then(|load| load.tasks.get(&**key));
     let mut task = found.cloned().ok_or_else(|| anyhow!("The task `{key}` is no longer loaded"))?;
@@ -284,7 +286,7 @@ fn picked(loads: &[TaskDict], task: &Value) -> Result<TaskDict> {
     if !changes.is_empty() {
         change(&mut task, changes, &mut picked)?;
     }
-    picked.tasks.insert(key.to_string(), task);
+    picked.tasks.insert(name.to_owned(), task);
     Ok(picked)
 }
 
@@ -297,7 +299,7 @@ fn change(task: &mut Task, changes: &Dict, picked: &mut TaskDict) -> Result<()> 
         }
     }
     let registry = Arc::clone(task.registry());
-    task.config = if task.config.class.is_some() {
+    task.config = if task.config.class.is_some() || changes.contains_str("class") {
         TaskConfig::from_class_mapping(&mapping, &registry, &mut picked.warnings)?
     } else {
         TaskConfig::from_mapping_with(&mapping, &registry, &mut picked.warnings)?

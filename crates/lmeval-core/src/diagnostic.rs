@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -110,6 +111,22 @@ impl Diagnostic {
             hints: Vec::new(),
             cause: None,
             includes_cause: false,
+        }
+    }
+
+    /// An input file or folder that cannot be read: says whether it is missing, forbidden or of the wrong kind, without the
+    /// operating system's wording for these.
+    pub fn cannot_read(path: &Path, error: io::Error) -> Self {
+        let path = path.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::new(format!("`{path}` does not exist")).including_cause(error),
+            io::ErrorKind::PermissionDenied => {
+                Self::new(format!("You are not allowed to read `{path}`")).including_cause(error)
+            }
+            io::ErrorKind::IsADirectory => {
+                Self::new(format!("`{path}` is a folder, not a file")).including_cause(error)
+            }
+            _ => Self::new(format!("Cannot read `{path}`")).caused_by(error),
         }
     }
 

@@ -62,7 +62,7 @@ pub use model::{
     ModelTemplate, OPTIONAL_FIELDS, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
 };
 pub use model_error::{ModelError, ModelErrorKind};
-pub use model_settings::ModelSettings;
+pub use model_settings::{AskedArguments, ModelSettings};
 pub use stops::stops;
 pub use windows::{Window, windows};
 pub use words::counted;

@@ -78,7 +78,7 @@ pub enum ErrorKind {
         available: Vec<String>,
     },
     /// A split or slice has no rows.
-    #[error("Split `{split}` of `{dataset}` corresponds to no data")]
+    #[error("Split `{split}` of `{dataset}` has no rows")]
     NoRows {
         /// The split as requested.
         split: String,
@@ -217,6 +217,9 @@ impl Error {
                     .into(),
             ],
             ErrorKind::Hub(error) => error.hints(),
+            ErrorKind::NoRows { .. } => {
+                vec!["Its files are empty, or a slice such as `test[:0]` selects nothing from them".into()]
+            }
             ErrorKind::MissingConfig { .. } | ErrorKind::UnknownConfig { .. } => {
                 vec!["Set `dataset_name` in the task".into()]
             }

@@ -11,6 +11,7 @@ pub fn edit_distance(one: &str, other: &str) -> usize {
 /// let known = ["exact_match", "acc", "acc_norm"];
 /// assert_eq!(lmeval_metrics::nearest("exact_macth", known), ["exact_match"]);
 /// assert!(lmeval_metrics::nearest("zebra", known).is_empty());
+/// assert_eq!(lmeval_metrics::nearest("ac", ["acc", "acc"]), ["acc"]);
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     const MOST: usize = 3;
@@ -33,6 +34,8 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         })
         .collect();
     scored.sort_by(|left, right| right.0.total_cmp(&left.0).then_with(|| left.1.cmp(right.1)));
+    // The same name may be known in several places.
+    scored.dedup_by(|left, right| left.1 == right.1);
     scored.truncate(MOST);
     scored.into_iter().map(|(_, candidate)| candidate).collect()
 }

@@ -135,7 +135,7 @@ pub(crate) struct LsArgs {
 )]
 pub(crate) struct ValidateArgs {
     /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; all tasks if omitted.
-    #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
+    #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
 
     /// Also open each task's data: check splits and columns, and show the first document's requests.
@@ -410,7 +410,7 @@ pub(crate) enum JournalAction {
         #[arg(required = true, value_name = "PATH")]
         inputs: Vec<PathBuf>,
         /// The new journal. An existing file is not replaced.
-        #[arg(short, long, value_name = "PATH")]
+        #[arg(short, long = "output_path", aliases = ["output-path", "output"], value_name = "PATH")]
         output: PathBuf,
     },
     /// Print one JSON object per request.

@@ -1,5 +1,6 @@
 //! Values as strings for people, with long ones folded.
 
+use lmeval_analysis::samples::parts::target_option;
 use lmeval_pycompat::{Value, json, repr};
 
 /// Folds long strings, and counts them.
@@ -61,6 +62,51 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
             json::dumps(value, &options).unwrap_or_else(|_| repr::repr(value))
         }
     }
+}
+
+/// A target as people read it: the option that it names, if it is an index into the options.
+pub(crate) fn target_text(target: &Value, continuations: &[Value]) -> String {
+    match target_option(target, continuations.len()) {
+        Some(option) => format!("{} (option {option})", repr::repr(&continuations[option])),
+        None => shown(target),
+    }
+}
+
+/// Log-likelihoods beside their continuations, if these are the answer. `*` marks the largest, `✓` the right option.
+pub(crate) fn likelihood_lines(
+    continuations: &[Value],
+    responses: &Value,
+    target: Option<&Value>,
+) -> Option<Vec<String>> {
+    let responses = responses.as_list()?;
+    if continuations.is_empty() || continuations.len() != responses.len() {
+        return None;
+    }
+    let answers: Vec<(f64, String)> = responses.iter().map(likelihood).collect::<Option<_>>()?;
+    let largest = answers.iter().map(|(number, _)| *number).fold(f64::NEG_INFINITY, f64::max);
+    let width = answers.iter().map(|(_, shown)| shown.len()).max().unwrap_or(0);
+    let right = target.and_then(|target| target_option(target, continuations.len()));
+    let lines =
+        answers.iter().zip(continuations).enumerate().map(|(index, ((number, shown), continuation))| {
+            let chosen = if number.total_cmp(&largest).is_eq() { '*' } else { ' ' };
+            let mark = if right == Some(index) { '✓' } else { ' ' };
+            format!("{chosen}{mark} {shown:>width$}  {}", repr::repr(continuation))
+        });
+    Some(lines.collect())
+}
+
+/// The log-likelihood in a response such as `[["-3.2", "False"]]`; samples files have it as a string or as a number.
+fn likelihood(response: &Value) -> Option<(f64, String)> {
+    let pair = match response.as_list()? {
+        [Value::List(inner)] => inner.as_slice(),
+        other => other,
+    };
+    let [likelihood, _] = pair else { return None };
+    let number = match likelihood {
+        Value::Str(text) => text.parse().ok()?,
+        other => other.to_f64()?,
+    };
+    Some((number, format!("{number:.4}")))
 }
 
 #[cfg(test)]

@@ -110,7 +110,8 @@ pub fn score_table(runs: &[Run], selection: &Selection) -> Result<ScoreTable, Er
                 .into());
         }
     }
-    let mut notes = Vec::new();
+    // Also of runs that are not shown: a wrong date decides which is the newest.
+    let mut notes: Vec<String> = runs.iter().filter_map(Run::results_change).collect();
     let models = models(runs, selection.duplicates, &mut notes)?;
     let names = chosen(runs, &models, selection)?;
     let mut rows = Vec::new();

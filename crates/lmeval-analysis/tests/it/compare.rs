@@ -178,7 +178,7 @@ fn files_of_older_harnesses_are_read() {
         "{\"doc_id\": 4, \"doc\": {}, \"resps\": [[\"a\"]], \"acc\": true, \"f1\": [0, 1]}\n",
     )
     .unwrap();
-    let pipelines = read_samples(&path, Wanted::default()).unwrap();
+    let (pipelines, _) = read_samples(&path, Wanted::default()).unwrap();
     assert_eq!(pipelines[0].filter, "none");
     assert_eq!(pipelines[0].rows[0].key, DocKey::Id(4));
     assert!(matches!(&pipelines[0].columns[0].values, Values::Numbers(numbers) if *numbers == [1.0]));

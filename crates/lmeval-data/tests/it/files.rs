@@ -104,12 +104,9 @@ fn errors_name_file_and_line() {
         }
     }
     for content in [&b""[..], b"[]", b"\n\n", b"{}\n"] {
-        assert_eq!(failure("json", content), "Split `test` of `json` corresponds to no data");
+        assert_eq!(failure("json", content), "Split `test` of `json` has no rows");
     }
-    assert_eq!(
-        failure("csv", b"a,b\n"),
-        "Split `test` of `json` corresponds to no data".replace("json", "csv")
-    );
+    assert_eq!(failure("csv", b"a,b\n"), "Split `test` of `json` has no rows".replace("json", "csv"));
 }
 
 #[test]

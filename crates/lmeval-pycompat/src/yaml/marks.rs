@@ -139,6 +139,38 @@ impl Marks {
         Some(Mark { key, value: self.node(node)?.span })
     }
 
+    /// The keys that a mapping of the source has more than once, in source order, with their later locations. Entries
+    /// merged by `<<` do not count: the mapping's own replace them on purpose.
+    ///
+    /// ```
+    /// let loaded = lmeval_pycompat::yaml::load("a: 1\nb: {c: 2, c: 3}\na: 4\n")?;
+    /// let repeated: Vec<_> = loaded.marks.repeated_keys().into_iter().map(|(key, span)| (key, span.start.line)).collect();
+    /// assert_eq!(repeated, [("c".into(), 1), ("a".into(), 2)]);
+    /// # Ok::<(), lmeval_pycompat::yaml::Error>(())
+    /// ```
+    pub fn repeated_keys(&self) -> Vec<(Arc<str>, Span)> {
+        let mut repeated: Vec<(Arc<str>, Span)> = Vec::new();
+        for node in &self.nodes {
+            let Below::Entries(entries) = &node.below else { continue };
+            let mut seen: Vec<&KeyName> = Vec::with_capacity(entries.len());
+            for (name, key, _) in entries {
+                let Some(key) =
+                    self.node(*key).filter(|key| node.span.range().contains(&key.span.start.offset))
+                else {
+                    continue;
+                };
+                if seen.contains(&name) {
+                    let (KeyName::Text(text) | KeyName::Other(text)) = name;
+                    repeated.push((Arc::clone(text), key.span));
+                }
+                seen.push(name);
+            }
+        }
+        repeated.sort_by_key(|(_, span)| span.start.offset);
+        repeated.dedup();
+        repeated
+    }
+
     fn node(&self, id: u32) -> Option<&Node> {
         self.nodes.get(id as usize)
     }

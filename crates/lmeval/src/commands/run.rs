@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use lmeval::environment;
 use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
-use lmeval_core::{Diagnostic, Model, ModelStats};
+use lmeval_core::{Diagnostic, Model};
 use lmeval_data::Settings;
 use lmeval_engine::{
     Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel, evaluate,
@@ -28,7 +28,7 @@ use crate::run::output::{self, Objects, Start};
 use crate::run::shard::ShardWriter;
 use crate::run::{interrupt, model, thresholds, tracking};
 use crate::words::{counted, for_count};
-use crate::{python, report, roots};
+use crate::{log, python, report, roots};
 
 /// The Python program that issued this command line; its registered models and functions run in its process.
 pub(super) struct Program<'a> {
@@ -83,6 +83,7 @@ pub(super) fn run(
         None => warn_unused_cache_flags(&settings, printer),
     }
     let start = Start { moment, began, model_name, files, hash_media, observer: None };
+    let graders = judges.clone();
     let adjust = |run: &mut EvaluateOptions| {
         (run.judges, run.baseline) = (judges, baseline);
         if let Some(program) = program {
@@ -106,6 +107,7 @@ pub(super) fn run(
     if let Some(shard) = settings.shard {
         objects.insert("shard", &Value::from(shard.to_string()));
     }
+    objects.add_checksums(&settings, events.checksums(&evaluation))?;
     // Files first: they must be written even if the reader of standard output goes away.
     let saved = start.files.as_ref().map(|(layout, stamp)| objects.save(layout, stamp));
     let printed = objects.print(&settings, printer);
@@ -124,6 +126,8 @@ pub(super) fn run(
             "These are the scores of shard {shard}. When all shards are done, `lm-eval merge` computes those of the run"
         ));
     }
+    output::repeat_warnings(&*model, printer);
+    judges::repeat_warnings(&graders, printer);
     output::report_unusual_answers(&evaluation, printer);
     judges::report_model(&facts.model_usage, printer);
     judges::report(&evaluation, printer);
@@ -170,6 +174,7 @@ fn print_settings(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
     if settings.quiet {
         notes.be_quiet();
     }
+    log::start(settings.log, &notes)?;
     if settings.from_file {
         printer.result(&format!("{}\n", record_line(&settings.record)))?;
     }
@@ -212,7 +217,7 @@ pub(super) fn files(
     let Some(path) = &settings.output_path else { return Ok(None) };
     let layout = Layout::new(path, &model.sanitized);
     layout.prepare()?;
-    let stamp = moment.stamp(&environment::time_zone());
+    let stamp = layout.free_stamp(moment, &environment::time_zone());
     Ok(Some((layout, stamp)))
 }
 
@@ -331,12 +336,13 @@ pub(super) fn evaluate_tasks(
         stats.on_wait(move |reason| waiting.info(reason));
         stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
     }
-    let ticker = Ticker::start(show, Arc::clone(&counts), Arc::clone(model), notes);
+    let graders = judges::models(&options.judges);
+    let ticker = Ticker::start(show, Arc::clone(&counts), (Arc::clone(model), graders), notes);
     let handler: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
     let evaluation = evaluate(model, tasks, &options, &handler);
     drop(ticker);
-    for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
-        printer.notes().note(&format!("warning: {warning}"));
+    if evaluation.is_err() {
+        output::repeat_warnings(&**model, printer);
     }
     Ok((evaluation, events, counts))
 }

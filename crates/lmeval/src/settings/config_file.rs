@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use lmeval_core::{nearest, secrets};
+use lmeval_core::{Diagnostic, nearest, secrets};
 use lmeval_pycompat::yaml::{self, Marks};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::source::SourceFile;
@@ -40,8 +40,10 @@ fn learn(settings: &Value) {
 impl ConfigFile {
     /// Reads a file and checks the names in it; values are checked where they are used.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = fs_err::read(path)
-            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).including_cause(error))?;
+        let bytes = fs_err::read(path).map_err(|error| {
+            Diagnostic::cannot_read(path, error)
+                .hint("`--config` names a YAML file with one setting per line")
+        })?;
         // Excerpts in messages must not show keys, even if the file cannot be parsed.
         let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {

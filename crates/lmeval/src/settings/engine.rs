@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use lmeval_core::ModelSettings;
+use lmeval_core::{AskedArguments, ModelSettings};
 use lmeval_engine::{Abilities, Cancel, DataOptions, EvaluateOptions};
 use lmeval_host::PythonOptions;
 use lmeval_pycompat::{Value, repr};
@@ -21,6 +21,7 @@ impl RunSettings {
             dialect: self.dialect,
             limit: self.limit.to_f64(),
             samples: self.samples.clone(),
+            digests: false,
             part: self.shard.and_then(ShardNumber::part),
             num_fewshot: self.num_fewshot,
             repeats: self.repeats,
@@ -69,7 +70,7 @@ impl RunSettings {
     pub fn model_settings(&self) -> ModelSettings {
         let mut args = self.model_args.clone();
         if self.trust_remote_code {
-            // Built-in back ends never run a model's own code, so they do not take this argument.
+            // Most back ends have no such argument; those that load checkpoints read the field below.
             args.remove_str("trust_remote_code");
         }
         ModelSettings {
@@ -79,8 +80,10 @@ impl RunSettings {
             device: self.device.clone(),
             random_seed: self.seeds[0],
             dialect: self.dialect,
+            trust_remote_code: self.trust_remote_code,
             defer_contact: false,
             downloads: None,
+            asked: AskedArguments::default(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The types of setting values.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use clap::builder::{StringValueParser, TypedValueParser};
 use lmeval_analysis::threshold::Threshold;
 use lmeval_core::Dialect;
-use lmeval_pycompat::{Dict, Value, float, json, repr, strings};
+use lmeval_pycompat::{Dict, Value, float, repr, strings};
 
 use super::layer::{InvalidValue, Setting};
 use super::{dict_option, seed};
@@ -206,9 +207,14 @@ impl Setting for Number {
 #[derive(Clone, Debug)]
 pub struct BatchSize(pub Value);
 
-impl From<String> for BatchSize {
-    fn from(text: String) -> Self {
-        Self(Value::from(text))
+impl FromStr for BatchSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim().parse::<i64>() {
+            Ok(number) if number < 1 => Err("must be at least 1, or `auto`".to_owned()),
+            _ => Ok(Self(Value::from(text))),
+        }
     }
 }
 
@@ -216,7 +222,9 @@ impl Setting for BatchSize {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
-            Value::Int(_) | Value::Str(_) => Ok(Some(Self(value.clone()))),
+            Value::Int(number) if *number < 1 => InvalidValue::expected("at least 1, or `auto`"),
+            Value::Int(_) => Ok(Some(Self(value.clone()))),
+            Value::Str(text) => text.parse().map(Some).map_err(InvalidValue::Message),
             _ => InvalidValue::expected("an integer or a string such as `auto`"),
         }
     }
@@ -410,7 +418,7 @@ impl Setting for seed::ParsedSeeds {
 
 /// A dictionary, not yet parsed.
 #[derive(Clone, Debug)]
-pub enum Pairs {
+pub(super) enum Pairs {
     /// Words of the command line, by occurrence.
     Words(Vec<Vec<String>>),
     /// A mapping, or a string that represents one.
@@ -418,11 +426,6 @@ pub enum Pairs {
 }
 
 impl Pairs {
-    /// Parses JSON of the command line.
-    pub(super) fn parse_json(text: &str) -> Result<Self, String> {
-        json::loads(text).map(Self::Value).map_err(|error| format!("not JSON: {error}"))
-    }
-
     /// Parses the dictionary, with warnings.
     pub(super) fn dict(&self, name: &str) -> anyhow::Result<dict_option::ParsedDict> {
         match self {

@@ -14,8 +14,8 @@ pub(super) fn note(options: &Options, notes: &mut Vec<String>) {
                 .to_owned(),
         );
     }
-    if options.verbosity.is_some() {
-        notes.push("`--verbosity` has no effect; see `--quiet` and `--progress`".to_owned());
+    if let Some(level) = options.verbosity.as_ref().filter(|level| !level.0.eq_ignore_ascii_case("DEBUG")) {
+        notes.push(format!("`--verbosity {}` has no effect; see `--quiet` and `--progress`", level.0));
     }
 }
 

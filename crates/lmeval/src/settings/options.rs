@@ -41,11 +41,11 @@ layer! {
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
         /// Without it, the built-in demo tasks.
-        #[arg(short, long, value_name = "TASKS", num_args = 1.., action = ArgAction::Append)]
+        #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1.., action = ArgAction::Append, help_heading = "Tasks and documents")]
         pub tasks: Option<Vec<TaskNames>>,
 
         /// The model back end. [default: ngram]
-        #[arg(short = 'M', long, value_name = "NAME")]
+        #[arg(short = 'M', long, value_name = "NAME", help_heading = "Model")]
         pub model: Option<String>,
 
         /// Options that take `key=value` pairs or JSON.
@@ -53,114 +53,110 @@ layer! {
         pub dicts: DictArgs,
 
         /// Number of documents per task, or a fraction below 1. For testing.
-        #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N", value_parser = Number::parse, allow_negative_numbers = true)]
+        #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N", value_parser = Number::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub limit: Option<Number>,
 
         /// Document indices per task: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
-        #[arg(short = 'E', long, value_name = "JSON", value_parser = samples::parse)]
+        #[arg(short = 'E', long, value_name = "JSON", value_parser = samples::parse, help_heading = "Tasks and documents")]
         pub samples: Option<Value>,
 
         /// Evaluate one of N equal parts of each task's documents, such as `2/8`; `lm-eval merge` joins the parts.
-        #[arg(long, value_name = "I/N")]
+        #[arg(long, value_name = "I/N", help_heading = "Tasks and documents")]
         pub shard: Option<ShardNumber>,
 
         /// Number of few-shot examples in each prompt; overrides the tasks.
-        #[arg(short = 'f', long = "num_fewshot", alias = "num-fewshot", value_name = "N", value_parser = Count::parse, allow_negative_numbers = true)]
+        #[arg(short = 'f', long = "num_fewshot", alias = "num-fewshot", value_name = "N", value_parser = Count::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub num_fewshot: Option<Count>,
 
         /// Number of answers generated per document; overrides the tasks.
-        #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true)]
+        #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub repeats: Option<Count>,
 
         /// Requests per batch: a number, or what the back end accepts, such as `auto`.
-        #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N")]
+        #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N", help_heading = "Model")]
         pub batch_size: Option<BatchSize>,
 
         /// Upper limit for an automatic batch size.
-        #[arg(long = "max_batch_size", alias = "max-batch-size", value_name = "N", value_parser = integer, allow_negative_numbers = true)]
+        #[arg(long = "max_batch_size", alias = "max-batch-size", value_name = "N", value_parser = integer, allow_negative_numbers = true, help_heading = "Model")]
         pub max_batch_size: Option<i64>,
 
         /// Device for in-process models, such as `cpu` or `cuda:0`.
-        #[arg(long, value_name = "DEVICE")]
+        #[arg(long, value_name = "DEVICE", help_heading = "Model")]
         pub device: Option<Stringified>,
 
         /// How multiple-choice options are compared: `letters` by probability, or `generate` an answer and extract its letter.
         ///
         /// Without it, by the log-likelihood of each option, where the back end returns it. Chat APIs do not: there the default is
         /// `letters`, or `generate` for models that return no log-probabilities or reason first.
-        #[arg(long, value_enum, value_name = "METHOD")]
+        #[arg(long, value_enum, value_name = "METHOD", help_heading = "Prompts")]
         pub choices: Option<Choices>,
 
         /// Send prompts as chat messages, using the model's chat template or the one with this name.
-        #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
+        #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1, help_heading = "Prompts")]
         pub apply_chat_template: Option<Option<String>>,
 
         /// Make each few-shot example a turn of the conversation; on by default with a chat template.
-        #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = truth())]
+        #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = truth(), help_heading = "Prompts")]
         pub fewshot_as_multiturn: Option<bool>,
 
         /// System prompt, placed before everything else.
-        #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
+        #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT", help_heading = "Prompts")]
         pub system_instruction: Option<String>,
 
         /// Seeds: one integer, or `python,numpy,torch,few-shot`; `None` for no seed. [default: 0,1234,1234,1234]
-        #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true)]
+        #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true, help_heading = "Prompts")]
         pub seed: Option<seed::ParsedSeeds>,
 
         /// Follow the rules of this lm-eval release line: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
-        #[arg(long, value_name = "VERSION")]
+        #[arg(long, value_name = "VERSION", help_heading = "Prompts")]
         pub compat: Option<Compat>,
 
         /// Bootstrap iterations for standard errors without a formula; 0 disables standard errors. [default: 100000]
-        #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Iterations::parse, allow_negative_numbers = true)]
+        #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Iterations::parse, allow_negative_numbers = true, help_heading = "Scoring")]
         pub bootstrap_iters: Option<Iterations>,
 
-        /// Extra metadata for every task, as JSON.
-        #[arg(long, value_name = "JSON", value_parser = Pairs::parse_json)]
-        pub metadata: Option<Pairs>,
-
-        /// Let a Python model run code that comes with it; built-in back ends never do.
-        #[arg(long = "trust_remote_code", alias = "trust-remote-code", num_args = 0, default_missing_value = "true")]
+        /// Let a Python model run code that comes with it; built-in back ends never do, and refuse checkpoints that need it.
+        #[arg(long = "trust_remote_code", alias = "trust-remote-code", num_args = 0, default_missing_value = "true", help_heading = "Model")]
         pub trust_remote_code: Option<bool>,
 
         /// Allow tasks that execute model-written code.
-        #[arg(long = "confirm_run_unsafe_code", alias = "confirm-run-unsafe-code", num_args = 0, default_missing_value = "true")]
+        #[arg(long = "confirm_run_unsafe_code", alias = "confirm-run-unsafe-code", num_args = 0, default_missing_value = "true", help_heading = "Scoring")]
         pub confirm_run_unsafe_code: Option<bool>,
 
         /// Collect answers without scoring them; implies --log_samples.
-        #[arg(short = 'x', long = "predict_only", alias = "predict-only", num_args = 0, default_missing_value = "true")]
+        #[arg(short = 'x', long = "predict_only", alias = "predict-only", num_args = 0, default_missing_value = "true", help_heading = "Scoring")]
         pub predict_only: Option<bool>,
 
         /// Not supported: tasks have no self-tests. Use `lm-eval validate`.
-        #[arg(long = "check_integrity", alias = "check-integrity", num_args = 0, default_missing_value = "true")]
+        #[arg(long = "check_integrity", alias = "check-integrity", num_args = 0, default_missing_value = "true", help_heading = "Scoring")]
         pub check_integrity: Option<bool>,
 
         /// Fail if a score is below a threshold: `TASK:METRIC=VALUE`; repeatable.
         ///
         /// The metric may name its filter, as in `gsm8k:exact_match,strict-match=0.5`; without one, all filters must pass.
         /// Write `TASK:METRIC<=VALUE` where less is better. Results are written first; the exit status is then 3.
-        #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse)]
+        #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse, help_heading = "Scoring")]
         pub fail_under: Option<Vec<FailUnder>>,
 
         /// A model that grades answers: `ROLE=BACKEND,key=value,…`; repeatable. Tasks with the scorer `judge` name the role.
         ///
         /// Any back end can be a judge. Keys are read from the environment.
-        #[arg(long, value_name = "JUDGE")]
+        #[arg(long, value_name = "JUDGE", help_heading = "Scoring")]
         pub judge: Option<Vec<JudgeSetting>>,
 
         /// The stored run whose answers pairwise judges compare with; it needs samples files.
-        #[arg(long, value_name = "RUN")]
+        #[arg(long, value_name = "RUN", help_heading = "Scoring")]
         pub baseline: Option<PathBuf>,
 
         /// A YAML or JSON file with the prices of a million tokens by model, to compute costs.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", help_heading = "Scoring")]
         pub prices: Option<PathBuf>,
 
         /// Where to write results: a folder, or a file name that ends in `.json`.
         #[arg(
             short = 'o',
             long = "output_path",
-            alias = "output-path",
+            aliases = ["output-path", "output"],
             value_name = "PATH",
             help_heading = "Output"
         )]
@@ -216,7 +212,7 @@ layer! {
         #[arg(long = "cache_requests", alias = "cache-requests", value_name = "HOW", num_args = 0..=1, default_missing_value = "true", value_parser = CacheRequests::words(), help_heading = "Resuming and caching")]
         pub cache_requests: Option<CacheRequests>,
 
-        /// Accepted and ignored; see --quiet and --progress.
+        /// DEBUG prints a log of every request; other levels are accepted and ignored, see --quiet and --progress.
         #[arg(short, long, value_name = "LEVEL", value_parser = upper(), help_heading = "Output")]
         pub verbosity: Option<Stringified>,
 
@@ -373,27 +369,34 @@ impl DictOption {
 }
 
 /// All options that take a dictionary.
-pub(super) const DICT_OPTIONS: [DictOption; 7] = [
+pub(super) const DICT_OPTIONS: [DictOption; 8] = [
     DictOption {
         name: "model_args",
         dashed: "model-args",
         short: Some('a'),
-        heading: None,
+        heading: Some("Model"),
         help: "Arguments for the back end: `key=value,…` or JSON",
     },
     DictOption {
         name: "gen_kwargs",
         dashed: "gen-kwargs",
         short: None,
-        heading: None,
+        heading: Some("Model"),
         help: "Generation settings, overriding the tasks: `key=value,…` or JSON",
     },
     DictOption {
         name: "workers",
         dashed: "workers",
         short: None,
-        heading: None,
+        heading: Some("Model"),
         help: "Let workers on other machines compute the model: `listen=HOST:PORT,token_file=FILE`; with TLS also `tls_cert=FILE,tls_key=FILE`",
+    },
+    DictOption {
+        name: "metadata",
+        dashed: "metadata",
+        short: None,
+        heading: Some("Tasks and documents"),
+        help: "Extra metadata for every task: `key=value …` or JSON",
     },
     DictOption::tracker(
         "hf_hub_log_args",

@@ -99,7 +99,7 @@ const ROWS: [Row; 51] = [
     row("fresh", "false", &["--fresh"]),
     row("max_failures", "0", &["--max_failures", "5"]),
     idle(row("cache_requests", "refresh", &["--cache_requests"])),
-    idle(row("verbosity", "DEBUG", &["--verbosity", "info"])),
+    row("verbosity", "DEBUG", &["--verbosity", "info"]),
     row("include_path", "[a, b]", &["--include_path", "c"]),
     row("library", "builtin", &["--library", "none"]),
     row("python", "a", &["--python", "b"]),

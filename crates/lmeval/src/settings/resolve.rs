@@ -82,6 +82,8 @@ pub struct RunSettings {
     pub max_failures: Option<usize>,
     pub progress: ProgressMode,
     pub quiet: bool,
+    /// Whether a log of every request is printed.
+    pub log: bool,
     pub view: bool,
     pub format: Format,
     /// Thresholds that scores have to pass.
@@ -345,6 +347,10 @@ impl Resolver {
             // The variable is equivalent to the flag.
             view: options.view.unwrap_or_default(),
             quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
+            log: match &options.verbosity {
+                Some(level) => level.0.eq_ignore_ascii_case("DEBUG"),
+                None => environment::wants_log(),
+            },
             format: options.format.unwrap_or_default(),
             fail_under: options.fail_under.into_iter().flatten().map(|given| given.0).collect(),
             trackers,
@@ -363,12 +369,8 @@ impl Resolver {
     /// Parses the options that take a dictionary.
     fn dicts(&mut self) -> Result<Dict> {
         let mut dicts = Dict::new();
-        for name in DictArgs::names("").into_iter().chain(["metadata"]) {
-            let given = if name == "metadata" {
-                self.options.metadata.as_ref()
-            } else {
-                self.options.dicts.get(name)
-            };
+        for name in DictArgs::names("") {
+            let given = self.options.dicts.get(name);
             let parsed = given.map(|pairs| pairs.dict(name)).transpose()?.unwrap_or_default();
             self.notes.extend(parsed.notes);
             let dict = Value::from(parsed.dict);

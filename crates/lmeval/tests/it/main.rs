@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod changed_files;
 mod chaos;
 mod chaos_long;
 mod chat_choices;
@@ -12,6 +13,7 @@ mod compare;
 mod compare_input;
 mod differential;
 mod documentation;
+mod everyday;
 mod examples;
 mod fail_under;
 mod first_contact;
@@ -25,6 +27,7 @@ mod journal;
 mod journal_faults;
 mod judge;
 mod judge_schema;
+mod judge_verdicts;
 mod kill_and_resume;
 mod long_run;
 mod ls;
@@ -41,9 +44,11 @@ mod ray;
 mod recorded_runs;
 mod registry;
 mod rescore;
+mod rescore_chat;
 mod run;
 mod run_settings;
 mod samples;
+mod samples_ids;
 mod sandbox;
 mod score_table;
 mod scoring_chat;
@@ -52,6 +57,7 @@ mod scoring_protocols;
 mod secrets;
 mod server;
 mod server_identity;
+mod shard_data;
 mod shards;
 mod show;
 mod snapshots;

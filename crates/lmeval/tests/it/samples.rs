@@ -123,7 +123,7 @@ fn blocks_show_prompt_target_and_answer() {
     assert_eq!(
         output.stdout,
         "demo_capitals document 0: right, acc 1, acc_norm 0\n  prompt: Question: What is the capital of France?\n    Answer:\n  \
-         target: 2\n  answer:\n      -21.4082  ' Toulouse'\n      -21.7297  ' Lyon'\n    * -18.4924  ' Paris'\n      -29.4768  ' Marseille'\n"
+         target: ' Paris' (option 2)\n  answer:\n       -21.4082  ' Toulouse'\n       -21.7297  ' Lyon'\n    *✓ -18.4924  ' Paris'\n       -29.4768  ' Marseille'\n"
     );
 }
 
@@ -183,7 +183,7 @@ fn files_of_the_python_harness_are_read() {
     let output = context.run(&["samples", "old.jsonl", "--where", "doc_id == 0"]);
     assert_eq!(
         output.stdout,
-        "old document 0: right, acc 1.0, acc_norm 0.0\n  prompt: Why?\n  target: 1\n  answer:\n      -1.5000  ' yes'\n    * -0.5000  ' no'\n"
+        "old document 0: right, acc 1.0, acc_norm 0.0\n  prompt: Why?\n  target: ' no' (option 1)\n  answer:\n       -1.5000  ' yes'\n    *✓ -0.5000  ' no'\n"
     );
     // NaN is neither right nor wrong, and sorts last in both directions.
     let output = context.run(&[
@@ -291,7 +291,7 @@ fn damaged_and_other_files_are_errors_that_name_them() {
     assert!(output.status == 0 && output.stderr.contains("None of 0 documents"), "{output}");
     fs_err::create_dir(context.work().join("folder")).unwrap();
     fails(&context, &["folder"], &["There are no results in `folder`"]);
-    fails(&context, &["nowhere"], &["Cannot read `nowhere`"]);
+    fails(&context, &["nowhere"], &["`nowhere` does not exist"]);
     context.write("answers.journal", "x");
     fails(&context, &["answers.journal"], &["no results beside it"]);
     context.write("notes.txt", "hello");

@@ -166,7 +166,7 @@ fn other_files_are_errors_that_name_them() {
     fails(&context, &["half.json"], &["`half.json` is not a results file"]);
     fs_err::create_dir(context.work().join("empty")).unwrap();
     fails(&context, &["out", "empty"], &["There are no results in `empty`"]);
-    fails(&context, &["nowhere"], &["Cannot read `nowhere`"]);
+    fails(&context, &["nowhere"], &["`nowhere` does not exist"]);
     context.write("none.json", "{\"results\": {}}");
     fails(&context, &["none.json"], &["The runs have no scores"]);
 }

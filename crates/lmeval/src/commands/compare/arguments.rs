@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use lmeval_analysis::gate::Gate;
 
 /// How a comparison is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -37,18 +38,22 @@ pub(crate) struct CompareArgs {
     pub new: Vec<PathBuf>,
 
     /// Only these tasks and groups, separated by commas.
-    #[arg(short, long, value_name = "TASKS", value_delimiter = ',')]
+    #[arg(short, long, alias = "task", value_name = "TASKS", value_delimiter = ',')]
     pub tasks: Vec<String>,
 
     /// Only these metrics, separated by commas.
-    #[arg(short, long, value_name = "METRICS", value_delimiter = ',')]
+    #[arg(short, long, alias = "metric", value_name = "METRICS", value_delimiter = ',')]
     pub metrics: Vec<String>,
 
+    /// Only this filter pipeline.
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<String>,
+
     /// A condition on a difference, `TASK:METRIC >= MARGIN` or `<=`; may be given several times.
-    #[arg(long, value_name = "GATE")]
+    #[arg(long, value_name = "GATE", value_parser = gate)]
     pub gate: Vec<String>,
 
-    /// The smallest difference that matters, to compute the documents needed to find it.
+    /// The smallest difference of a score between 0 and 1 that matters, to compute the documents needed to find it.
     #[arg(long, value_name = "DIFFERENCE")]
     pub margin: Option<f64>,
 
@@ -89,4 +94,11 @@ pub(crate) struct CompareArgs {
     /// How to print the comparison.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+/// Checks a gate, so that a malformed one is a usage error; it is parsed again where it is decided.
+fn gate(text: &str) -> Result<String, String> {
+    Gate::parse(text)
+        .map(|_| text.to_owned())
+        .map_err(|_| "write `TASK:METRIC >= MARGIN`, as in 'mmlu:acc >= -0.01'".to_owned())
 }

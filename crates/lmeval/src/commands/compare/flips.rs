@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 use fs_err as fs;
 use lmeval_analysis::compare::{Compared, Comparison, Flip};
 use lmeval_analysis::read::{Fields, Run, read_line};
+use lmeval_analysis::samples::parts::{continuations, prompt, unwrapped};
 use lmeval_pycompat::Value;
 
 use super::arguments::Format;
 use super::formats::object;
-use crate::excerpt::{Folding, shown};
+use crate::excerpt::{Folding, likelihood_lines, shown, target_text};
 use crate::json_line;
 use crate::printer::{Printer, escape_controls};
 
@@ -130,15 +131,26 @@ impl Files {
             score.task, flip.doc_id, score.metric, score.filter, flip.base, flip.new
         );
         let mut folding = Folding::new(Some(ENDS));
-        for (title, value) in [
-            ("prompt", prompt(&base)),
-            ("target", base.value("target").map(|target| shown(&target))),
-            ("base answer", base.value("resps").map(|answers| shown(&answers))),
-            ("new answer", new.value("resps").map(|answers| shown(&answers))),
-            ("base filtered", base.value("filtered_resps").map(|answers| shown(&answers))),
-            ("new filtered", new.value("filtered_resps").map(|answers| shown(&answers))),
-        ] {
-            let _ = writeln!(text, "  {title}: {}", indented(&folding.fold(value.unwrap_or_default())));
+        let (arguments, target) = (base.value("arguments").unwrap_or_default(), base.value("target"));
+        let options = continuations(&arguments);
+        let mut add = |title: &str, value: String| {
+            let space = if value.starts_with('\n') { "" } else { " " };
+            let _ = writeln!(text, "  {title}:{space}{}", indented(&folding.fold(value)));
+        };
+        add("prompt", shown(&prompt(&arguments)));
+        add("target", target.as_ref().map(|target| target_text(target, &options)).unwrap_or_default());
+        for (run, fields) in [("base", &base), ("new", &new)] {
+            let responses = fields.value("resps").unwrap_or_default();
+            if let Some(lines) = likelihood_lines(&options, &responses, target.as_ref()) {
+                add(&format!("{run} answer"), format!("\n{}", lines.join("\n")));
+                continue;
+            }
+            let answer = unwrapped(responses);
+            let filtered = unwrapped(fields.value("filtered_resps").unwrap_or_default());
+            add(&format!("{run} answer"), shown(&answer));
+            if filtered != answer {
+                add(&format!("{run} filtered"), shown(&filtered));
+            }
         }
         Ok(text)
     }
@@ -147,15 +159,6 @@ impl Files {
 fn parse(line: &str) -> Result<Fields<'_>> {
     let malformed = |_| anyhow::anyhow!("A sample changed while it was read");
     Fields::parse(line.trim_end()).map_err(malformed).context("Cannot show a document")
-}
-
-/// The first prompt of a sample.
-fn prompt(fields: &Fields<'_>) -> Option<String> {
-    let Some(Value::Dict(arguments)) = fields.value("arguments") else { return None };
-    match arguments.iter().next()? {
-        (_, Value::Dict(first)) => first.get_str("arg_0").map(shown),
-        _ => None,
-    }
 }
 
 fn indented(text: &str) -> String {

@@ -58,9 +58,14 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
     }
     adjust(&mut comparisons);
     let decisions = decide(&gates, &runs, &comparisons, arguments)?;
+    let mut noted: Vec<&str> = Vec::new();
     for comparison in &comparisons {
         for note in &comparison.notes {
-            printer.note(&format!("note: {note}"));
+            // Some are about the run that all others are compared with.
+            if !noted.contains(&note.as_str()) {
+                printer.note(&format!("note: {note}"));
+                noted.push(note);
+            }
         }
         for (tasks, run) in [(&comparison.only_base, "BASE"), (&comparison.only_new, "NEW")] {
             if !tasks.is_empty() {
@@ -165,9 +170,21 @@ fn select(comparison: &mut Comparison, arguments: &CompareArgs) -> Result<()> {
             );
         }
     }
+    if let Some(filter) = &arguments.filter
+        && !comparison.scores.iter().any(|score| score.filter == *filter)
+    {
+        let mut known: Vec<&str> = comparison.scores.iter().map(|score| score.filter.as_str()).collect();
+        known.sort_unstable();
+        known.dedup();
+        bail!(
+            Diagnostic::new(format!("The runs share no scores of the filter `{filter}`"))
+                .hint(format!("They share `{}`", known.join("`, `")))
+        );
+    }
     comparison.scores.retain(|score| {
         (arguments.tasks.is_empty() || arguments.tasks.contains(&score.task))
             && (arguments.metrics.is_empty() || arguments.metrics.contains(&score.metric))
+            && arguments.filter.as_ref().is_none_or(|filter| score.filter == *filter)
     });
     Ok(())
 }

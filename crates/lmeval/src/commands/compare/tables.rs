@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use lmeval_analysis::compare::{Compared, Comparison, Difference};
+use lmeval_analysis::compare::{Compared, Comparison, Difference, Test};
 use lmeval_analysis::read::Run;
 
 use super::Decision;
@@ -66,7 +66,12 @@ fn score_table(text: &mut String, percent: &str, scores: &[Compared]) -> Result<
                 p_value(outcome.p_value),
                 format!("{} / {}", p_value(score.benjamini_hochberg), p_value(score.holm)),
                 outcome.count.to_string(),
-                format!("+{} −{}", outcome.up, outcome.down),
+                // A corpus metric has no values of single documents.
+                if outcome.test == Test::Bootstrap {
+                    "–".to_owned()
+                } else {
+                    format!("+{} −{}", outcome.up, outcome.down)
+                },
             ]
         })
         .collect();
@@ -157,7 +162,12 @@ fn power_lines(comparisons: &[Comparison], arguments: &CompareArgs) -> String {
         format!("Smallest difference found with {percent}% power: {detectable}\n")
     };
     if let Some(margin) = arguments.margin.filter(|_| !detectable.is_empty()) {
-        let needed = of_metrics(&|outcome| outcome.needed, 0);
+        // A margin such as 0.01 means something else for a perplexity or a BLEU score.
+        let is_share = |score: f64| (0.0..=1.0).contains(&score);
+        let of_shares =
+            |outcome: &Difference| outcome.needed.filter(|_| is_share(outcome.base) && is_share(outcome.new));
+        let needed = of_metrics(&of_shares, 0);
+        let needed = if needed.is_empty() { "no score is between 0 and 1".to_owned() } else { needed };
         let _ = writeln!(text, "Documents needed to find a difference of {margin}: {needed}");
     }
     text

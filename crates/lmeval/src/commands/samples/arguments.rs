@@ -11,6 +11,7 @@ pub(crate) enum Format {
     #[default]
     Table,
     /// The lines of the samples files, or with --fields one JSON object per document.
+    #[value(alias = "json")]
     Jsonl,
     /// Comma-separated values, one line per document.
     Csv,
@@ -21,7 +22,7 @@ pub(crate) enum Format {
 /// Arguments of `samples`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Fields: those of the samples file (`doc`, `doc_id`, `target`, `resps`, `filtered_resps`, `arguments`, metrics by name), and `task`, `prompt`, `answer`, `continuations`, `outcome`, `scores`.\n\nExamples:\n  lm-eval samples out --wrong -n 5\n  lm-eval samples out --task gsm8k --filter strict-match --wrong\n  lm-eval samples out --where \"'sorry' in answer | lower\"\n  lm-eval samples out --sort '-prompt | length' --fields doc_id,acc,doc.question\n  lm-eval samples out --right --format jsonl > right.jsonl"
+    after_help = "Fields: those of the samples file (`doc`, `doc_id`, `target`, `resps`, `filtered_resps`, `arguments`, metrics by name), and `task`, `prompt`, `answer`, `continuations`, `outcome`, `scores`.\n\nExamples:\n  lm-eval samples out --wrong -n 5\n  lm-eval samples out --tasks gsm8k --filter strict-match --wrong\n  lm-eval samples out --where \"'sorry' in answer | lower\"\n  lm-eval samples out --sort '-prompt | length' --fields doc_id,acc,doc.question\n  lm-eval samples out --right --format jsonl > right.jsonl"
 )]
 pub(crate) struct SamplesArgs {
     /// A results file, a samples file, or a folder, of which the newest run is taken.
@@ -29,7 +30,7 @@ pub(crate) struct SamplesArgs {
     pub run: PathBuf,
 
     /// Only these tasks, names or patterns, separated by commas.
-    #[arg(short, long = "task", visible_alias = "tasks", value_name = "TASKS", value_delimiter = ',')]
+    #[arg(short, long, alias = "task", value_name = "TASKS", value_delimiter = ',')]
     pub tasks: Vec<String>,
 
     /// Only this filter pipeline.
@@ -45,7 +46,7 @@ pub(crate) struct SamplesArgs {
     pub right: bool,
 
     /// The metric that tells right from wrong. [default: the first of the document that is a number of which more is better]
-    #[arg(short, long, value_name = "METRIC")]
+    #[arg(short, long = "metrics", alias = "metric", value_name = "METRIC")]
     pub metric: Option<String>,
 
     /// Only documents for which a Jinja expression is true; may be given several times.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use lmeval_analysis::samples::Sample;
 use lmeval_pycompat::{Value, repr};
 
-use crate::excerpt::{Folding, shown};
+use crate::excerpt::{Folding, likelihood_lines, shown, target_text};
 use crate::printer::Printer;
 
 /// Characters shown at the start and at the end of a long value.
@@ -36,11 +36,13 @@ impl Blocks {
         self.printed += 1;
         text.push_str(&headline(sample)?);
         self.add(&mut text, "prompt", shown(&sample.prompt()?));
-        if let Some(target) = sample.value("target")? {
-            self.add(&mut text, "target", shown(&target));
+        let (target, responses) = (sample.value("target")?, sample.value("resps")?.unwrap_or_default());
+        let continuations = sample.continuations()?;
+        if let Some(target) = &target {
+            self.add(&mut text, "target", target_text(target, &continuations));
         }
         let answer = sample.answer()?;
-        match likelihoods(sample)? {
+        match likelihood_lines(&continuations, &responses, target.as_ref()) {
             Some(lines) => {
                 text.push_str("  answer:\n");
                 for line in lines {
@@ -50,7 +52,7 @@ impl Blocks {
             None => self.add(&mut text, "answer", shown(&answer)),
         }
         if let Some(filtered) = sample.value("filtered_resps")?
-            && !is_unchanged(&filtered, &sample.value("resps")?.unwrap_or_default())
+            && !is_unchanged(&filtered, &responses)
         {
             self.add(&mut text, "filtered", shown(&filtered));
         }
@@ -80,41 +82,6 @@ fn headline(sample: &Sample<'_>) -> Result<String> {
     let scores: Vec<String> = scores.map(|(name, value)| format!("{name} {}", repr::repr(&value))).collect();
     let parts: Vec<String> = std::iter::once(sample.outcome().name().to_owned()).chain(scores).collect();
     Ok(format!("{} document {id}{filter}: {}\n", sample.task(), parts.join(", ")))
-}
-
-/// Log-likelihoods beside their continuations, if these are the answer. A `*` marks the largest.
-fn likelihoods(sample: &Sample<'_>) -> Result<Option<Vec<String>>> {
-    let continuations = sample.continuations()?;
-    let Some(Value::List(responses)) = sample.value("resps")? else { return Ok(None) };
-    if continuations.is_empty() || continuations.len() != responses.len() {
-        return Ok(None);
-    }
-    let mut answers = Vec::with_capacity(responses.len());
-    for response in responses.iter() {
-        let Some(pair) = pair(response) else { return Ok(None) };
-        answers.push(pair);
-    }
-    let largest = answers.iter().map(|(number, _)| *number).fold(f64::NEG_INFINITY, f64::max);
-    let width = answers.iter().map(|(_, shown)| shown.len()).max().unwrap_or(0);
-    let lines = answers.iter().zip(&continuations).map(|((number, shown), continuation)| {
-        let mark = if number.total_cmp(&largest).is_eq() { '*' } else { ' ' };
-        format!("{mark} {shown:>width$}  {}", repr::repr(continuation))
-    });
-    Ok(Some(lines.collect()))
-}
-
-/// The log-likelihood in a response such as `[["-3.2", "False"]]`; samples files have it as a string or as a number.
-fn pair(response: &Value) -> Option<(f64, String)> {
-    let pair = match response.as_list()? {
-        [Value::List(inner)] => inner.as_slice(),
-        other => other,
-    };
-    let [likelihood, _] = pair else { return None };
-    let number = match likelihood {
-        Value::Str(text) => text.parse().ok()?,
-        other => other.to_f64()?,
-    };
-    Some((number, format!("{number:.4}")))
 }
 
 fn indented(text: &str) -> String {

@@ -42,7 +42,7 @@ pub(crate) enum Duplicates {
 /// Arguments of `table`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lm-eval table out\n  lm-eval table out/model-a out/model-b --metric acc\n  lm-eval table out --by model --tasks mmlu,arc_easy\n  lm-eval table out --format latex > scores.tex"
+    after_help = "Examples:\n  lm-eval table out\n  lm-eval table out/model-a out/model-b --metrics acc\n  lm-eval table out --by model --tasks mmlu,arc_easy\n  lm-eval table out --format latex > scores.tex"
 )]
 pub(crate) struct TableArgs {
     /// Results files, or folders, of which all runs are taken.
@@ -54,11 +54,11 @@ pub(crate) struct TableArgs {
     pub by: By,
 
     /// Only these tasks and groups, names or patterns, separated by commas.
-    #[arg(short, long, visible_alias = "task", value_name = "TASKS", value_delimiter = ',')]
+    #[arg(short, long, alias = "task", value_name = "TASKS", value_delimiter = ',')]
     pub tasks: Vec<String>,
 
     /// Only these metrics, separated by commas.
-    #[arg(short, long = "metric", visible_alias = "metrics", value_name = "METRICS", value_delimiter = ',')]
+    #[arg(short, long, alias = "metric", value_name = "METRICS", value_delimiter = ',')]
     pub metrics: Vec<String>,
 
     /// Only this filter pipeline.

@@ -8,6 +8,7 @@
 //! assert_eq!(output.status, 0, "{output}");
 //! ```
 
+mod confirmed;
 mod context;
 mod dice;
 #[cfg(feature = "hub")]
@@ -18,6 +19,7 @@ mod reference;
 #[cfg(feature = "server")]
 mod server;
 
+pub use confirmed::Confirmed;
 pub use context::{Output, TestCommand, TestContext};
 pub use dice::{Dice, fuzz_cases, fuzz_seed};
 #[cfg(feature = "hub")]

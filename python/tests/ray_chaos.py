@@ -30,9 +30,6 @@ SEED = int(os.environ.get("LM_EVAL_FUZZ_SEED", "22"))
 PACE = 0.05
 """Seconds per answer while something is killed."""
 
-SLOW = 0.6
-"""Seconds per answer when few requests are left and something is still to be killed."""
-
 VICTIMS: dict[str, Callable[[list[str]], bool]] = {
     "worker": lambda words: words[0].endswith("lm-eval") and words[1] == "worker",
     "server": lambda words: any("ray_server.py" in word for word in words[:2]),
@@ -69,16 +66,15 @@ class Chaos:
     def run(self, plan: list[str], expected: int) -> None:
         """Kill everything in a plan, in random order at random moments, and let the run finish."""
         self.random.shuffle(plan)
-        self.work.set_pace(PACE)
-        for kind in plan:
+        for number, kind in enumerate(plan, 1):
             before = self.work.answered()
+            # However slow the machine is, requests are left for everything that is still to be killed.
+            self.work.set_pace(PACE, max(before + 1, expected * number // (len(plan) + 1)))
             wait_until("answers arrive", lambda: self.revive() or self.work.answered() > before)  # noqa: B023
             end = time.monotonic() + self.random.uniform(0.0, 0.6)
             while time.monotonic() < end:
                 time.sleep(0.02)
                 self.revive()
-                if self.work.answered() > 0.6 * expected:
-                    self.work.set_pace(SLOW)
             self.kill(kind)
             self.revive()
         self.work.set_pace(0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests import engine
+from tests import engine, ray_count
 
 FIXTURE = engine.REPOSITORY / "crates/lmeval-candle/tests/fixtures/llama"
 PATIENCE = 90.0
@@ -168,10 +169,10 @@ class Work:
         """Start the binary."""
         return subprocess.Popen([engine.binary_path(), *words], cwd=self.folder, **options)
 
-    def set_pace(self, seconds: float) -> None:
-        """Set the time that an answer takes."""
+    def set_pace(self, seconds: float, allowed: float = math.inf) -> None:
+        """Set the time that an answer takes, and how many answers may be given."""
         new = self.folder / "pace.new"
-        new.write_text(str(seconds))
+        new.write_text(f"{seconds} {allowed}")
         new.replace(f"{self.log}.pace")
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -182,7 +183,7 @@ class Work:
 
     def answered(self) -> int:
         """Return the number of answers so far."""
-        return sum(len(event["keys"]) for event in self.events() if event["what"] == "answered")
+        return ray_count.answered(str(self.log))
 
     def journal(self, out: str) -> list[tuple[Any, ...]]:
         """Return the saved answers by task, document, index and repeat."""

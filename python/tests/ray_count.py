@@ -1,13 +1,14 @@
 """A worker whose requests and answers are counted: `ray_count.py LOG BINARY worker --connect ADDRESS …`.
 
 Starts the worker with a proxy between it and the run. Frames are passed on unchanged; each request and each answer is
-a line of the log. The file `LOG.pace` contains the number of seconds per answer.
+a line of the log. The file `LOG.pace` contains the number of seconds per answer, and how many answers may be given.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -28,12 +29,30 @@ def log(path: str, what: str, keys: list[Any]) -> None:
         file.write(line.encode() + b"\n")
 
 
-def pace(path: str) -> float:
-    """Return the seconds that an answer takes."""
+def answered(path: str) -> int:
+    """Return the number of answers in a log."""
     try:
-        return float(Path(f"{path}.pace").read_text())
-    except (OSError, ValueError):
-        return 0.0
+        lines = Path(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return 0
+    events = map(json.loads, lines)
+    return sum(len(event["keys"]) for event in events if event["what"] == "answered")
+
+
+def pace(path: str) -> tuple[float, float]:
+    """Return the seconds that an answer takes, and the number of answers that may be given."""
+    try:
+        seconds, allowed = Path(f"{path}.pace").read_text().split()
+    except FileNotFoundError:
+        return 0.0, math.inf
+    return float(seconds), float(allowed)
+
+
+def wait_turn(path: str, count: int) -> None:
+    """Take the time of some answers, and wait until more may be given."""
+    time.sleep(pace(path)[0] * count)
+    while answered(path) >= pace(path)[1]:
+        time.sleep(0.05)
 
 
 def main() -> int:
@@ -76,16 +95,16 @@ def forward(source: socket.socket, target: socket.socket, path: str, batch: list
             body = exactly(stream, int.from_bytes(head, "big"))
             tag = exactly(stream, TAG)
             message = json.loads(body)
-            answered: list[Any] = []
+            given: list[Any] = []
             if is_run and isinstance(message, dict) and "requests" in message:
                 batch[:] = [request[3:7] for request in message["requests"]]
                 log(path, "asked", batch)
             elif not is_run and isinstance(message, dict) and "answers" in message:
-                answered = [batch[answer[0]] for answer in message["answers"]]
-                time.sleep(pace(path) * len(answered))
+                given = [batch[answer[0]] for answer in message["answers"]]
+                wait_turn(path, len(given))
             target.sendall(head + body + tag)
-            if answered:
-                log(path, "answered", answered)
+            if given:
+                log(path, "answered", given)
     for end in (source, target):
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)

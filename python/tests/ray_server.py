@@ -9,11 +9,10 @@ import hashlib
 import json
 import subprocess
 import sys
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ray_count import log, pace
+from ray_count import log, wait_turn
 
 MODEL = "tiny"
 
@@ -37,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         prompts = [request["prompt"]] if isinstance(request["prompt"], str) else request["prompt"]
         log(sys.argv[1], "asked", prompts)
-        time.sleep(pace(sys.argv[1]))
+        wait_turn(sys.argv[1], 1)
         choices = [
             {"index": index, "text": completion(prompt), "finish_reason": "stop", "logprobs": None}
             for index, prompt in enumerate(prompts)

@@ -55,6 +55,14 @@ pub struct Dialect {
     pub json_prompts_are_records: bool,
     /// Missing images and sounds are omitted from the arguments.
     pub omit_absent_media: bool,
+    /// `think_end_token` cuts the reasoning off before stop strings are applied, not after.
+    pub thinking_ends_before_stops: bool,
+    /// The model `dummy` draws log-likelihoods at random instead of deriving them from the index of the document.
+    pub dummy_draws: bool,
+    /// Results record the device that was asked for, not the one in use.
+    pub device_as_requested: bool,
+    /// Results files have only the keys of the reference: no checksums and no digests.
+    pub plain_result_files: bool,
     /// Rules used by filters.
     pub filters: FilterRules,
     /// Rules used by scorers.
@@ -132,6 +140,10 @@ impl Dialect {
         json_context_skips_options: true,
         json_prompts_are_records: true,
         omit_absent_media: true,
+        thinking_ends_before_stops: false,
+        dummy_draws: false,
+        device_as_requested: false,
+        plain_result_files: false,
         filters: FilterRules {
             longest_choice_first: false,
             labels_before_colon: false,
@@ -176,6 +188,10 @@ impl Dialect {
         json_context_skips_options: false,
         json_prompts_are_records: false,
         omit_absent_media: false,
+        thinking_ends_before_stops: true,
+        dummy_draws: true,
+        device_as_requested: true,
+        plain_result_files: true,
         filters: FilterRules {
             longest_choice_first: true,
             labels_before_colon: true,

@@ -131,6 +131,9 @@ pub enum EngineError {
         /// The message of the panic.
         message: String,
     },
+    /// The run ended in a way that must not happen: a bug in lm-eval.
+    #[error("Internal error: {0}")]
+    Internal(&'static str),
     /// The operating system refused to start a thread.
     #[error("Cannot start a thread")]
     Threads(#[source] std::io::Error),
@@ -196,6 +199,7 @@ impl Diagnose for EngineError {
             Self::Interrupted { journal: None, .. } => {
                 "Pass `--output_path` or `--use_cache` to save the answers of interrupted runs"
             }
+            Self::Internal(_) => "Please report it, with the command line",
             Self::Panic { .. } => {
                 "If this is not in code of your own, please report it; `RUST_BACKTRACE=1` prints where it happened"
             }

@@ -184,8 +184,7 @@ fn run(
                 return Ok(Run { tasks: keyed, groups, template, choices, streamed: *streamed });
             }
             (Ended::OtherModel(..), None) => {
-                let (stage, message) = ("The run", "the model changed its identity twice");
-                return Err(EngineError::Panic { stage: stage.to_owned(), message: message.to_owned() });
+                return Err(EngineError::Internal("The model changed its identity twice"));
             }
             (Ended::OtherModel(index, Refutation { introduction, is_same_model }), Some(again)) => {
                 backlog.reset();
@@ -397,10 +396,7 @@ fn stream(
         return Err(error);
     }
     let (Some(collected), Some((results, code_limits))) = (collected, scored) else {
-        return Err(EngineError::Panic {
-            stage: "The run".to_owned(),
-            message: "a thread is gone".to_owned(),
-        });
+        return Err(EngineError::Internal("A thread of the run has ended without a result"));
     };
     if options.cancel.is_cancelled() && results.len() < sources.len() {
         let journal = options.journal.as_ref().filter(|_| is_saved).map(|journal| journal.path.clone());

@@ -7,7 +7,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind as IoErrorKind, Read, Seek as _, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
 
 use crate::error::{Error, ErrorKind};
 
@@ -141,8 +142,8 @@ fn read_holder(file: &mut File) -> String {
 }
 
 fn describe_this_process() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-    format!("process {} on {} since {}\n", std::process::id(), host_name(), utc(seconds))
+    let now = Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC");
+    format!("process {} on {} since {now}\n", std::process::id(), host_name())
 }
 
 fn host_name() -> String {
@@ -153,35 +154,9 @@ fn host_name() -> String {
     if name.is_empty() { "an unknown host".to_owned() } else { name.to_owned() }
 }
 
-/// Formats seconds since the Unix epoch.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years start in March here, so that the leap day is the last day of its year.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn formats_dates() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc(1_700_000_000), "2023-11-14 22:13:20 UTC");
-        assert_eq!(utc(4_107_542_399), "2100-02-28 23:59:59 UTC");
-        assert_eq!(utc(4_107_542_400), "2100-03-01 00:00:00 UTC");
-    }
 
     #[test]
     fn claims_exclude_each_other_without_locks() {

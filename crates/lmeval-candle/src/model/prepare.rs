@@ -49,7 +49,7 @@ impl Prepared {
         let generation = if is_own { Some(Config::read(&path)?) } else { None };
         let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
-        let thinks_first = settings.dialect.name == "0.4";
+        let thinks_first = settings.dialect.thinking_ends_before_stops;
         let files = fingerprint::hash_small_files(&opened.folder, &folder)?;
         let identity = identity(&arguments, &opened, max_length, files, thinks_first);
         let facts = facts(&arguments, &opened, &encoder, max_length);

@@ -86,10 +86,7 @@ pub fn score_stored<'a>(
         return Err(EngineError::Interrupted { answered, journal: None });
     }
     let Some((results, code_limits)) = scored else {
-        return Err(EngineError::Panic {
-            stage: "Scoring".to_owned(),
-            message: "a thread is gone".to_owned(),
-        });
+        return Err(EngineError::Internal("The scoring thread has ended without a result"));
     };
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let (failures, judges) = (Vec::new(), Dict::new());

@@ -24,7 +24,7 @@ pub(crate) struct Dummy {
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let seed = settings.random_seed.unwrap_or(0);
     Ok(Arc::new(InProcess::new(Dummy {
-        draws: settings.dialect.name == "0.4",
+        draws: settings.dialect.dummy_draws,
         raw_chats: settings.flag("raw_chats", false)?,
         seed,
         random: Mutex::new(Random::from_seed(seed)),

@@ -46,6 +46,28 @@ impl fmt::Display for Location {
     }
 }
 
+/// How serious a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Informational.
+    Info,
+    /// Something may not be as intended.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// The name of the level in lower case, as in front of messages and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// The details of an error beyond its message and its source.
 ///
 /// Each error reports only its own details: the printer walks the chain of sources and queries each one. An error

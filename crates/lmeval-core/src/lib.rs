@@ -44,7 +44,7 @@ pub mod work_queue;
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use check::{Check, CheckSink, Verdict};
 pub use dataset::DatasetRequest;
-pub use diagnostic::{Diagnose, Diagnostic, Location, downcast_error};
+pub use diagnostic::{Diagnose, Diagnostic, Level, Location, downcast_error};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,

@@ -1,5 +1,6 @@
 //! The `lm-eval` command.
 
+mod browser;
 mod cli;
 mod commands;
 mod crash;

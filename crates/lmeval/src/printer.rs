@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anstream::{AutoStream, ColorChoice};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use lmeval_core::{Diagnostic, secrets};
+use lmeval_core::{Diagnostic, Level, secrets};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::fold::fold;
@@ -132,47 +132,27 @@ impl Printer {
         self.notes.note(text);
     }
 
-    /// Writes a line that has ANSI styles, from [`crate::report`].
-    pub(crate) fn styled(&mut self, text: &str) {
+    /// Writes a warning to standard error.
+    pub(crate) fn warn(&mut self, text: &str) {
         let _ = self.out.flush();
-        self.notes.styled(text);
+        self.notes.warn(text);
+    }
+
+    /// Writes an error to standard error.
+    pub(crate) fn error(&mut self, text: &str) {
+        let _ = self.out.flush();
+        self.notes.line(Level::Error, text);
+    }
+
+    /// Writes a message that [`crate::report`] has rendered, which has ANSI styles and begins with its level.
+    pub(crate) fn rendered(&mut self, level: Level, text: &str) {
+        let _ = self.out.flush();
+        self.notes.rendered(level, text);
     }
 
     /// A handle to standard error, shared with other threads.
     pub(crate) fn notes(&self) -> Notes {
         self.notes.clone()
-    }
-}
-
-/// The level of a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// Informational.
-    Info,
-    /// Something may not be as intended.
-    Warning,
-    /// Something failed.
-    Error,
-}
-
-impl Level {
-    /// Splits the level prefix from a note.
-    fn of(text: &str) -> (Self, &str) {
-        let after = |word: &str| text.strip_prefix(word).map(str::trim_start);
-        match (after("warning:"), after("error:")) {
-            (Some(rest), _) => (Self::Warning, rest),
-            (_, Some(rest)) => (Self::Error, rest),
-            _ => (Self::Info, text),
-        }
-    }
-
-    /// The name of the level in Python's `logging`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Info => "INFO",
-            Self::Warning => "WARNING",
-            Self::Error => "ERROR",
-        }
     }
 }
 
@@ -226,19 +206,36 @@ impl Notes {
 
     /// Writes a line.
     pub(crate) fn note(&self, text: &str) {
-        self.with(|screen| screen.note(&escape_controls(text)));
+        self.line(Level::Info, text);
     }
 
-    /// Writes a line that has ANSI styles, from [`crate::report`].
-    pub(crate) fn styled(&self, text: &str) {
-        self.with(|screen| screen.note(text));
+    /// Writes a warning.
+    pub(crate) fn warn(&self, text: &str) {
+        self.line(Level::Warning, text);
+    }
+
+    /// Writes a line of a level.
+    pub(crate) fn line(&self, level: Level, text: &str) {
+        let text = escape_controls(text);
+        self.rendered(
+            level,
+            &match level {
+                Level::Info => text,
+                Level::Warning | Level::Error => format!("{}: {text}", level.name()).into(),
+            },
+        );
+    }
+
+    /// Writes a message that [`crate::report`] has rendered, which has ANSI styles and begins with its level.
+    pub(crate) fn rendered(&self, level: Level, text: &str) {
+        self.with(|screen| screen.note(level, text));
     }
 
     /// Writes a line unless informational notes are suppressed.
     pub(crate) fn info(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
-                screen.note(&escape_controls(text));
+                screen.note(Level::Info, &escape_controls(text));
             }
         });
     }
@@ -247,7 +244,7 @@ impl Notes {
     pub(crate) fn progress(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
-                screen.write(&secrets::mask(text));
+                screen.write(Level::Info, &secrets::mask(text));
             }
         });
     }
@@ -259,7 +256,7 @@ impl Notes {
                 let line = [(Value::str("text"), Value::str(line))];
                 write_object("log", &line.into_iter().collect());
             } else {
-                screen.write(line);
+                screen.write(Level::Info, line);
             }
         });
     }
@@ -333,7 +330,7 @@ impl Notes {
 
 impl Screen {
     /// Writes a line; every note passes through here.
-    fn note(&mut self, text: &str) {
+    fn note(&mut self, level: Level, text: &str) {
         let masked = secrets::mask(text);
         let text = &*escaped(&masked, true);
         if let Some(listener) = &self.listener {
@@ -343,21 +340,20 @@ impl Screen {
                 self.status.clear();
             }
             let plain = anstream::adapter::strip_str(text).to_string();
-            let (level, text) = Level::of(&plain);
-            listener(level, text);
+            let bare = plain.strip_prefix(level.name()).and_then(|rest| rest.strip_prefix(": "));
+            listener(level, bare.unwrap_or(&plain));
             return;
         }
-        self.write(text);
+        self.write(level, text);
     }
 
     /// Writes a line to standard error.
-    fn write(&mut self, text: &str) {
+    fn write(&mut self, level: Level, text: &str) {
         if self.json {
             let plain = anstream::adapter::strip_str(text).to_string();
-            let level = Level::of(&plain).0.name().to_ascii_lowercase();
             write_object(
                 "message",
-                &[("level", Value::from(level)), ("text", Value::from(plain))]
+                &[("level", Value::str(level.name())), ("text", Value::from(plain))]
                     .into_iter()
                     .map(|(name, value)| (Value::str(name), value))
                     .collect(),
@@ -475,22 +471,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_note_levels() {
-        assert_eq!(Level::of("warning: a column is missing"), (Level::Warning, "a column is missing"));
-        assert_eq!(Level::of("error: no\nhint: yes"), (Level::Error, "no\nhint: yes"));
-        assert_eq!(Level::of("12 of 40 requests"), (Level::Info, "12 of 40 requests"));
-    }
-
-    #[test]
     fn listener_gets_unstyled_text() {
         let received: Arc<Mutex<Vec<(Level, String)>>> = Arc::default();
         let notes = Notes::new(Color::Always);
         let sink = Arc::clone(&received);
         notes.set_listener(Arc::new(move |level, text| sink.lock().unwrap().push((level, text.to_owned()))));
-        notes.styled("\x1b[33mwarning\x1b[0m: odd");
+        notes.rendered(Level::Warning, "\x1b[33mwarning\x1b[0m: odd");
+        notes.warn("strange");
         notes.be_quiet();
         notes.info("suppressed");
-        assert_eq!(*received.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
+        let expected = ["odd", "strange"].map(|text| (Level::Warning, text.to_owned()));
+        assert_eq!(*received.lock().unwrap(), expected);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use lmeval::settings::python_options;
-use lmeval_host::{PythonHost, PythonOptions};
+use lmeval::settings::{RunSettings, python_options};
+use lmeval_host::{Caller, PythonHost, PythonOptions};
 
 use crate::printer::Notes;
 
@@ -19,6 +19,20 @@ pub(crate) fn host(
     Ok(PythonHost::new(options(python, plugins, roots, notes)?))
 }
 
+/// Options for the Python functions and models of a run; functions of `caller` run in its process.
+pub(crate) fn of_run(
+    settings: &RunSettings,
+    roots: &[PathBuf],
+    caller: Option<&Arc<Caller>>,
+    notes: &Notes,
+) -> Result<PythonOptions> {
+    Ok(PythonOptions {
+        caller: caller.map(Arc::clone),
+        run_unsafe_code: settings.confirm_run_unsafe_code,
+        ..options(settings.python.as_deref(), &settings.plugins, roots, notes)?
+    })
+}
+
 /// Options for the Python host, with output forwarded to notes.
 pub(crate) fn options(
     python: Option<&Path>,
@@ -29,7 +43,7 @@ pub(crate) fn options(
     let notes = notes.clone();
     Ok(PythonOptions {
         program: std::env::current_exe().ok(),
-        // Only a run executes model-written code, and sets this from `--confirm_run_unsafe_code`.
+        // Only a run executes model-written code: see `of_run`.
         run_unsafe_code: true,
         log: Some(Arc::new(move |line: &str| notes.info(&format!("python: {line}")))),
         ..python_options(python, plugins, roots)?

@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level as Title, Renderer, Snippet};
 use lmeval_core::filters::FilterError;
 use lmeval_core::scorers::ScoreError;
-use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, downcast_error, secrets};
+use lmeval_core::{Diagnose, Diagnostic, HostError, Level, Location, ModelError, downcast_error, secrets};
 use lmeval_engine::EngineError;
 use lmeval_host::TrackerError;
 use lmeval_report::ReportError;
@@ -14,15 +14,6 @@ use lmeval_tasks::prompt::PromptError;
 
 use crate::commands::Status;
 use crate::printer::{self, Printer, escape_controls};
-
-/// How serious a diagnostic is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    /// The task cannot be used.
-    Error,
-    /// The task can be used, but probably not as intended.
-    Warning,
-}
 
 /// Downcasts an error to a type with diagnostic information.
 type Cast = for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>;
@@ -54,12 +45,12 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     if let Some(traceback) = traceback(error) {
         printer.note(traceback.trim_end());
     }
-    printer.styled(&rendered(error));
+    printer.rendered(Level::Error, &rendered(error));
 }
 
 /// Renders a failure with ANSI styles: message, file excerpt, causes, hints.
 pub(crate) fn rendered(error: &anyhow::Error) -> String {
-    render(Severity::Error, error.as_ref())
+    render(Level::Error, error.as_ref())
 }
 
 /// The Python traceback attached to a failure.
@@ -76,34 +67,41 @@ pub(crate) fn status(error: &anyhow::Error) -> Status {
     }
 }
 
+/// Prints a warning with its location, causes and hints.
+pub(crate) fn warn(printer: &mut Printer, warning: &(dyn Error + 'static)) {
+    printer.rendered(Level::Warning, &render(Level::Warning, warning));
+}
+
 /// Renders an error or warning: message, location, causes and hints.
-pub(crate) fn render(severity: Severity, error: &(dyn Error + 'static)) -> String {
-    let (level, word) = match severity {
-        Severity::Error => (Level::ERROR, "error"),
-        Severity::Warning => (Level::WARNING, "warning"),
+pub(crate) fn render(level: Level, error: &(dyn Error + 'static)) -> String {
+    let title = match level {
+        Level::Error => Title::ERROR,
+        Level::Warning => Title::WARNING,
+        Level::Info => Title::INFO,
     };
     let parts = ErrorParts::of(error);
     if parts.locations.is_empty() {
         let rest = escape_controls(&parts.causes_and_hints()).into_owned();
         // Titles of several lines would be indented.
         return if parts.headline.contains('\n') {
-            format!("{word}: {}{rest}", escape_controls(&parts.headline))
+            format!("{}: {}{rest}", level.name(), escape_controls(&parts.headline))
         } else {
-            renderer().render(&[Group::with_title(level.primary_title(escape_controls(&parts.headline)))])
+            renderer()
+                .render(&[Group::with_title(title.clone().primary_title(escape_controls(&parts.headline)))])
                 + &rest
         };
     }
     let excerpts: Vec<(String, String, &Location)> = parts.locations.iter().map(excerpt).collect();
-    let mut group = Group::with_title(level.primary_title(escape_controls(&parts.headline)));
+    let mut group = Group::with_title(title.clone().primary_title(escape_controls(&parts.headline)));
     for (text, path, location) in &excerpts {
         let marked = AnnotationKind::Primary.span(clamp(text, &location.range));
         group = group.element(Snippet::source(text).path(path).fold(true).annotation(marked));
     }
     for cause in &parts.causes {
-        group = group.element(Level::NOTE.with_name("caused by").message(escape_controls(cause)));
+        group = group.element(Title::NOTE.with_name("caused by").message(escape_controls(cause)));
     }
     for hint in &parts.hints {
-        group = group.element(Level::HELP.with_name("hint").message(escape_controls(hint)));
+        group = group.element(Title::HELP.with_name("hint").message(escape_controls(hint)));
     }
     renderer().render(&[group])
 }

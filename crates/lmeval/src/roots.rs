@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use anyhow::Result;
 use lmeval::library::Home;
 use lmeval::settings::LibraryArgs;
-use lmeval_tasks::TaskManager;
+use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use crate::printer::Printer;
+use crate::report;
 
 /// The library roots for the arguments; later ones win. Warns about missing folders.
 pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {
     let roots = arguments.roots()?;
     for folder in arguments.include_path.iter().flatten() {
         if !folder.is_dir() {
-            printer
-                .note(&format!("warning: the --include_path folder `{}` does not exist", folder.display()));
+            printer.warn(&format!("the --include_path folder `{}` does not exist", folder.display()));
         }
     }
     Ok(roots)
@@ -28,6 +28,20 @@ pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<Task
         Some(hint) => manager.with_unknown_hint(hint),
         None => manager,
     })
+}
+
+/// Loads the selected tasks and groups, and prints warnings about them.
+pub(crate) fn load(manager: &TaskManager, names: &[String], printer: &mut Printer) -> Result<TaskDict> {
+    let loaded = manager.load(&manager.select(names)?, Overrides::default())?;
+    print_warnings(&loaded, printer);
+    Ok(loaded)
+}
+
+/// Prints the warnings about tasks.
+pub(crate) fn print_warnings(loaded: &TaskDict, printer: &mut Printer) {
+    for warning in &loaded.warnings {
+        report::warn(printer, warning);
+    }
 }
 
 /// A hint about installing the public library, unless it is installed or another library was chosen.

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_core::{
-    Answer, AnswerSink, Arguments, Dispatch, DocId, Model, ModelError, ModelFuture, ModelIdentity,
+    Answer, AnswerSink, Arguments, Dispatch, DocId, Level, Model, ModelError, ModelFuture, ModelIdentity,
     ModelRequest, Response,
 };
 use lmeval_host::{PoolOptions, Token, WorkerOptions, WorkerPool, work_for_run};
@@ -102,7 +102,7 @@ fn join(address: &str, token: &Token, workers: usize, sleep: Duration) {
                     Ok(Arc::new(Sleeper { sleep, is_stopping }) as Arc<dyn Model>)
                 };
                 // A worker that is dismissed late finds no run.
-                let _ = work_for_run(&options, &|_| {}, &create);
+                let _ = work_for_run(&options, &|_, _| {}, &create);
             })
         })
         .collect();
@@ -154,7 +154,7 @@ fn measure(workers: usize, milliseconds: f64, duration: Duration, token_file: &P
     let binary = std::env::current_exe().unwrap();
     let mut child = Command::new(binary).args(words).args(numbers).spawn().unwrap();
     let process = child.id().to_string();
-    let note = move |text: &str| {
+    let note = move |_: Level, text: &str| {
         counting.fetch_add(usize::from(text.contains(" joined")), Ordering::Relaxed);
     };
     let pool = Arc::new(WorkerPool::listen(options, Arc::new(note)).unwrap());

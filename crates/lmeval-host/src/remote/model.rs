@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lmeval_core::work_queue::in_order;
 use lmeval_core::{
-    Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Model, ModelError,
+    Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Level, Model, ModelError,
     ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate,
     OptionScoring,
 };
@@ -49,9 +49,12 @@ impl WorkerPool {
                 .hint("Choose another address with `--workers listen=HOST:PORT`; port 0 means any free one")
         })?;
         let tls = if options.tls.is_some() { " --tls_ca FILE" } else { "" };
-        note(&format!(
-            "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE{tls}`"
-        ));
+        note(
+            Level::Info,
+            &format!(
+                "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE{tls}`"
+            ),
+        );
         let shared = Arc::new(Shared::new(options, note));
         let accepting = {
             let shared = Arc::clone(&shared);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_core::work_queue::{Item, Queue, Taken};
-use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
+use lmeval_core::{Level, ModelError, ModelErrorKind, ModelStats};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
 use tracing::debug;
@@ -61,7 +61,7 @@ pub struct PoolOptions {
 }
 
 /// Receives notes about workers that join and leave.
-pub type WorkerNotes = Arc<dyn Fn(&str) + Send + Sync>;
+pub type WorkerNotes = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// The state shared by the threads that attend to workers.
 pub(super) struct Shared {
@@ -220,7 +220,7 @@ impl Shared {
             }
             if reminded.elapsed() >= REMIND {
                 reminded = Instant::now();
-                (self.note)("Still waiting for the first worker");
+                (self.note)(Level::Info, "Still waiting for the first worker");
             }
             members = self.change.wait_timeout(members, PING).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -244,7 +244,7 @@ impl Shared {
                 without = Instant::now();
             } else if without.elapsed() >= REMIND {
                 without = Instant::now();
-                (self.note)("warning: No worker is connected; the run waits for one");
+                (self.note)(Level::Warning, "No worker is connected; the run waits for one");
             }
         }
     }
@@ -253,7 +253,7 @@ impl Shared {
     fn attend(self: Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         let refuse = |reason: &dyn std::fmt::Display| {
             if self.refused.fetch_add(1, Ordering::Relaxed) < REPORTED && !self.is_stopping() {
-                (self.note)(&format!("warning: A connection from {peer} was refused: {reason}"));
+                (self.note)(Level::Warning, &format!("A connection from {peer} was refused: {reason}"));
             }
         };
         // Accepted sockets may inherit the mode of the listener.
@@ -318,9 +318,10 @@ impl Shared {
         let known = self.members().description.get_or_insert(description.clone()).identity.clone();
         if known != description.identity {
             let difference = difference(&known, &description.identity);
-            (self.note)(&format!(
-                "warning: The worker {name} was refused: it has another model: {difference}"
-            ));
+            (self.note)(
+                Level::Warning,
+                &format!("The worker {name} was refused: it has another model: {difference}"),
+            );
             let reason = format!("it has another model than the other workers: {difference}");
             // It may be gone.
             let _ = link.send(&ToWorker::Refused(reason));
@@ -335,7 +336,7 @@ impl Shared {
             members.next += 1;
             members.list.push(Member { id, sender: Arc::clone(&link.sender) });
             self.change.notify_all();
-            (self.note)(&format!("The worker {name} joined; workers: {}", members.list.len()));
+            (self.note)(Level::Info, &format!("The worker {name} joined; workers: {}", members.list.len()));
             id
         };
         let sender = Arc::clone(&link.sender);
@@ -348,7 +349,7 @@ impl Shared {
             let left = members.list.len();
             drop(members);
             self.stats.retry(format!("The worker {name} left: {reason}"));
-            (self.note)(&format!("warning: The worker {name} left: {reason}; workers: {left}"));
+            (self.note)(Level::Warning, &format!("The worker {name} left: {reason}; workers: {left}"));
         }
     }
 

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lmeval_core::{
-    Arguments, ChatError, ChatMessage, ChatTemplate, Context, DocId, InProcess, LocalModel, Model,
+    Arguments, ChatError, ChatMessage, ChatTemplate, Context, DocId, InProcess, Level, LocalModel, Model,
     ModelError, ModelIdentity, ModelRequest, ModelTemplate, OptionScoring, Response, Role,
 };
 use lmeval_pycompat::Dict;
@@ -113,7 +113,7 @@ impl Test {
         thread::spawn(move || {
             WorkerPool::listen(
                 options,
-                Arc::new(move |text: &str| notes.0.lock().unwrap().push(text.to_owned())),
+                Arc::new(move |_: Level, text: &str| notes.0.lock().unwrap().push(text.to_owned())),
             )
         })
     }
@@ -138,7 +138,7 @@ impl Test {
                 let answered = Arc::clone(&answered);
                 Ok(Arc::new(InProcess::new(Slow { weights, answered })) as Arc<dyn Model>)
             };
-            work_for_run(&options, &|_| {}, &create)
+            work_for_run(&options, &|_, _| {}, &create)
         })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lmeval_core::{ChatTemplate, Model, ModelError, ModelErrorKind, ModelRequest};
+use lmeval_core::{ChatTemplate, Level, Model, ModelError, ModelErrorKind, ModelRequest};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
 use tokio::runtime::Runtime;
@@ -65,7 +65,7 @@ struct Loaded {
 /// messages.
 pub fn work_for_run(
     options: &WorkerOptions,
-    note: &dyn Fn(&str),
+    note: &dyn Fn(Level, &str),
     create: &CreateModel<'_>,
 ) -> Result<(), ModelError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -82,14 +82,17 @@ pub fn work_for_run(
                     let mut session = Session { options, sender, receiver, decoder: Decoder::new() };
                     match session.run(note, create, &mut loaded, &runtime)? {
                         Ended::Over => {
-                            note("The run is over");
+                            note(Level::Info, "The run is over");
                             return Ok(());
                         }
                         Ended::Lost(reason) => {
-                            note(&format!(
-                                "warning: The connection to {} was lost: {reason}; connecting again",
-                                options.address
-                            ));
+                            note(
+                                Level::Warning,
+                                &format!(
+                                    "The connection to {} was lost: {reason}; connecting again",
+                                    options.address
+                                ),
+                            );
                             problem = reason;
                             reported.clone_from(&problem);
                             alone_since = Instant::now();
@@ -108,7 +111,7 @@ pub fn work_for_run(
             return Err(unreachable(message).hint("`--patience SECONDS` sets how long a worker tries"));
         }
         if problem != reported {
-            note(&format!("Waiting for a run at {}: {problem}", options.address));
+            note(Level::Info, &format!("Waiting for a run at {}: {problem}", options.address));
             reported.clone_from(&problem);
         }
         thread::sleep(PAUSE.min(options.patience));
@@ -196,7 +199,7 @@ impl Session<'_> {
     /// Joins the run and answers its requests until it is over or the connection is lost.
     fn run(
         &mut self,
-        note: &dyn Fn(&str),
+        note: &dyn Fn(Level, &str),
         create: &CreateModel<'_>,
         loaded: &mut Option<Loaded>,
         runtime: &Runtime,
@@ -218,7 +221,7 @@ impl Session<'_> {
         let heartbeat = Heartbeat::start(&self.sender, heartbeat(stall));
         if loaded.as_ref().is_none_or(|loaded| loaded.setup != setup) {
             *loaded = None;
-            note("Loading the model");
+            note(Level::Info, "Loading the model");
             match create(&setup) {
                 Ok(model) => *loaded = Some(Loaded { setup, model, template: Arc::default() }),
                 Err(error) => {

@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
     if let Some(stats) = model.stats() {
         let waiting = notes.clone();
         stats.on_wait(move |reason| waiting.info(reason));
-        stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
+        stats.on_warning(move |warning| notes.warn(warning));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let (sender, checks) = mpsc::channel();
@@ -59,7 +59,7 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
         bail!("A check panicked");
     }
     for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
-        printer.note(&format!("warning: {warning}"));
+        printer.warn(&warning);
     }
     if count == 0 {
         let is_served =

@@ -203,8 +203,8 @@ fn merge(inputs: &[PathBuf], output: &Path, printer: &mut Printer) -> Result<Sta
     let merged = lmeval_journal::merge(&inputs, output)?;
     for (path, damage) in inputs.iter().zip(&merged.damage).filter(|(_, damage)| !damage.is_empty()) {
         let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
-        printer.note(&format!(
-            "warning: `{}` has {}, {bytes} bytes, the first at offset {}; the answers there are left out",
+        printer.warn(&format!(
+            "`{}` has {}, {bytes} bytes, the first at offset {}; the answers there are left out",
             path.display(),
             counted(damage.len(), "damaged part"),
             damage[0].offset
@@ -222,7 +222,7 @@ fn merge(inputs: &[PathBuf], output: &Path, printer: &mut Printer) -> Result<Sta
         return Ok(Status::Success);
     }
     let mut text = format!(
-        "error: {} from that of an earlier journal to the same request and {} left out",
+        "{} from that of an earlier journal to the same request and {} left out",
         if merged.conflicts == 1 {
             "1 answer differs".to_owned()
         } else {
@@ -247,6 +247,6 @@ fn merge(inputs: &[PathBuf], output: &Path, printer: &mut Printer) -> Result<Sta
     if merged.conflicts > merged.first_conflicts.len() {
         let _ = write!(text, "\n  and {} more", merged.conflicts - merged.first_conflicts.len());
     }
-    printer.note(&text);
+    printer.error(&text);
     Ok(Status::Failure)
 }

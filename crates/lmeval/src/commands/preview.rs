@@ -10,8 +10,8 @@ use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTem
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
 use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
-use lmeval_tasks::{Overrides, Task};
 use lmeval_tokenizers::TokenizerTemplate;
 
 use crate::cli::PreviewArgs;
@@ -25,11 +25,7 @@ use crate::{json_line, python, report, roots};
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = roots::manager(&roots, &arguments.library)?;
-    let specs = manager.select(&arguments.names)?;
-    let mut loaded = manager.load(&specs, Overrides::default())?;
-    for warning in &loaded.warnings {
-        printer.styled(&report::render(report::Severity::Warning, warning));
-    }
+    let mut loaded = roots::load(&manager, &arguments.names, printer)?;
     if let Some(count) = arguments.num_fewshot.filter(|count| *count < 0) {
         bail!("`num_fewshot` must be a non-negative integer, not {count}");
     }
@@ -56,7 +52,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     };
     for (name, task) in &mut loaded.tasks {
         for warning in load_class(task, &classes, &data)? {
-            printer.styled(&report::render(report::Severity::Warning, &warning));
+            report::warn(printer, &warning);
         }
         if let Some(count) = arguments.num_fewshot {
             task.config.set_num_fewshot(count);
@@ -122,7 +118,7 @@ fn preview(
     let sources = request_sources(task, data)?;
     let builder = RequestBuilder::new(task, &sources, options)?;
     for missing in builder.missing_columns() {
-        printer.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
+        report::warn(printer, &missing.diagnostic(task));
     }
     for requests in builder {
         let requests = requests?;

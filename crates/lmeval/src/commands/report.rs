@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ReportArgs, printer: &mut Printer) -> Result<Statu
         }
     };
     for change in &contents.changes {
-        printer.note(&format!("warning: {change}"));
+        printer.warn(change);
     }
     let size = fs::metadata(output)?.len();
     let path = output.display();
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &ReportArgs, printer: &mut Printer) -> Result<Statu
         size as f64 / 1e6
     ))?;
     if size > LARGE {
-        printer.note("warning: Browsers need long to open a file of this size; `--samples` makes it smaller");
+        printer.warn("Browsers need long to open a file of this size; `--samples` makes it smaller");
     }
     Ok(Status::Success)
 }

@@ -7,23 +7,19 @@ use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::config::TaskConfig;
 use lmeval_tasks::source::{Mapping, Origin, Step, identity};
-use lmeval_tasks::{Group, Overrides, Task, TaskDict};
+use lmeval_tasks::{Group, Task, TaskDict};
 
 use crate::cli::ShowArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::words::counted;
-use crate::{json_line, report, roots};
+use crate::{json_line, roots};
 
 /// Prints the resolved configuration of each name.
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = roots::manager(&roots, &arguments.library)?;
-    let specs = manager.select(&arguments.names)?;
-    let loaded = manager.load(&specs, Overrides::default())?;
-    for warning in &loaded.warnings {
-        printer.styled(&report::render(report::Severity::Warning, warning));
-    }
+    let loaded = roots::load(&manager, &arguments.names, printer)?;
     let text = if arguments.json {
         as_json(&loaded)?
     } else if arguments.yaml {

@@ -1,15 +1,13 @@
 //! `lm-eval view`: runs in a browser.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use lmeval::environment;
 use lmeval_view::{Listen, Server, Viewer};
 
+use crate::browser;
 use crate::commands::Status;
 use crate::printer::Printer;
 
@@ -45,27 +43,12 @@ pub(crate) fn run(arguments: &ViewArgs, printer: &mut Printer) -> Result<Status>
     printer.result(&format!("{}\n", server.url()))?;
     printer.flush()?;
     if !server.address().ip().is_loopback() {
-        printer
-            .note("warning: Anyone who has this address can read the runs. The connection is not encrypted");
+        printer.warn("Anyone who has this address can read the runs. The connection is not encrypted");
     }
     printer.notes().info("Press Ctrl-C to stop");
     if !arguments.no_open {
-        open(server.url());
+        browser::open(server.url());
     }
     server.wait();
     Ok(Status::Success)
-}
-
-/// Opens the address in a browser if this is a session with a screen; otherwise the user has the address.
-pub(crate) fn open(url: &str) {
-    if !std::io::stderr().is_terminal() || !environment::has_screen() {
-        return;
-    }
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let mut command = Command::new(program);
-    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Ok(mut child) = command.spawn() {
-        // The browser may run as long as the viewer; nobody waits for it but its exit status has to be collected.
-        let _ = std::thread::Builder::new().spawn(move || child.wait());
-    }
 }

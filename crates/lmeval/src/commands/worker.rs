@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &WorkerArgs, printer: &mut Printer) -> Result<Statu
             Err(error) => ModelError::new(ModelErrorKind::Configuration, format!("{error:#}")),
         })
     };
-    work_for_run(&options, &|text| notes.note(text), &create)?;
+    work_for_run(&options, &|level, text| notes.line(level, text), &create)?;
     Ok(Status::Success)
 }
 

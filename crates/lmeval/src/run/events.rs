@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
-use lmeval_core::{Diagnostic, Dialect};
+use lmeval_core::{Diagnostic, Dialect, Level};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
@@ -30,15 +30,19 @@ pub(crate) struct Records {
 pub(crate) struct RunEvents {
     counts: Arc<RequestCounts>,
     notes: Notes,
-    json: bool,
-    write_out: Option<Dialect>,
+    /// Whether events are printed as JSON.
+    pub(crate) json: bool,
+    /// Prints the first prompts by the rules of this dialect.
+    pub(crate) write_out: Option<Dialect>,
+    /// The page that follows the run.
+    pub(crate) live: Option<LiveView>,
+    /// The files of the shard, with its answered documents.
+    pub(crate) shard: Option<ShardWriter>,
     records: Option<Records>,
     observer: Option<Arc<dyn Events>>,
     written: Mutex<Vec<(String, WrittenSamples)>>,
     saved_before: AtomicUsize,
     skipped: AtomicUsize,
-    live: Option<LiveView>,
-    shard: Option<ShardWriter>,
     /// Whether the run has started over with another model; notes about tasks are not repeated.
     is_restarted: AtomicBool,
 }
@@ -47,52 +51,27 @@ pub(crate) struct RunEvents {
 const SHOWN_SKIPPED: usize = 10;
 
 impl RunEvents {
-    /// A handler for a run; `write_out` prints first prompts by the rules of that dialect.
+    /// A handler that writes records, and passes values on to the observer.
     pub(crate) fn new(
         counts: Arc<RequestCounts>,
         notes: Notes,
-        json: bool,
-        write_out: Option<Dialect>,
         records: Option<Records>,
         observer: Option<Arc<dyn Events>>,
     ) -> Self {
-        let written = Mutex::default();
         Self {
             counts,
             notes,
-            json,
-            write_out,
-            records,
-            observer,
-            written,
-            saved_before: AtomicUsize::new(0),
-            skipped: AtomicUsize::new(0),
+            json: false,
+            write_out: None,
             live: None,
             shard: None,
+            records,
+            observer,
+            written: Mutex::default(),
+            saved_before: AtomicUsize::new(0),
+            skipped: AtomicUsize::new(0),
             is_restarted: AtomicBool::new(false),
         }
-    }
-
-    /// Passes events on to a page that follows the run.
-    pub(crate) fn with_live(mut self, live: Option<LiveView>) -> Self {
-        self.live = live;
-        self
-    }
-
-    /// Stores the answered documents of a shard.
-    pub(crate) fn with_shard(mut self, shard: Option<ShardWriter>) -> Self {
-        self.shard = shard;
-        self
-    }
-
-    /// The files of the shard.
-    pub(crate) fn shard(&self) -> Option<&ShardWriter> {
-        self.shard.as_ref()
-    }
-
-    /// The page that follows the run.
-    pub(crate) fn live(&self) -> Option<&LiveView> {
-        self.live.as_ref()
     }
 
     /// The number of answers in the journal when it was opened.
@@ -147,8 +126,7 @@ impl RunEvents {
     fn report_other_answers(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
         if of_unknown_server > 0 {
             let them = counted(of_unknown_server, "answer");
-            self.notes.note(&format!(
-                "warning: The journal has {them} of a model with this name, saved by an older version without the server's \
+            self.notes.warn(&format!("The journal has {them} of a model with this name, saved by an older version without the server's \
                  address. They may be from another model and are not used"
             ));
         }
@@ -161,7 +139,7 @@ impl RunEvents {
     }
 
     /// Discards everything that was counted and written from answers of another model.
-    fn start_over(&self, warning: &str) {
+    fn start_over(&self, level: Level, reason: &str) {
         self.is_restarted.store(true, Ordering::Relaxed);
         self.discard_records();
         if let Some(shard) = &self.shard {
@@ -170,7 +148,7 @@ impl RunEvents {
         self.counts.reset();
         self.saved_before.store(0, Ordering::Relaxed);
         self.skipped.store(0, Ordering::Relaxed);
-        self.notes.note(warning);
+        self.notes.line(level, reason);
         if self.json {
             self.notes.object("restarted", &Dict::new());
         }
@@ -208,14 +186,12 @@ impl Events for RunEvents {
             live.event(&event);
         }
         match event {
-            Event::ModelAssumed { serves } => self.notes.note(&format!(
-                "warning: The server does not report which model it runs (`/v1/models`); assuming `{serves}`, as before: saved \
+            Event::ModelAssumed { serves } => self.notes.warn(&format!("The server does not report which model it runs (`/v1/models`); assuming `{serves}`, as before: saved \
                  answers of that model at this address are reused"
             )),
             Event::JournalOpened { answers, repaired_bytes, damage, is_exclusive } => {
                 if !is_exclusive && !self.is_restarted() {
-                    self.notes.note(
-                        "warning: The file system of the journal has no locks; make sure that no other process, on any \
+                    self.notes.warn("The file system of the journal has no locks; make sure that no other process, on any \
                          machine, writes to the same journal",
                     );
                 }
@@ -231,7 +207,7 @@ impl Events for RunEvents {
                     let diagnostic = diagnostic.hint(
                         "`lm-eval journal verify` lists every damaged part, and `lm-eval journal compact` removes them",
                     );
-                    self.notes.styled(&report::render(report::Severity::Warning, &diagnostic));
+                    self.notes.rendered(Level::Warning, &report::render(Level::Warning, &diagnostic));
                 }
                 self.saved_before.fetch_add(answers, Ordering::Relaxed);
                 if let Some(bytes) = repaired_bytes {
@@ -245,11 +221,11 @@ impl Events for RunEvents {
                 self.report_reuse(answers, from, is_assumed);
                 self.report_other_answers(answers, of_unknown_server, of_others);
             }
-            Event::OtherModel(identity) => self.start_over(&format!(
-                "warning: The server runs another model than when the saved answers were given; they are not used, and the \
+            Event::OtherModel(identity) => self.start_over(Level::Warning, &format!(
+                "The server runs another model than when the saved answers were given; they are not used, and the \
                  run starts over. Now: {identity}"
             )),
-            Event::OtherProtocol { protocol } => self.start_over(&format!(
+            Event::OtherProtocol { protocol } => self.start_over(Level::Info, &format!(
                 "Saved log-likelihoods of another scoring protocol were used so far; the run starts over with `{}`",
                 protocol.unwrap_or("echo")
             )),
@@ -274,8 +250,7 @@ impl Events for RunEvents {
             Event::PartNotScored { task, error } => {
                 let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
                 let reason = causes.last().map(ToString::to_string).unwrap_or_default();
-                self.notes.note(&format!(
-                    "warning: This part of `{task}` has no scores of its own: {reason}. Its answers are stored, and \
+                self.notes.warn(&format!("This part of `{task}` has no scores of its own: {reason}. Its answers are stored, and \
                      `lm-eval merge` scores the whole"
                 ));
             }
@@ -290,7 +265,7 @@ impl Events for RunEvents {
                 } else {
                     "The scores are those of the data as it is now; do not compare them with earlier ones"
                 });
-                self.notes.styled(&report::render(report::Severity::Warning, &diagnostic));
+                self.notes.rendered(Level::Warning, &report::render(Level::Warning, &diagnostic));
             }
             Event::MissingColumn { .. }
             | Event::FirstDocument { .. }
@@ -306,7 +281,7 @@ impl Events for RunEvents {
                 ));
             }
             Event::MissingColumn { task, missing } => {
-                self.notes.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
+                self.notes.rendered(Level::Warning, &report::render(Level::Warning, &missing.diagnostic(task)));
             }
             Event::Prepared { task, documents } => self.task_event("prepared", task.name(), Some(documents)),
             Event::FirstDocument { task, requests } => {
@@ -320,13 +295,12 @@ impl Events for RunEvents {
                 let before = self.skipped.fetch_add(1, Ordering::Relaxed);
                 if before >= SHOWN_SKIPPED {
                     if before == SHOWN_SKIPPED {
-                        self.notes.note("warning: more documents were skipped; they are not listed here");
+                        self.notes.warn("more documents were skipped; they are not listed here");
                     }
                     return;
                 }
                 let reason = requests.skipped.map_or("it has no requests", skip_reason);
-                self.notes.note(&format!(
-                    "warning: document {} of `{}` is skipped: {reason}",
+                self.notes.warn(&format!("document {} of `{}` is skipped: {reason}",
                     requests.doc_id,
                     task.name()
                 ));

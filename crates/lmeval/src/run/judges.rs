@@ -18,8 +18,80 @@ use crate::printer::{Notes, Printer};
 use crate::run::model;
 use crate::words::counted;
 
+/// The judges of an evaluation, and what they need.
+#[derive(Default)]
+pub(crate) struct Judging {
+    /// The models, by role.
+    pub(crate) judges: Vec<JudgeModel>,
+    /// The answers that pairwise judges compare with.
+    pub(crate) baseline: Option<Arc<Baseline>>,
+    prices: Option<Prices>,
+}
+
+impl Judging {
+    /// Creates the judges that the settings bind, and reads the stored run and the prices that they name.
+    pub(crate) fn create(
+        settings: &RunSettings,
+        options: &PythonOptions,
+        notes: &Notes,
+        has_answers: bool,
+    ) -> Result<Self> {
+        Ok(Self {
+            judges: create(settings, options, notes, has_answers)?,
+            baseline: baseline(settings)?,
+            prices: settings.prices.as_deref().map(Prices::read).transpose()?,
+        })
+    }
+
+    /// Whether the judges answer more slowly than a file can be read.
+    pub(crate) fn is_worth_saving(&self) -> bool {
+        self.judges.iter().any(|judge| judge.model.is_worth_saving())
+    }
+
+    /// Repeats the warnings of the judges below the results.
+    pub(crate) fn repeat_warnings(&self, printer: &Printer) {
+        for judge in &self.judges {
+            for warning in judge.model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
+                printer.notes().warn(&format!("The judge `{}`: {warning}", judge.role));
+            }
+        }
+    }
+
+    /// Adds the cost of each judge to its entry of the results.
+    pub(crate) fn add_costs(&self, evaluation: &mut Evaluated) {
+        let Some(prices) = &self.prices else { return };
+        let roles: Vec<String> = evaluation.judges.keys().map(repr::str).collect();
+        for role in roles {
+            let Some(entry) = evaluation.judges.get_str(&role).and_then(Value::as_dict) else { continue };
+            let mut entry = entry.clone();
+            let cost = prices.cost(&entry).map_or(Value::None, Value::Float);
+            entry.insert("cost", cost);
+            evaluation.judges.insert(role, entry);
+        }
+    }
+
+    /// The tokens and the cost of the evaluated model, for the results; empty without prices.
+    ///
+    /// The cost is unknown if the model has no price, or if it did not report the tokens of every answer.
+    pub(crate) fn model_usage(&self, settings: &RunSettings, used: ModelUsage) -> Dict {
+        let Some(prices) = &self.prices else { return Dict::new() };
+        let mut entry = Dict::new();
+        entry.insert("model", settings.model.as_str());
+        entry.insert("model_args", Value::from(settings.model_args.clone()));
+        entry.insert("prompt_tokens", used.tokens.prompt_tokens as i64);
+        entry.insert("completion_tokens", used.tokens.completion_tokens as i64);
+        let cost = prices.cost(&entry).filter(|_| used.uncounted == 0);
+        entry.remove_str("model");
+        entry.remove_str("model_args");
+        entry.insert("answers", used.answers as i64);
+        entry.insert("answers_without_usage", used.uncounted as i64);
+        entry.insert("cost", cost.map_or(Value::None, Value::Float));
+        entry
+    }
+}
+
 /// Creates the judges that the settings bind. Roles with the same model share it.
-pub(crate) fn create(
+fn create(
     settings: &RunSettings,
     options: &PythonOptions,
     notes: &Notes,
@@ -57,7 +129,7 @@ fn listen(model: &dyn Model, role: &str, notes: &Notes) {
         let (waiting, waiting_role) = (notes.clone(), role.to_owned());
         stats.on_wait(move |reason| waiting.info(&format!("The judge `{waiting_role}`: {reason}")));
         let (notes, role) = (notes.clone(), role.to_owned());
-        stats.on_warning(move |warning| notes.note(&format!("warning: The judge `{role}`: {warning}")));
+        stats.on_warning(move |warning| notes.warn(&format!("The judge `{role}`: {warning}")));
     }
 }
 
@@ -72,17 +144,8 @@ pub(crate) fn models(judges: &[JudgeModel]) -> Vec<Arc<dyn Model>> {
     models
 }
 
-/// Repeats the warnings of the judges below the results.
-pub(crate) fn repeat_warnings(judges: &[JudgeModel], printer: &Printer) {
-    for judge in judges {
-        for warning in judge.model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
-            printer.notes().note(&format!("warning: The judge `{}`: {warning}", judge.role));
-        }
-    }
-}
-
 /// Reads the answers of the run that pairwise judges compare with.
-pub(crate) fn baseline(settings: &RunSettings) -> Result<Option<Arc<Baseline>>> {
+fn baseline(settings: &RunSettings) -> Result<Option<Arc<Baseline>>> {
     let Some(path) = &settings.baseline else { return Ok(None) };
     let run = Run::open(path)?;
     if run.samples.is_empty() {
@@ -132,11 +195,11 @@ struct Price {
 }
 
 /// Prices by the name of the model or the back end.
-pub(crate) struct Prices(Vec<(String, Price)>);
+struct Prices(Vec<(String, Price)>);
 
 impl Prices {
     /// Reads the file: a mapping from names to `input` and `output`.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    fn read(path: &Path) -> Result<Self> {
         let wrong = |what: String| {
             Diagnostic::new(format!("`{}`: {what}", path.display()))
                 .hint("Write the price of a million tokens: `{MODEL: {input: 0.15, output: 0.6}}`")
@@ -169,38 +232,6 @@ impl Prices {
         let total = tokens("prompt_tokens") * price.input + tokens("completion_tokens") * price.output;
         Some(total / 1e6)
     }
-}
-
-/// Adds the cost of each judge to its entry of the results.
-pub(crate) fn add_costs(evaluation: &mut Evaluated, prices: Option<&Prices>) {
-    let Some(prices) = prices else { return };
-    let roles: Vec<String> = evaluation.judges.keys().map(repr::str).collect();
-    for role in roles {
-        let Some(entry) = evaluation.judges.get_str(&role).and_then(Value::as_dict) else { continue };
-        let mut entry = entry.clone();
-        let cost = prices.cost(&entry).map_or(Value::None, Value::Float);
-        entry.insert("cost", cost);
-        evaluation.judges.insert(role, entry);
-    }
-}
-
-/// The tokens and the cost of the evaluated model, for the results; empty without prices.
-///
-/// The cost is unknown if the model has no price, or if it did not report the tokens of every answer.
-pub(crate) fn model_usage(settings: &RunSettings, used: ModelUsage, prices: Option<&Prices>) -> Dict {
-    let Some(prices) = prices else { return Dict::new() };
-    let mut entry = Dict::new();
-    entry.insert("model", settings.model.as_str());
-    entry.insert("model_args", Value::from(settings.model_args.clone()));
-    entry.insert("prompt_tokens", used.tokens.prompt_tokens as i64);
-    entry.insert("completion_tokens", used.tokens.completion_tokens as i64);
-    let cost = prices.cost(&entry).filter(|_| used.uncounted == 0);
-    entry.remove_str("model");
-    entry.remove_str("model_args");
-    entry.insert("answers", used.answers as i64);
-    entry.insert("answers_without_usage", used.uncounted as i64);
-    entry.insert("cost", cost.map_or(Value::None, Value::Float));
-    entry
 }
 
 /// Reports the tokens and the cost of the evaluated model.

@@ -101,7 +101,7 @@ fn pool(settings: &RunSettings, workers: &WorkerSettings, notes: &Notes) -> Resu
         setup: worker_setup(&settings.given),
     };
     let notes = notes.clone();
-    Ok(WorkerPool::listen(options, Arc::new(move |text| notes.note(text)))?)
+    Ok(WorkerPool::listen(options, Arc::new(move |level, text| notes.line(level, text)))?)
 }
 
 /// The reference that stands for a class registered by Python code.

@@ -2,21 +2,20 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
-use lmeval_engine::{Evaluated, Events, Failure};
+use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
-    Column, Environment, Layout, ModelName, Moment, ReportError, RunFacts, Seeds, Summary, add_checksums,
-    file_object, make_latex_table, make_table, result_object, to_json, write_results,
+    Column, Environment, Layout, ReportError, RunFacts, Seeds, Summary, add_checksums, file_object,
+    make_latex_table, make_table, result_object, to_json, write_results,
 };
 
+use super::session::Session;
 use crate::csv;
 use crate::excerpt::cell;
 use crate::printer::Printer;
@@ -29,39 +28,19 @@ const SHOWN_FAILURES: usize = 20;
 /// The number of tasks with unusual answers listed.
 const SHOWN_AUDITS: usize = 20;
 
-/// Facts known before the run starts.
-pub(crate) struct Start {
-    /// The wall-clock time of the start.
-    pub moment: Moment,
-    /// The start on a monotonic clock, for durations.
-    pub began: Instant,
-    /// The model's name and its sanitized form.
-    pub model_name: ModelName,
-    /// The folder and time stamp of files, if files are written.
-    pub files: Option<(Layout, String)>,
-    /// Whether records contain hashes instead of bytes.
-    pub hash_media: bool,
-    /// Receives the values of each document, for a comparison with an earlier run.
-    pub observer: Option<Arc<dyn Events>>,
-}
-
 /// Collects the facts that results record besides the scores.
-pub(crate) fn facts(
-    settings: &RunSettings,
-    start: &Start,
-    model_facts: ModelFacts,
-    evaluation: &Evaluated,
-) -> RunFacts {
-    let device = match settings.dialect.name {
-        // Reference: the requested device, whatever was used.
-        "0.4" => settings.device().map(str::to_owned),
-        _ => model_facts.device.clone().or_else(|| settings.device.clone()),
+pub(crate) fn facts(session: &Session, model_facts: ModelFacts, evaluation: &Evaluated) -> RunFacts {
+    let settings = &session.settings;
+    let device = if settings.dialect.device_as_requested {
+        settings.device().map(str::to_owned)
+    } else {
+        model_facts.device.clone().or_else(|| settings.device.clone())
     };
     let seed = |index: usize| settings.seeds[index].map_or(Value::None, Value::Int);
     RunFacts {
         model: settings.model.clone(),
         model_source: settings.model.clone(),
-        model_name: start.model_name.clone(),
+        model_name: session.model_name.clone(),
         model_args: Value::from(settings.model_args.clone()),
         batch_sizes: model_facts.batch_sizes.clone(),
         model_facts,
@@ -72,15 +51,15 @@ pub(crate) fn facts(
         bootstrap_iters: Value::Int(settings.bootstrap_iters),
         gen_kwargs: Value::from(settings.gen_kwargs.clone()),
         seeds: Seeds { random: seed(0), numpy: seed(1), torch: seed(2), fewshot: seed(3) },
-        start: start.moment,
-        seconds: start.began.elapsed().as_secs_f64(),
+        start: session.clock.moment,
+        seconds: session.clock.began.elapsed().as_secs_f64(),
         environment: Environment::collect(Path::new(".")),
         system_instruction: settings.system_instruction.clone(),
         chat_template: evaluation.chat_template.clone(),
         fewshot_as_multiturn: settings.fewshot_as_multiturn,
         dialect: settings.dialect,
         failed_requests: evaluation.failures.len(),
-        hash_media: start.hash_media,
+        hash_media: session.hash_media,
         code_limits: evaluation.code_limits.clone(),
         judges: evaluation.judges.clone(),
         model_usage: Dict::new(),
@@ -106,18 +85,13 @@ pub(crate) const DATA_DIGESTS: &str = "data_digests";
 pub(crate) const CHAT_DIGESTS: &str = "chat_digests";
 
 /// The digests of data and conversations. Files of the 0.4 line have none.
-pub(crate) fn digests<'a>(
+fn digests<'a>(
     settings: &RunSettings,
     evaluation: &'a Evaluated,
 ) -> impl Iterator<Item = (&'static str, &'a Dict)> {
     let both = [(DATA_DIGESTS, &evaluation.digests), (CHAT_DIGESTS, &evaluation.chat_digests)];
-    let is_written = has_extra_keys(settings);
+    let is_written = !settings.dialect.plain_result_files;
     both.into_iter().filter(move |(_, digests)| is_written && !digests.is_empty())
-}
-
-/// Whether results files have keys that protect them. Those of the 0.4 line are as the reference writes them.
-pub(crate) fn has_extra_keys(settings: &RunSettings) -> bool {
-    settings.dialect.name != "0.4"
 }
 
 /// The results of a run in both forms.
@@ -168,14 +142,39 @@ impl Objects {
         }
     }
 
-    /// Adds the checksums of all keys and of the samples files to the form for files.
-    pub(crate) fn add_checksums(&mut self, settings: &RunSettings, samples: Dict) -> Result<(), ReportError> {
-        if has_extra_keys(settings) { add_checksums(&mut self.in_file, samples) } else { Ok(()) }
+    /// Changes both forms.
+    pub(crate) fn edit(&mut self, change: impl Fn(&mut Dict)) {
+        change(&mut self.in_memory);
+        change(&mut self.in_file);
+    }
+
+    /// Adds the checksums of all keys and of the samples files to the form for files, and writes it if files are wanted.
+    pub(crate) fn save(&mut self, session: &Session, samples: Dict) -> Result<Option<PathBuf>, ReportError> {
+        if !session.settings.dialect.plain_result_files {
+            add_checksums(&mut self.in_file, samples)?;
+        }
+        session.files.as_ref().map(|files| self.save_as(&files.layout, &files.stamp)).transpose()
     }
 
     /// Writes the results file.
-    pub(crate) fn save(&self, layout: &Layout, stamp: &str) -> Result<PathBuf, ReportError> {
+    pub(crate) fn save_as(&self, layout: &Layout, stamp: &str) -> Result<PathBuf, ReportError> {
         write_results(layout, stamp, &self.in_file)
+    }
+
+    /// Saves and prints the results. Returns the results file, and whether printing succeeded.
+    ///
+    /// Files come first: they must be written even if the reader of standard output goes away.
+    pub(crate) fn publish(
+        &mut self,
+        session: &Session,
+        samples: Dict,
+        printer: &mut Printer,
+    ) -> Result<(Option<PathBuf>, Result<()>)> {
+        let saved = self.save(session, samples);
+        let printed = self.print(&session.settings, printer);
+        let path = saved?;
+        report_saved(path.as_deref(), printer);
+        Ok((path, printed))
     }
 
     /// Prints the results.
@@ -184,45 +183,56 @@ impl Objects {
             printer.exact(&to_json(&self.in_memory)?)?;
             printer.result("\n")?;
         }
-        print(settings, &self.in_memory, &self.in_file, printer)?;
+        self.print_scores(settings, printer)?;
         Ok(printer.flush()?)
+    }
+
+    /// Prints the tables, or the results file as JSON.
+    pub(crate) fn print_scores(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+        let in_memory = &self.in_memory;
+        if settings.format == Format::Json {
+            printer.exact(&to_json(&self.in_file)?)?;
+            return Ok(printer.result("\n")?);
+        }
+        if settings.format == Format::Csv {
+            return Ok(printer.exact(&csv_of(&self.in_file))?);
+        }
+        let summary = Summary {
+            model: settings.model.clone(),
+            model_args: Value::from(settings.model_args.clone()),
+            gen_kwargs: Value::from(settings.gen_kwargs.clone()),
+            limit: settings.limit.clone(),
+            num_fewshot: settings.num_fewshot.map_or(Value::None, Value::Int),
+            batch_size: settings.batch_size.clone(),
+            batch_sizes: batch_sizes(in_memory),
+        };
+        printer.result(&format!("{}\n", summary.line()))?;
+        let groups = in_memory.contains_str("groups").then_some(Column::Groups);
+        for column in [Column::Results].into_iter().chain(groups) {
+            match settings.format {
+                Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
+                Format::Markdown => printer.result(&make_table(in_memory, column, false))?,
+                _ => printer.table(&make_table(in_memory, column, false))?,
+            }
+            printer.result("\n")?;
+        }
+        Ok(())
     }
 }
 
-/// Prints the tables, or the result file as JSON.
-pub(crate) fn print(
-    settings: &RunSettings,
-    in_memory: &Dict,
-    in_file: &Dict,
-    printer: &mut Printer,
-) -> Result<()> {
-    if settings.format == Format::Json {
-        printer.exact(&to_json(in_file)?)?;
-        return Ok(printer.result("\n")?);
+/// Says where the results are.
+pub(crate) fn report_saved(path: Option<&Path>, printer: &Printer) {
+    if let Some(path) = path {
+        printer.notes().wrote("results", None, path);
+        printer.notes().info(&format!("Results saved to {}", path.display()));
     }
-    if settings.format == Format::Csv {
-        return Ok(printer.exact(&csv_of(in_file))?);
+}
+
+/// Prints the warnings about an evaluation.
+pub(crate) fn print_warnings(evaluation: &Evaluated, printer: &mut Printer) {
+    for warning in &evaluation.results.warnings {
+        printer.warn(warning);
     }
-    let summary = Summary {
-        model: settings.model.clone(),
-        model_args: Value::from(settings.model_args.clone()),
-        gen_kwargs: Value::from(settings.gen_kwargs.clone()),
-        limit: settings.limit.clone(),
-        num_fewshot: settings.num_fewshot.map_or(Value::None, Value::Int),
-        batch_size: settings.batch_size.clone(),
-        batch_sizes: batch_sizes(in_memory),
-    };
-    printer.result(&format!("{}\n", summary.line()))?;
-    let groups = in_memory.contains_str("groups").then_some(Column::Groups);
-    for column in [Column::Results].into_iter().chain(groups) {
-        match settings.format {
-            Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
-            Format::Markdown => printer.result(&make_table(in_memory, column, false))?,
-            _ => printer.table(&make_table(in_memory, column, false))?,
-        }
-        printer.result("\n")?;
-    }
-    Ok(())
 }
 
 /// Scores as comma-separated values.
@@ -265,7 +275,7 @@ fn batch_sizes(results: &Dict) -> Vec<i64> {
 /// Repeats the warnings of the model below the results: those of the start are far above.
 pub(crate) fn repeat_warnings(model: &dyn Model, printer: &Printer) {
     for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
-        printer.notes().note(&format!("warning: {warning}"));
+        printer.notes().warn(&warning);
     }
 }
 
@@ -342,11 +352,9 @@ fn print_list(title: &str, lines: &[String], most: usize, printer: &Printer) {
 /// Lists requests that failed permanently.
 pub(crate) fn report_failures(failures: &[Failure], has_journal: bool, printer: &mut Printer) {
     let mut text = match failures.len() {
-        1 => "error: 1 request failed permanently; its document is excluded from the scores".to_owned(),
+        1 => "1 request failed permanently; its document is excluded from the scores".to_owned(),
         several => {
-            format!(
-                "error: {several} requests failed permanently; their documents are excluded from the scores"
-            )
+            format!("{several} requests failed permanently; their documents are excluded from the scores")
         }
     };
     for failure in failures.iter().take(SHOWN_FAILURES) {
@@ -367,5 +375,5 @@ pub(crate) fn report_failures(failures: &[Failure], has_journal: bool, printer: 
         "With `--output_path` or `--use_cache`, running the same command again sends only the failed requests"
     };
     hints.push(again.to_owned());
-    printer.note(&(text + &hint_lines(&hints)));
+    printer.error(&(text + &hint_lines(&hints)));
 }

@@ -146,7 +146,7 @@ pub(crate) fn report(thresholds: &[Threshold], results: &RunResults, printer: &m
             if score.to_f64().is_some_and(|score| threshold.passes(score)) {
                 printer.notes().info(&format!("PASS: {line}"));
             } else {
-                printer.note(&format!("error: FAIL: {line}"));
+                printer.error(&format!("FAIL: {line}"));
                 passed = false;
             }
         }

@@ -7,7 +7,8 @@ use lmeval_host::{Tracked, Trackers};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::Layout;
 
-use super::output::{Objects, Start};
+use super::output::Objects;
+use super::session::Session;
 use crate::printer::Printer;
 use crate::report;
 
@@ -17,17 +18,17 @@ pub(crate) fn report(
     trackers: Trackers,
     objects: &Objects,
     results: Option<&Path>,
-    start: &Start,
+    session: &Session,
     samples: &[(String, PathBuf)],
     printer: &mut Printer,
 ) -> bool {
-    match try_report(trackers, objects, results, start, samples) {
+    match try_report(trackers, objects, results, session, samples) {
         Ok(Tracked { done, failed }) => {
             for line in &done {
                 printer.notes().info(line);
             }
             for line in &failed {
-                printer.note(&format!("error: The run could not be reported to {line}"));
+                printer.error(&format!("The run could not be reported to {line}"));
             }
             failed.is_empty()
         }
@@ -42,16 +43,16 @@ fn try_report(
     trackers: Trackers,
     objects: &Objects,
     results: Option<&Path>,
-    start: &Start,
+    session: &Session,
     samples: &[(String, PathBuf)],
 ) -> Result<Tracked> {
     let folder = tempfile::tempdir()?;
     let results = match results {
         Some(path) => path.to_owned(),
         None => {
-            let layout = Layout::new(folder.path(), &start.model_name.sanitized);
+            let layout = Layout::new(folder.path(), &session.model_name.sanitized);
             layout.prepare()?;
-            objects.save(&layout, &start.moment.stamp(&lmeval::environment::time_zone()))?
+            objects.save_as(&layout, &session.clock.moment.stamp(&lmeval::environment::time_zone()))?
         }
     };
     let samples: Dict =

@@ -344,8 +344,8 @@ impl Resolver {
             fresh: options.fresh.unwrap_or_default(),
             max_failures,
             progress: options.progress.unwrap_or_default(),
-            // The variable is equivalent to the flag.
             view: options.view.unwrap_or_default(),
+            // The variable is equivalent to the flag.
             quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
             log: match &options.verbosity {
                 Some(level) => level.0.eq_ignore_ascii_case("DEBUG"),

@@ -287,7 +287,7 @@ fn other_weights_and_versions_are_refused_by_both_sides() {
         name: "old".to_owned(),
     };
     let create = |_: &Dict| Err(ModelError::new(ModelErrorKind::Request, "It loads the model"));
-    let error = work_for_run(&options, &|_| {}, &create).unwrap_err().to_string();
+    let error = work_for_run(&options, &|_, _| {}, &create).unwrap_err().to_string();
     assert!(error.contains("refused this worker: it is lm-eval 0.0.1, and the run is"), "{error}");
     pool.wait_for("was refused: it is lm-eval 0.0.1, and the run is");
     let mut first = pool.join(&context);

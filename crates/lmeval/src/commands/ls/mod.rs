@@ -122,9 +122,7 @@ pub(crate) fn note_problems(index: &Index, printer: &mut Printer) {
     let count = index.problems().iter().filter(|problem| !problem.is_template()).count();
     if count > 0 {
         let files = if count == 1 { "file is" } else { "files are" };
-        printer.note(&format!(
-            "warning: {count} {files} not listed because of errors; `lm-eval validate` shows them"
-        ));
+        printer.warn(&format!("{count} {files} not listed because of errors; `lm-eval validate` shows them"));
     }
 }
 

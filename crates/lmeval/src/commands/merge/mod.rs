@@ -7,33 +7,28 @@ mod samples;
 mod shard;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Result;
-use lmeval::environment;
 use lmeval::settings::RunSettings;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Diagnostic, ModelFacts};
-use lmeval_data::Settings;
-use lmeval_engine::{Cancel, EngineError, Evaluated, Events, score_stored};
-use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_engine::{EngineError, Evaluated, Events, score_stored};
 use lmeval_pycompat::{Dict, Value, json, repr};
-use lmeval_report::{ModelName, Moment, SampleOptions, to_json};
-use lmeval_tasks::{Overrides, Task, TaskDict};
+use lmeval_report::{ModelName, to_json};
+use lmeval_tasks::{Task, TaskDict};
 
 pub(crate) use self::arguments::MergeArgs;
 use self::shard::{Found, Shard};
-use crate::commands::{Status, run as command};
+use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::RequestCounts;
-use crate::run::events::{Records, RunEvents};
-use crate::run::judges;
-use crate::run::output::{self, Objects, Start};
-use crate::run::{choices, interrupt, thresholds};
+use crate::run::events::RunEvents;
+use crate::run::output::{self, Objects};
+use crate::run::session::{Clock, Files, Session};
+use crate::run::{choices, judges, thresholds};
 use crate::words::counted;
-use crate::{python, report, roots};
+use crate::{report, roots};
 
 /// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
 const OF_ALL_SHARDS: [&str; 19] = [
@@ -60,7 +55,7 @@ const OF_ALL_SHARDS: [&str; 19] = [
 
 /// Merges shards.
 pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status> {
-    let began = Instant::now();
+    let clock = Clock::start();
     let found = Found::search(&arguments.shards)?;
     let missing = check::check(&found, arguments.partial)?;
     let shards = &found.shards;
@@ -69,46 +64,39 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     stored.remove_str("shard");
     let settings = RunSettings::from_stored(&stored, &arguments.options())?;
     let roots = roots::resolve(&settings.library, printer)?;
-    let tasks = load(&settings, &roots, printer)?;
+    let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let manager = manager.with_unknown_hint(
+        "The shards name this task; if it is in a file of yours, merge in the folder where they ran, or pass `--include_path DIR`",
+    );
+    let tasks = roots::load(&manager, &settings.tasks, printer)?;
     thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
+    let model_args = Value::from(settings.model_args.clone());
+    let mut session = Session::prepare(settings, clock, &roots, None, &model_args, printer.notes())?;
     let text = |key: &str| first.results.get_str(key).filter(|value| !value.is_none()).map(repr::str);
-    let model_name = match (text("model_name"), text("model_name_sanitized")) {
-        (Some(name), Some(sanitized)) => ModelName { name, sanitized },
-        _ => ModelName::of(&settings.model, &Value::from(settings.model_args.clone()), settings.seeds[0]),
-    };
-    let moment = Moment::now();
-    let files = command::files(&settings, &model_name, moment)?;
-    let hash_media = environment::hash_media()?;
-    let start = Start { moment, began, model_name, files, hash_media, observer: None };
-    let merge = Merge { settings: &settings, roots: &roots, shards, start: &start };
-    let (evaluation, events) = merge.score(tasks, printer)?;
+    if let (Some(name), Some(sanitized)) = (text("model_name"), text("model_name_sanitized")) {
+        session.model_name = ModelName { name, sanitized };
+    }
+    session.open_files()?;
+    let merge = Merge { session: &session, shards };
+    let (evaluation, events) = merge.score(tasks)?;
     let mut objects = merge.objects(&evaluation, &events.task_hashes(&evaluation));
     if !missing.is_empty() {
         objects.insert("missing_shards", &Value::list(missing.iter().map(|index| Value::Int(*index as i64))));
     }
-    objects.add_checksums(&settings, events.checksums(&evaluation))?;
-    for warning in &evaluation.results.warnings {
-        printer.note(&format!("warning: {warning}"));
-    }
-    // Files first: they must be written even if the reader of standard output goes away.
-    let saved = start.files.as_ref().map(|(layout, stamp)| objects.save(layout, stamp)).transpose()?;
-    let printed = objects.print(&settings, printer);
-    if let Some(path) = &saved {
-        printer.notes().wrote("results", None, path);
-        printer.notes().info(&format!("Results saved to {}", path.display()));
-    }
+    output::print_warnings(&evaluation, printer);
+    let (_, printed) = objects.publish(&session, events.checksums(&evaluation), printer)?;
     output::report_unusual_answers(&evaluation, printer);
     if !missing.is_empty() {
         let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        printer.note(&format!(
-            "warning: {} of {} missing ({}); scores on a subset are not comparable with full runs",
+        printer.warn(&format!(
+            "{} of {} missing ({}); scores on a subset are not comparable with full runs",
             counted(missing.len(), "shard"),
             first.number.count(),
             list.join(", ")
         ));
     }
     let failed = report_failures(shards, printer);
-    let passed = thresholds::report(&settings.fail_under, &evaluation.results, printer)?;
+    let passed = thresholds::report(&session.settings.fail_under, &evaluation.results, printer)?;
     if failed {
         return Ok(Status::Failure);
     }
@@ -118,51 +106,20 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     printed.map(|()| Status::Success)
 }
 
-/// Loads the tasks of the shards.
-fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Result<TaskDict> {
-    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
-    let manager = manager.with_unknown_hint(
-        "The shards name this task; if it is in a file of yours, merge in the folder where they ran, or pass `--include_path DIR`"
-            .to_owned(),
-    );
-    let loaded = manager.load(&manager.select(&settings.tasks)?, Overrides::default())?;
-    for warning in &loaded.warnings {
-        printer.styled(&report::render(report::Severity::Warning, warning));
-    }
-    Ok(loaded)
-}
-
 /// Everything that a merge consists of.
 struct Merge<'a> {
-    settings: &'a RunSettings,
-    roots: &'a [PathBuf],
+    session: &'a Session,
     shards: &'a [Shard],
-    start: &'a Start,
 }
 
 impl Merge<'_> {
     /// Scores the documents of all shards and writes their records.
-    fn score(&self, tasks: TaskDict, printer: &Printer) -> Result<(Evaluated, Arc<RunEvents>)> {
-        let settings = self.settings;
-        let notes = printer.notes();
-        let records =
-            self.start.files.as_ref().filter(|_| settings.log_samples).map(|(layout, stamp)| Records {
-                layout: layout.clone(),
-                stamp: stamp.clone(),
-                options: SampleOptions { hash_media: self.start.hash_media },
-            });
-        let counts = Arc::new(RequestCounts::new());
-        let events = Arc::new(RunEvents::new(counts, notes.clone(), false, None, records, None));
-        let cancel = Cancel::new();
-        interrupt::listen(cancel.clone(), None, notes.clone(), false);
-        let mut options = settings.evaluate_options();
-        (options.keep_samples, options.preview, options.cancel) = (false, false, cancel);
+    fn score(&self, tasks: TaskDict) -> Result<(Evaluated, Arc<RunEvents>)> {
+        let events = Arc::new(self.session.events(&Arc::new(RequestCounts::new())));
+        self.session.listen(None);
+        let mut options = self.session.options();
+        options.preview = false;
         options.answered_by = choices::abilities(&self.shards[0].results);
-        options.data.settings = Some(Settings::from_environment());
-        options.data.python = Some(PythonHost::new(PythonOptions {
-            run_unsafe_code: settings.confirm_run_unsafe_code,
-            ..python::options(settings.python.as_deref(), &settings.plugins, self.roots, &notes)?
-        }));
         let handler: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
         let evaluated = score_stored(tasks, &options, &handler, true, |key, task| {
             self.check_definition(key, task)?;
@@ -170,7 +127,7 @@ impl Merge<'_> {
         });
         match evaluated {
             Ok(evaluated) if evaluated.answered > 0 => {
-                if settings.log_samples {
+                if self.session.settings.log_samples {
                     self.merge_samples(&evaluated, &events).inspect_err(|_| events.discard_records())?;
                 }
                 Ok((evaluated, events))
@@ -185,7 +142,7 @@ impl Merge<'_> {
 
     /// Merges the records of tasks whose values do not depend on several documents.
     fn merge_samples(&self, evaluated: &Evaluated, events: &RunEvents) -> Result<()> {
-        let Some((layout, stamp)) = &self.start.files else { return Ok(()) };
+        let Some(Files { layout, stamp }) = &self.session.files else { return Ok(()) };
         let written = events.task_hashes(evaluated);
         for (task, _) in evaluated.tasks.iter().filter(|(task, _)| !written.contains_str(task)) {
             if let Some(merged) = samples::merge(self.shards, task, layout, stamp)? {
@@ -199,8 +156,8 @@ impl Merge<'_> {
     fn check_definition(&self, key: &str, task: &Task) -> Result<(), EngineError> {
         let first = &self.shards[0];
         let Some(stored) = check::config(first, key) else { return Ok(()) };
-        let mut config =
-            task.config.to_dict(task.mapping(), &self.settings.dialect, self.settings.predict_only);
+        let settings = &self.session.settings;
+        let mut config = task.config.to_dict(task.mapping(), &settings.dialect, settings.predict_only);
         if let Some(metadata) = config.get_str_mut("metadata") {
             *metadata = mask_secrets(metadata);
         }
@@ -227,11 +184,11 @@ impl Merge<'_> {
             .take_while(|(key, _)| key.as_str() != Some("task_hashes"))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        let mut facts = output::facts(self.settings, self.start, model_facts, evaluation);
+        let mut facts = output::facts(self.session, model_facts, evaluation);
         facts.failed_requests = self.shards.iter().map(|shard| shard.failed_requests).sum();
         facts.judges = judges::total(self.shards.iter().map(|shard| &shard.results));
         facts.model_usage = judges::total_model_usage(self.shards.iter().map(|shard| &shard.results));
-        let mut objects = Objects::new(self.settings, &facts, evaluation, task_hashes);
+        let mut objects = Objects::new(&self.session.settings, &facts, evaluation, task_hashes);
         let of_data = first.get_str(output::DATA_DIGESTS).and_then(Value::as_dict);
         objects.add_digests(output::DATA_DIGESTS, of_data.unwrap_or(&Dict::default()));
         let of_chats = chat_digests(self.shards.iter().map(|shard| &shard.results));
@@ -279,7 +236,7 @@ fn report_failures(shards: &[Shard], printer: &mut Printer) -> bool {
         return false;
     }
     let mut text = format!(
-        "error: {} failed permanently; their documents are excluded from the scores",
+        "{} failed permanently; their documents are excluded from the scores",
         counted(failed, "request")
     );
     for shard in shards.iter().filter(|shard| shard.failed_requests > 0) {
@@ -290,6 +247,6 @@ fn report_failures(shards: &[Shard], printer: &mut Printer) -> bool {
     }
     let hint = "Run the commands of these shards again to send only the failed requests, then merge again";
     text += &report::hint_lines(&[hint.to_owned()]);
-    printer.note(&text);
+    printer.error(&text);
     true
 }

@@ -8,40 +8,35 @@ mod source;
 mod stored;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lmeval::environment;
 use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_core::results::SampleRecord;
 use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};
-use lmeval_data::Settings;
 use lmeval_engine::{ChatTemplateChoice, EngineError, Evaluated, Events, NoEvents, evaluate};
-use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_report::{ModelName, Moment, add_checksums, file_object, result_object, write_results};
-use lmeval_tasks::{Overrides, TaskDict};
+use lmeval_report::ModelName;
+use lmeval_tasks::TaskDict;
 
 pub(crate) use self::arguments::RescoreArgs;
 use self::changes::{Comparison, Found};
-use self::judging::Judging;
 use self::source::{Missing, Shared, Source, StoredModel};
-use crate::commands::{Status, run as command};
+use crate::commands::Status;
 use crate::printer::Printer;
+use crate::roots;
 use crate::run::judges;
-use crate::run::output::{self, Start};
+use crate::run::output::{self, Objects};
+use crate::run::session::{Clock, Ended, Session};
 use crate::words::counted;
-use crate::{python, report, roots};
 
 /// Requests without a stored answer after which a run that needs all of them ends.
 const MOST_MISSING: usize = 10_000;
 
 /// Scores the answers of a stored run again.
 pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Status> {
-    let (moment, began) = (Moment::now(), Instant::now());
+    let clock = Clock::start();
     let run = Run::open_answers(&arguments.run)?;
     let mut settings = stored::settings(&run, arguments)?;
     if run.results.is_none() {
@@ -52,65 +47,42 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
         ));
     }
     let roots = roots::resolve(&settings.library, printer)?;
-    let mut tasks = load(&run, &mut settings, &roots, arguments, printer)?;
+    let mut manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    if arguments.tasks.is_none() {
+        manager = manager.with_unknown_hint(
+            "The run names this task; if it is in a file of yours, pass `--tasks FILE` or `--include_path DIR`",
+        );
+        stored::restore_formats(&run, &mut settings, &manager);
+    }
+    let mut tasks = roots::load(&manager, &settings.tasks, printer)?;
     stored::restore_counts(&run, &mut tasks, &mut settings);
     let source = Source::open(&run, &arguments.run, arguments.model.as_deref(), settings.dialect)?;
     report_changes(&run, &source, printer);
     select_documents(&run, &source, &tasks, &mut settings);
     let templates = templates(&run, &source, &mut settings);
     settings.max_failures = (!arguments.partial).then_some(MOST_MISSING);
-    let hash_media = environment::hash_media()?;
-    let model_name = model_name(&run, &settings);
-    let files = command::files(&settings, &model_name, moment)?;
-    let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &settings)));
+    let model_args = Value::from(settings.model_args.clone());
+    let mut session = Session::prepare(settings, clock, &roots, None, &model_args, printer.notes())?;
+    if let (Some(name), Some(sanitized)) =
+        (stored::text(&run, "model_name"), stored::text(&run, "model_name_sanitized"))
+    {
+        session.model_name = ModelName { name, sanitized };
+    }
+    session.open_files()?;
+    judging::create(&run, &mut session, printer)?;
+    let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &session.settings)));
     let comparison = Arc::new(Comparison::new(&run, &stored, arguments.flips));
-    let observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
-    let start = Start { moment, began, model_name, files, hash_media, observer };
+    session.observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
     let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
-    let judging = Judging::new(&run, &settings, &roots, printer)?;
-    let rescoring = Rescoring {
-        judging: &judging,
-        arguments,
-        run: &run,
-        settings: &settings,
-        roots: &roots,
-        start: &start,
-        stored: &stored,
-        model: &model,
-    };
+    let rescoring = Rescoring { arguments, run: &run, session: &session, stored: &stored, model: &model };
     let (evaluation, written, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
     let found = comparison.take();
     rescoring.report(&evaluation, &written, &missing, &found, printer)?;
-    if settings.format != Format::Json {
-        let records = rescoring.records(tasks, &evaluation, &found, printer)?;
+    if session.settings.format != Format::Json {
+        let records = rescoring.records(tasks, &evaluation, &found);
         changes::print_flips(&run, &found, &records, printer)?;
     }
     Ok(Status::Success)
-}
-
-/// Loads the tasks.
-fn load(
-    run: &Run,
-    settings: &mut RunSettings,
-    roots: &[PathBuf],
-    arguments: &RescoreArgs,
-    printer: &mut Printer,
-) -> Result<TaskDict> {
-    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
-    let manager = if arguments.tasks.is_some() {
-        manager
-    } else {
-        manager.with_unknown_hint("The run names this task; if it is in a file of yours, pass `--tasks FILE` or `--include_path DIR`".to_owned())
-    };
-    if arguments.tasks.is_none() {
-        stored::restore_formats(run, settings, &manager);
-    }
-    let specs = manager.select(&settings.tasks)?;
-    let loaded = manager.load(&specs, Overrides::default())?;
-    for warning in &loaded.warnings {
-        printer.styled(&report::render(report::Severity::Warning, warning));
-    }
-    Ok(loaded)
 }
 
 /// Restricts tasks to the documents that the run has, if it did not have all of them.
@@ -147,15 +119,6 @@ fn templates(run: &Run, source: &Source, settings: &mut RunSettings) -> Vec<Mode
     source.templates(run, settings.dialect)
 }
 
-/// The name of the stored model.
-fn model_name(run: &Run, settings: &RunSettings) -> ModelName {
-    let made = ModelName::of(&settings.model, &Value::from(settings.model_args.clone()), settings.seeds[0]);
-    match (stored::text(run, "model_name"), stored::text(run, "model_name_sanitized")) {
-        (Some(name), Some(sanitized)) => ModelName { name, sanitized },
-        _ => made,
-    }
-}
-
 /// Hashes of the tasks whose samples were written, and checksums of their files.
 struct Written {
     hashes: Dict,
@@ -170,18 +133,15 @@ fn report_changes(run: &Run, source: &Source, printer: &Printer) {
         Source::Journal(_) => None,
     });
     for change in results.chain(samples) {
-        printer.notes().note(&format!("warning: {change}"));
+        printer.notes().warn(&change);
     }
 }
 
 /// Everything that a rescoring run consists of.
 struct Rescoring<'a> {
-    judging: &'a Judging,
     arguments: &'a RescoreArgs,
     run: &'a Run,
-    settings: &'a RunSettings,
-    roots: &'a [PathBuf],
-    start: &'a Start,
+    session: &'a Session,
     stored: &'a Arc<StoredModel>,
     model: &'a Arc<dyn Model>,
 }
@@ -199,20 +159,11 @@ impl Rescoring<'_> {
         if let Some(template) = templates.next() {
             self.stored.set_template(template);
         }
+        let mut options = self.session.options();
+        options.digests = self.stored_digests().is_some();
         loop {
-            let parts = (tasks.without_warnings(), self.roots);
-            let (evaluation, events, counts) = command::evaluate_tasks(
-                self.settings,
-                self.start,
-                self.model,
-                parts,
-                self.judging.journal(),
-                printer,
-                |options| {
-                    self.judging.apply(options);
-                    options.digests = self.stored_digests().is_some();
-                },
-            )?;
+            let Ended { outcome: evaluation, events, counts } =
+                self.session.evaluate(self.model, tasks.without_warnings(), &options, printer)?;
             let missing = self.stored.take_missing();
             let counts = counts.snapshot();
             if (missing.documents() > 0 || evaluation.is_err())
@@ -237,10 +188,10 @@ impl Rescoring<'_> {
                 Some(mut evaluation) if missing.documents() == 0 || self.arguments.partial => {
                     self.check_conversations(&evaluation, printer)
                         .inspect_err(|_| events.discard_records())?;
-                    self.judging.add_costs(&mut evaluation);
+                    self.session.judging.add_costs(&mut evaluation);
                     let asked = usize::try_from(counts.sent).unwrap_or(0);
                     let asked = asked.saturating_sub(evaluation.usage.answers);
-                    self.judging.report_asked(self.run, asked, printer);
+                    judging::report_asked(self.run, &self.session.judging, asked, printer);
                     let hashes = events.task_hashes(&evaluation);
                     let written = Written { hashes, checksums: events.checksums(&evaluation) };
                     Ok((evaluation, written, missing))
@@ -255,7 +206,7 @@ impl Rescoring<'_> {
 
     /// The digests of the data of the stored run, if the same documents are selected again.
     fn stored_digests(&self) -> Option<&Dict> {
-        self.run.section(output::DATA_DIGESTS).filter(|_| self.settings.samples.is_none())
+        self.run.section(output::DATA_DIGESTS).filter(|_| self.session.settings.samples.is_none())
     }
 
     /// Warns of tasks whose documents or examples are not those of the stored run.
@@ -264,8 +215,8 @@ impl Rescoring<'_> {
         for (task, digest) in evaluation.digests.iter() {
             if stored.get(task).is_some_and(|stored| stored != digest) {
                 let task = repr::str(task);
-                printer.note(&format!(
-                    "warning: The data of `{task}` has changed since the run: other documents or few-shot examples. A \
+                printer.warn(&format!(
+                    "The data of `{task}` has changed since the run: other documents or few-shot examples. A \
                      different score need not come from filters and metrics"
                 ));
             }
@@ -275,15 +226,17 @@ impl Rescoring<'_> {
     /// Checks that the conversations are those of the stored run: a stored prompt may have more in it than the messages that
     /// are looked for.
     fn check_conversations(&self, evaluation: &Evaluated, printer: &mut Printer) -> Result<()> {
-        if evaluation.chat_digests.is_empty() || self.arguments.partial || self.settings.samples.is_some() {
+        if evaluation.chat_digests.is_empty()
+            || self.arguments.partial
+            || self.session.settings.samples.is_some()
+        {
             return Ok(());
         }
         let Some(stored) = self.run.section(output::CHAT_DIGESTS) else {
             if let Source::Samples(samples) = &self.stored.source
                 && !samples.is_chat()
             {
-                printer.note(
-                    "warning: The run has no digests of its chat messages, so a prompt from which text was only removed since \
+                printer.warn("The run has no digests of its chat messages, so a prompt from which text was only removed since \
                      would pass for the same",
                 );
             }
@@ -321,47 +274,32 @@ impl Rescoring<'_> {
         found: &Found,
         printer: &mut Printer,
     ) -> Result<()> {
-        for warning in &evaluation.results.warnings {
-            printer.note(&format!("warning: {warning}"));
-        }
+        let settings = &self.session.settings;
+        output::print_warnings(evaluation, printer);
         self.report_other_data(evaluation, printer);
         judges::report(evaluation, printer);
-        let mut facts = output::facts(self.settings, self.start, self.model.facts(), evaluation);
+        let mut facts = output::facts(self.session, self.model.facts(), evaluation);
         facts.model_facts.tokenizer = stored::tokenizer(self.run);
-        let configs = output::configs(self.settings, evaluation);
-        let mut in_memory = result_object(&evaluation.results, &configs, &facts);
-        let mut in_file = file_object(&evaluation.results, &configs, &written.hashes, &facts);
+        let mut objects = Objects::new(settings, &facts, evaluation, &written.hashes);
         let rescored = self.origin(missing, found);
-        for object in [&mut in_memory, &mut in_file] {
-            stored::keep_model(object, self.run, &rescored);
-            for (key, digests) in output::digests(self.settings, evaluation) {
-                object.insert(key, digests.clone());
-            }
-        }
-        if output::has_extra_keys(self.settings) {
-            add_checksums(&mut in_file, written.checksums.clone())?;
-        }
-        let saved = self.start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
-        output::print(self.settings, &in_memory, &in_file, printer)?;
-        if self.settings.format != Format::Json {
+        objects.edit(|object| stored::keep_model(object, self.run, &rescored));
+        let saved = objects.save(self.session, written.checksums.clone());
+        objects.print_scores(settings, printer)?;
+        if settings.format != Format::Json {
             changes::print_scores(self.run, found, &evaluation.results.results, printer)?;
         }
         printer.flush()?;
         for problem in &found.problems {
-            printer.note(&format!("warning: The stored samples cannot be compared: {problem}"));
+            printer.warn(&format!("The stored samples cannot be compared: {problem}"));
         }
         if missing.documents() > 0 {
-            printer.note(&format!(
-                "warning: {} left out for lack of a stored answer; scores on a subset are not comparable with full runs{}",
+            printer.warn(&format!("{} left out for lack of a stored answer; scores on a subset are not comparable with full runs{}",
                 counted(missing.documents(), "document"),
                 missing.describe(&self.stored.source)
             ));
         }
         output::report_unusual_answers(evaluation, printer);
-        if let Some(path) = saved.transpose()? {
-            printer.notes().wrote("results", None, &path);
-            printer.notes().info(&format!("Results saved to {}", path.display()));
-        }
+        output::report_saved(saved?.as_deref(), printer);
         Ok(())
     }
 
@@ -390,8 +328,7 @@ impl Rescoring<'_> {
         tasks: TaskDict,
         evaluation: &Evaluated,
         found: &Found,
-        printer: &Printer,
-    ) -> Result<HashMap<String, Vec<SampleRecord>>> {
+    ) -> HashMap<String, Vec<SampleRecord>> {
         let mut chosen = Dict::new();
         let mut count = 0;
         for (task, _) in &evaluation.tasks {
@@ -408,26 +345,14 @@ impl Rescoring<'_> {
             chosen.insert(task.as_str(), Value::list(documents.into_iter().map(Value::Int)));
         }
         if count == 0 {
-            return Ok(HashMap::new());
+            return HashMap::new();
         }
-        let mut options = self.settings.evaluate_options();
+        let mut options = self.session.options();
         (options.limit, options.samples, options.max_failures) = (None, Some(chosen), None);
         (options.log_samples, options.keep_samples, options.bootstrap_iters) = (true, true, 0);
-        self.judging.apply(&mut options);
-        options.journal = self.judging.journal().cloned();
-        options.data.settings = Some(Settings::from_environment());
-        options.data.python = Some(PythonHost::new(PythonOptions {
-            run_unsafe_code: self.settings.confirm_run_unsafe_code,
-            ..python::options(
-                self.settings.python.as_deref(),
-                &self.settings.plugins,
-                self.roots,
-                &printer.notes(),
-            )?
-        }));
         let events: Arc<dyn Events> = Arc::new(NoEvents);
         // The scores are printed already; a failure here costs only what a filter returned for a few documents.
-        let Ok(evaluated) = evaluate(self.model, tasks, &options, &events) else { return Ok(HashMap::new()) };
-        Ok(evaluated.results.samples.into_iter().collect())
+        let Ok(evaluated) = evaluate(self.model, tasks, &options, &events) else { return HashMap::new() };
+        evaluated.results.samples.into_iter().collect()
     }
 }

@@ -86,11 +86,11 @@ pub(crate) fn run(arguments: &SamplesArgs, printer: &mut Printer) -> Result<Stat
     };
     for reader in &readers {
         if let Some(incomplete) = reader.incomplete() {
-            printer.note(&format!("warning: {incomplete}; it is left out"));
+            printer.warn(&format!("{incomplete}; it is left out"));
         }
         let change = reader.checksum().and_then(|found| run.samples_change(reader.file(), found));
         if let Some(change) = change {
-            printer.note(&format!("warning: {change}"));
+            printer.warn(&change);
         }
     }
     if seen.matching == 0 {
@@ -105,9 +105,7 @@ fn report_lost(run: &Run, arguments: &SamplesArgs, printer: &mut Printer) {
     let tasks = TaskNames::new(&arguments.tasks);
     for task in run.lost_samples().into_iter().filter(|task| tasks.accepts(task)) {
         let path = run.path.display();
-        printer.note(&format!(
-            "warning: The samples file of `{task}`, which the run wrote, is not beside `{path}`"
-        ));
+        printer.warn(&format!("The samples file of `{task}`, which the run wrote, is not beside `{path}`"));
     }
 }
 
@@ -250,11 +248,13 @@ fn report(
     if writer.folded() > 0 {
         notes.push(format!("{} folded; --full shows everything", counted(writer.folded(), "long value")));
     }
-    if let Writer::Rows(rows) = writer {
-        notes.extend(rows.never_set().map(|field| format!("warning: no document has a value of `{field}`")));
-    }
     for note in notes {
         printer.note(&note);
+    }
+    if let Writer::Rows(rows) = writer {
+        for field in rows.never_set() {
+            printer.warn(&format!("no document has a value of `{field}`"));
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use lmeval_pycompat::Value;
 
 use super::Request;
 use crate::cli::{Cli, Command};
-use crate::commands::run::Program;
 use crate::commands::{self, Status, run};
 use crate::printer::{self, Printer};
+use crate::run::session::Program;
 use crate::{legacy, report};
 
 /// Runs the command line; returns the exit status.

@@ -1,30 +1,24 @@
 //! Runs an evaluation for a Python caller.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lmeval::environment;
 use lmeval::settings::RunSettings;
 use lmeval_core::{Diagnostic, Model, secrets};
-use lmeval_engine::{EvaluateOptions, Evaluated, JudgeModel};
-use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
+use lmeval_engine::{Evaluated, JudgeModel};
+use lmeval_host::{PythonModel, PythonModelSettings};
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_report::{ModelName, Moment, RunFacts, result_object};
+use lmeval_report::{RunFacts, result_object};
 
 use super::{Request, tasks};
-use crate::commands::run as command;
 use crate::log;
 use crate::printer::Printer;
-use crate::python;
-use crate::run::judges::{self, Prices};
-use crate::run::model;
-use crate::run::output::{self, Start};
+use crate::run::session::{Clock, Program, Session};
+use crate::run::{judges, output};
 
 /// Evaluates, and returns the result object with the facts that result files add to it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
-    let (moment, began) = (Moment::now(), Instant::now());
+    let clock = Clock::start();
     let settings = RunSettings::from_python(&request.dict("settings"))?;
     secrets::learn(&as_given(request, "model_args").unwrap_or_default());
     if settings.quiet {
@@ -44,52 +38,37 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     for note in &settings.notes {
         printer.notes().info(note);
     }
-    let hash_media = environment::hash_media()?;
+    request.use_registered();
     let (tasks, roots) = tasks::of_run(request, printer)?;
-    let python = python(request, &settings, &roots, printer)?;
     let model_args = as_given(request, "model_args").unwrap_or_default();
-    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
-    let has_answers = command::has_answers(&settings, &model_name);
-    let model = model(request, &settings, &python, has_answers, printer)?;
-    let files = command::files(&settings, &model_name, moment)?;
-    let judges = judges(request, &settings, &python, has_answers, printer)?;
-    let baseline = judges::baseline(&settings)?;
-    let prices = settings.prices.as_deref().map(Prices::read).transpose()?;
-    let layout = files.as_ref().map(|(layout, _)| layout);
-    let journal = command::journal(&settings, &model_name, layout, &*model, &judges);
-    // The caller writes files itself.
-    let start = Start { moment, began, model_name, files: None, hash_media, observer: None };
-    let adjust = |options: &mut EvaluateOptions| {
-        options.keep_samples = true;
-        (options.judges, options.baseline) = (judges, baseline);
-        options.data.python = Some(PythonHost::new(python));
-        // Set only here.
-        let _ = request.cancel.set(options.cancel.clone());
+    let program = Program { caller: &request.caller, python: None, cancel: &request.cancel };
+    let mut session =
+        Session::prepare(settings, clock, &roots, Some(&program), &model_args, printer.notes())?;
+    let model = match live_model(request, &session.settings)? {
+        Some(model) => model,
+        None => session.create_model()?,
     };
-    let (evaluation, _, _) = command::evaluate_tasks(
-        &settings,
-        &start,
-        &model,
-        (tasks, &roots),
-        journal.as_ref(),
-        printer,
-        adjust,
-    )?;
-    let mut evaluation = evaluation?;
-    judges::add_costs(&mut evaluation, prices.as_ref());
-    for warning in &evaluation.results.warnings {
-        printer.note(&format!("warning: {warning}"));
-    }
+    // The caller writes files itself, but a folder that is not writable is an error before the run.
+    session.open_files()?;
+    session.files = None;
+    session.create_judges()?;
+    session.judging.judges.extend(live_judges(request, &session.settings)?);
+    session.open_journal(&*model);
+    let mut options = session.options();
+    options.keep_samples = true;
+    let mut evaluation = session.evaluate(&model, tasks, &options, printer)?.outcome?;
+    session.judging.add_costs(&mut evaluation);
+    output::print_warnings(&evaluation, printer);
     output::repeat_warnings(&*model, printer);
     output::report_unusual_answers(&evaluation, printer);
-    let mut facts = facts(request, &settings, &start, &*model, &evaluation);
-    facts.model_usage = judges::model_usage(&settings, evaluation.usage, prices.as_ref());
+    let mut facts = facts(request, &session, &*model, &evaluation);
+    facts.model_usage = session.judging.model_usage(&session.settings, evaluation.usage);
     judges::report_model(&facts.model_usage, printer);
     judges::report(&evaluation, printer);
     if !evaluation.failures.is_empty() {
-        output::report_failures(&evaluation.failures, journal.is_some(), printer);
+        output::report_failures(&evaluation.failures, session.journal.is_some(), printer);
     }
-    let configs = output::configs(&settings, &evaluation);
+    let configs = output::configs(&session.settings, &evaluation);
     let results = result_object(&evaluation.results, &configs, &facts);
     let tracked = Value::dict([
         ("model_source", Value::str(facts.model_source.as_str())),
@@ -102,45 +81,9 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     Ok(Value::dict([("results", results), ("tracked", tracked)]))
 }
 
-/// Options for the Python functions of tasks; functions of the caller's process run there.
-pub(super) fn python(
-    request: &Request,
-    settings: &RunSettings,
-    roots: &[PathBuf],
-    printer: &Printer,
-) -> Result<PythonOptions> {
-    request.use_registered();
-    let options = python::options(settings.python.as_deref(), &settings.plugins, roots, &printer.notes())?;
-    Ok(PythonOptions {
-        caller: Some(Arc::clone(&request.caller)),
-        run_unsafe_code: settings.confirm_run_unsafe_code,
-        ..options
-    })
-}
-
-/// The caller's model, or one created by name.
-fn model(
-    request: &Request,
-    settings: &RunSettings,
-    python: &PythonOptions,
-    has_answers: bool,
-    printer: &Printer,
-) -> Result<Arc<dyn Model>> {
-    match live_model(request, settings)? {
-        Some(model) => Ok(model),
-        None => model::create(settings, python, &printer.notes(), has_answers),
-    }
-}
-
-/// The judges that the settings bind, then those that the caller passed as objects.
-fn judges(
-    request: &Request,
-    settings: &RunSettings,
-    python: &PythonOptions,
-    has_answers: bool,
-    printer: &Printer,
-) -> Result<Vec<JudgeModel>> {
-    let mut judges = judges::create(settings, python, &printer.notes(), has_answers)?;
+/// The judges that the caller passed as objects.
+fn live_judges(request: &Request, settings: &RunSettings) -> Result<Vec<JudgeModel>> {
+    let mut judges = Vec::new();
     for (role, live) in request.dict("live_judges").iter() {
         let Value::Function(live) = live else { continue };
         let made = PythonModelSettings {
@@ -173,23 +116,13 @@ fn as_given(request: &Request, name: &str) -> Option<Value> {
     request.dict("shown").get_str(name).cloned()
 }
 
-fn facts(
-    request: &Request,
-    settings: &RunSettings,
-    start: &Start,
-    model: &dyn Model,
-    evaluation: &Evaluated,
-) -> RunFacts {
-    let facts = output::facts(settings, start, model.facts(), evaluation);
+fn facts(request: &Request, session: &Session, model: &dyn Model, evaluation: &Evaluated) -> RunFacts {
+    let facts = output::facts(session, model.facts(), evaluation);
     let text = |name: &str, default: String| {
         as_given(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
     };
-    // The actual device if known; 0.4 records the requested one.
-    let device = match settings.dialect.name {
-        "0.4" => as_given(request, "device").unwrap_or(facts.device),
-        _ if facts.device.is_none() => as_given(request, "device").unwrap_or_default(),
-        _ => facts.device,
-    };
+    let is_requested = session.settings.dialect.device_as_requested || facts.device.is_none();
+    let device = as_given(request, "device").filter(|_| is_requested).unwrap_or(facts.device);
     RunFacts {
         model: text("model", facts.model),
         model_source: text("model_source", facts.model_source),

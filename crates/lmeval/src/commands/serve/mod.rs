@@ -16,13 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lmeval_core::Diagnostic;
+use lmeval_core::{Diagnostic, Level};
 use lmeval_engine::Cancel;
 use lmeval_host::Caller;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::commands::Status;
-use crate::printer::{Level, Printer};
+use crate::printer::Printer;
 
 /// How long a run may take to stop gracefully after the calling program has ended.
 const GRACE: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
     if request.part("log").is_truthy() {
         let caller = Arc::clone(&caller);
         // If the caller has ended, nothing reads the log, and the run ends too.
-        let forward = move |level: Level, text: &str| drop(caller.log(level.name(), text));
+        let forward = move |level: Level, text: &str| drop(caller.log(&level.name().to_uppercase(), text));
         printer.notes().set_listener(Arc::new(forward));
     }
     let done = match request.part("op").as_str() {

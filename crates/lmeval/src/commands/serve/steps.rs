@@ -22,7 +22,7 @@ use lmeval_tasks::scoring::prepare_scoring;
 
 use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
-use crate::report;
+use crate::{python, report};
 
 /// The index that represents a target not among the options.
 const UNRESOLVED: i64 = -100;
@@ -71,7 +71,7 @@ pub(super) fn aggregate(request: &Request, printer: &mut Printer) -> Result<Valu
     scorer.restore(given.iter().map(restored).collect::<Result<Vec<_>>>()?);
     let aggregated = scorer.aggregate(step.settings.bootstrap_iters).map_err(|error| step.failed(error))?;
     for warning in &aggregated.warnings {
-        printer.note(&format!("warning: Task `{}`: {warning}", step.task.name()));
+        printer.warn(&format!("Task `{}`: {warning}", step.task.name()));
     }
     let metrics = aggregated.metrics.iter().map(|(key, value)| (Value::from(key.to_string()), value.clone()));
     Ok(Value::dict([
@@ -97,7 +97,8 @@ impl Step {
         let (mut tasks, roots) = tasks::of_run(request, printer)?;
         let task = tasks.tasks.shift_remove_index(0).filter(|_| tasks.tasks.is_empty());
         let (_, mut task) = task.ok_or_else(|| anyhow!("The request must name exactly one task"))?;
-        let python = evaluate::python(request, &settings, &roots, printer)?;
+        request.use_registered();
+        let python = python::of_run(&settings, &roots, Some(&request.caller), &printer.notes())?;
         let data = DataOptions {
             settings: Some(Settings::from_environment()),
             dataset_dir: environment::dataset_dir(),
@@ -110,7 +111,7 @@ impl Step {
             ..ClassSettings::default()
         };
         for warning in load_class(&mut task, &classes, &data)? {
-            printer.styled(&report::render(report::Severity::Warning, &warning));
+            report::warn(printer, &warning);
         }
         Ok(Self { settings, task, data })
     }

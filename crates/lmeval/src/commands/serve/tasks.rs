@@ -19,7 +19,7 @@ use lmeval_template::Environment;
 
 use super::Request;
 use crate::printer::Printer;
-use crate::{python, report, roots};
+use crate::{python, roots};
 
 /// Lists the names known to a task manager.
 pub(super) fn names(request: &Request, printer: &mut Printer) -> Result<Value> {
@@ -49,7 +49,7 @@ pub(super) fn roots(printer: &mut Printer) -> Result<Value> {
 /// Loads tasks and groups, returning their configurations.
 pub(super) fn load(request: &Request, printer: &mut Printer) -> Result<Value> {
     let loaded = load_once(&request.dict("load"), printer)?;
-    warn(&loaded, printer);
+    roots::print_warnings(&loaded, printer);
     let tasks = loaded.tasks.iter().map(|(key, task)| {
         let config = config_of(task);
         let class =
@@ -226,7 +226,7 @@ pub(super) fn of_run(request: &Request, printer: &mut Printer) -> Result<(TaskDi
     if let Some(groups) = request.part("groups").as_list() {
         set_groups(&mut loaded, groups, &loads, &manager)?;
     }
-    warn(&loaded, printer);
+    roots::print_warnings(&loaded, printer);
     Ok((loaded, roots))
 }
 
@@ -339,10 +339,4 @@ fn set_groups(
         loaded.group_map.insert(name.to_string(), members);
     }
     Ok(())
-}
-
-fn warn(loaded: &TaskDict, printer: &mut Printer) {
-    for warning in &loaded.warnings {
-        printer.styled(&report::render(report::Severity::Warning, warning));
-    }
 }

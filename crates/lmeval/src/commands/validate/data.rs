@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use lmeval::{environment, settings};
+use lmeval_core::Level;
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, load_splits, request_sources};
 use lmeval_pycompat::Value;
@@ -68,7 +69,7 @@ pub(super) fn check(
                     failed += usize::from(!opened.missing.is_empty());
                     for missing in &opened.missing {
                         let print = |printer: &mut Printer| {
-                            printer.styled(&report::render(report::Severity::Error, missing));
+                            printer.rendered(Level::Error, &report::render(Level::Error, missing));
                         };
                         print_error(name, &missing.message, print, arguments.json, printer)?;
                     }

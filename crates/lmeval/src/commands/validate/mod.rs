@@ -5,6 +5,7 @@ mod data;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use lmeval_core::Level;
 use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
 
@@ -79,11 +80,11 @@ fn print_title(words: &[&str], count: usize, printer: &mut Printer) -> Result<()
 
 fn print_findings(findings: &[Finding], printer: &mut Printer) {
     for finding in findings {
-        let severity = match finding.severity {
-            Severity::Error => report::Severity::Error,
-            Severity::Warning => report::Severity::Warning,
+        let level = match finding.severity {
+            Severity::Error => Level::Error,
+            Severity::Warning => Level::Warning,
         };
-        printer.styled(&report::render(severity, &named(finding)));
+        printer.rendered(level, &report::render(level, &named(finding)));
         printer.note("");
     }
 }

@@ -8,8 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::instance::RequestType;
 use crate::model::{
-    Answer, Dispatch, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelTemplate,
-    OptionScoring, Response,
+    Answer, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelTemplate, ModelTraits, Response,
 };
 use crate::model_error::{ModelError, ModelErrorKind};
 
@@ -43,7 +42,7 @@ use crate::model_error::{ModelError, ModelErrorKind};
 /// }
 ///
 /// let model = InProcess::new(Brief);
-/// assert_eq!(model.dispatch().batch_size, 64);
+/// assert_eq!(model.traits().batch_size, 64);
 /// ```
 pub trait LocalModel: Debug + Send + Sync + 'static {
     /// The identity under which answers are saved; see [`ModelIdentity`].
@@ -54,40 +53,16 @@ pub trait LocalModel: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// How the options of a question can be scored.
-    fn option_scoring(&self) -> OptionScoring {
-        OptionScoring::Continuations
-    }
-
-    /// Whether the model is known to reason before it answers.
-    fn reasons(&self) -> bool {
-        false
-    }
-
     /// The chat template of that name, or the default one.
     fn chat_template(&self, _name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         Err(ModelError::new(ModelErrorKind::Unsupported, "The model has no chat template"))
     }
 
-    /// Whether batches must be computed one at a time, in document order.
-    fn is_sequential(&self) -> bool {
-        false
-    }
-
-    /// Whether the answer depends on the document id, not only on the request's arguments.
-    fn depends_on_document(&self) -> bool {
-        false
-    }
-
-    /// Whether it answers faster than a file can be read. If so, answers are not journaled, and are computed on the
-    /// calling thread instead of a separate one.
-    fn is_instant(&self) -> bool {
-        false
-    }
-
-    /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
-    fn is_lookup(&self) -> bool {
-        false
+    /// What a run has to know before it sends requests; read once. A model that must compute one batch at a time, in document
+    /// order, sets `in_flight` to 1. If `is_worth_saving` is false, answers are computed on the calling thread instead of a
+    /// separate one.
+    fn traits(&self) -> ModelTraits {
+        ModelTraits::local()
     }
 
     /// Answers one request.
@@ -102,53 +77,35 @@ pub trait LocalModel: Debug + Send + Sync + 'static {
 /// Adapts a [`LocalModel`] to [`Model`].
 ///
 /// Batches run on blocking threads, at most one per core at a time, and answers are journaled like those of a server;
-/// an [instant](LocalModel::is_instant) model skips both.
+/// a model that answers as fast as a file can be read skips both.
 #[derive(Debug)]
-pub struct InProcess<M>(Arc<M>);
+pub struct InProcess<M> {
+    model: Arc<M>,
+    traits: ModelTraits,
+}
 
 impl<M: LocalModel> InProcess<M> {
     /// Wraps a local model.
     pub fn new(model: M) -> Self {
-        Self(Arc::new(model))
+        Self { traits: model.traits(), model: Arc::new(model) }
     }
 }
 
 impl<M: LocalModel> Model for InProcess<M> {
+    fn traits(&self) -> ModelTraits {
+        self.traits
+    }
+
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
-        Box::pin(async { Ok(self.0.identity()) })
+        Box::pin(async { Ok(self.model.identity()) })
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
-        self.0.supports(kind)
-    }
-
-    fn option_scoring(&self) -> OptionScoring {
-        self.0.option_scoring()
-    }
-
-    fn reasons(&self) -> bool {
-        self.0.reasons()
+        self.model.supports(kind)
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
-        self.0.chat_template(name)
-    }
-
-    fn dispatch(&self) -> Dispatch {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Dispatch { batch_size: 64, in_flight: if self.0.is_sequential() { 1 } else { cores } }
-    }
-
-    fn depends_on_document(&self) -> bool {
-        self.0.depends_on_document()
-    }
-
-    fn is_worth_saving(&self) -> bool {
-        !self.0.is_instant()
-    }
-
-    fn is_lookup(&self) -> bool {
-        self.0.is_lookup()
+        self.model.chat_template(name)
     }
 
     fn facts(&self) -> ModelFacts {
@@ -157,10 +114,10 @@ impl<M: LocalModel> Model for InProcess<M> {
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
-            let Some(runtime) = Handle::try_current().ok().filter(|_| !self.0.is_instant()) else {
-                return self.0.answer_batch(&requests);
+            let Some(runtime) = Handle::try_current().ok().filter(|_| self.traits.is_worth_saving) else {
+                return self.model.answer_batch(&requests);
             };
-            let (model, count) = (Arc::clone(&self.0), requests.len());
+            let (model, count) = (Arc::clone(&self.model), requests.len());
             match runtime.spawn_blocking(move || model.answer_batch(&requests)).await {
                 Ok(answers) => answers,
                 Err(failed) if failed.is_panic() => resume_unwind(failed.into_panic()),
@@ -209,7 +166,7 @@ mod tests {
     fn slow_model_does_not_block_runtime() {
         let (sender, signal) = channel();
         let model = InProcess::new(Waiting(Mutex::new(signal)));
-        assert!(model.is_worth_saving());
+        assert!(model.traits().is_worth_saving);
         let request = ModelRequest {
             task_name: "t".into(),
             doc_id: DocId(0),

@@ -58,8 +58,9 @@ pub use letters::{Letter, LetterOutcome, letters_value};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
-    Answer, AnswerSink, Dispatch, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
-    ModelTemplate, OPTIONAL_FIELDS, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT, Usage,
+    Answer, AnswerSink, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
+    ModelTemplate, ModelTraits, OPTIONAL_FIELDS, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT,
+    Usage,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use model_settings::{AskedArguments, ModelSettings};

@@ -181,8 +181,8 @@ pub const REPORTED_FACTS: [&str; 4] = ["serves", "reports", "tokenizer", SCORING
 /// default protocol.
 pub const SCORING_FACT: &str = "scoring";
 
-/// The generation setting with fields of a request's body that improve an answer but need not be supported. A model for
-/// which [`Model::takes_optional_fields`] holds sends them, and leaves them out once its server has refused them.
+/// The generation setting with fields of a request's body that improve an answer but need not be supported. A model with
+/// [`ModelTraits::takes_optional_fields`] sends them, and leaves them out once its server has refused them.
 pub const OPTIONAL_FIELDS: &str = "optional_fields";
 
 impl ModelIdentity {
@@ -202,13 +202,64 @@ impl fmt::Display for ModelIdentity {
     }
 }
 
-/// How requests are batched for a model.
+/// What a run has to know about a model before it sends requests. None of it changes during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dispatch {
+pub struct ModelTraits {
     /// The maximum number of requests in a batch.
     pub batch_size: usize,
+    /// The number of bytes at which a batch is full even if it has fewer requests than allowed. Models with large batches
+    /// set this so that long sequences do not exhaust memory.
+    pub batch_bytes: usize,
     /// The maximum number of concurrent batches. A model that adapts to its server may delay some of them.
     pub in_flight: usize,
+    /// How long a partial batch waits for more requests. Longer is better for models that benefit greatly from full
+    /// batches.
+    pub fill_time: Duration,
+    /// How the options of a question can be scored.
+    pub option_scoring: OptionScoring,
+    /// Whether the model is known to reason before it answers, so that an answer needs many more tokens than its text.
+    pub reasons: bool,
+    /// Whether requests may have [`OPTIONAL_FIELDS`].
+    pub takes_optional_fields: bool,
+    /// Whether the answer depends on the document id, not only on the request's arguments.
+    pub depends_on_document: bool,
+    /// Whether the model may read [`ModelRequest::document`], so that documents are kept until they are answered.
+    pub reads_documents: bool,
+    /// Whether the model gets a request even if an equal one was answered in the same run: an object of the calling program
+    /// may count on each call, as calibration does.
+    pub wants_every_request: bool,
+    /// Whether answers are worth saving. False for models that answer faster than a file can be read.
+    pub is_worth_saving: bool,
+    /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
+    pub is_lookup: bool,
+}
+
+impl Default for ModelTraits {
+    /// A server that takes one request at a time, whose answers depend on nothing but the request and are saved.
+    fn default() -> Self {
+        Self {
+            batch_size: 1,
+            batch_bytes: usize::MAX,
+            in_flight: 1,
+            fill_time: Duration::from_millis(20),
+            option_scoring: OptionScoring::Continuations,
+            reasons: false,
+            takes_optional_fields: false,
+            depends_on_document: false,
+            reads_documents: false,
+            wants_every_request: false,
+            is_worth_saving: true,
+            is_lookup: false,
+        }
+    }
+}
+
+impl ModelTraits {
+    /// A model that computes in this process: batches of 64, one per core at a time.
+    pub fn local() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { batch_size: 64, in_flight: cores, ..Self::default() }
+    }
 }
 
 /// A model's chat template, and its source for the results.
@@ -260,7 +311,7 @@ struct Warnings {
 }
 
 /// Called with each warning as it is raised.
-type WarningListener = Box<dyn Fn(&str) + Send + Sync>;
+type WarningListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl Debug for Warnings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -278,49 +329,53 @@ impl ModelStats {
     }
 
     /// Records a warning for whoever reads the results.
-    pub fn warn(&self, warning: String) {
-        if let Ok(mut warnings) = self.warnings.lock() {
-            if let Some(listener) = &warnings.listener {
-                listener(&warning);
-            }
-            warnings.all.push(warning);
+    pub fn warn(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        // Listeners are called without the lock: they may ask for warnings, or take their time.
+        let listener = self.warnings.lock().ok().and_then(|mut warnings| {
+            warnings.all.push(warning.clone());
+            warnings.listener.clone()
+        });
+        if let Some(listener) = listener {
+            listener(&warning);
         }
     }
 
     /// Reports the warnings so far and each later one immediately, since a run may be killed before its end.
     pub fn on_warning(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
-        if let Ok(mut warnings) = self.warnings.lock() {
-            for warning in &warnings.all {
-                listener(warning);
-            }
-            warnings.listener = Some(Box::new(listener));
+        let listener: WarningListener = Arc::new(listener);
+        let before = self.warnings.lock().map(|mut warnings| {
+            warnings.listener = Some(Arc::clone(&listener));
+            warnings.all.clone()
+        });
+        for warning in before.unwrap_or_default() {
+            listener(&warning);
         }
     }
 
     /// Sets the reason why the model does not answer yet, such as a server that refuses connections; `None` if it does.
     pub fn wait_for(&self, reason: Option<String>) {
-        if let Ok(mut waiting) = self.waiting.lock() {
-            if let (Some(reason), Some(listener)) = (&reason, &waiting.listener)
-                && waiting.now.as_ref() != Some(reason)
-            {
-                listener(reason);
-            }
-            waiting.now = reason;
+        let listener = self.waiting.lock().ok().and_then(|mut waiting| {
+            let is_new = waiting.now != reason;
+            waiting.now.clone_from(&reason);
+            waiting.listener.clone().filter(|_| is_new)
+        });
+        if let (Some(reason), Some(listener)) = (reason, listener) {
+            listener(&reason);
         }
     }
 
     /// Reports each later reason for waiting immediately.
     pub fn on_wait(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Ok(mut waiting) = self.waiting.lock() {
-            waiting.listener = Some(Box::new(listener));
+            waiting.listener = Some(Arc::new(listener));
         }
     }
 
     /// Reports an event that is not a problem, such as a server that joined.
     pub fn note(&self, note: &str) {
-        if let Ok(waiting) = self.waiting.lock()
-            && let Some(listener) = &waiting.listener
-        {
+        let listener = self.waiting.lock().ok().and_then(|waiting| waiting.listener.clone());
+        if let Some(listener) = listener {
             listener(note);
         }
     }
@@ -353,6 +408,11 @@ impl ModelStats {
 /// Batches arrive concurrently and in arbitrary order; the answers of a batch have the order of its requests. Models
 /// that compute in this process can implement the simpler [`LocalModel`](crate::LocalModel) instead.
 pub trait Model: Debug + Send + Sync {
+    /// What a run has to know before it sends requests.
+    fn traits(&self) -> ModelTraits {
+        ModelTraits::default()
+    }
+
     /// The identity under which answers are saved. May query a server.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>>;
 
@@ -405,70 +465,14 @@ pub trait Model: Debug + Send + Sync {
         false
     }
 
-    /// Whether the model gets a request even if an equal one was answered in the same run: an object of the calling program
-    /// may count on each call, as calibration does.
-    fn wants_every_request(&self) -> bool {
-        false
-    }
-
     /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// How the options of a question can be scored.
-    fn option_scoring(&self) -> OptionScoring {
-        OptionScoring::Continuations
-    }
-
-    /// Whether the model is known to reason before it answers, so that an answer needs many more tokens than its text.
-    fn reasons(&self) -> bool {
-        false
-    }
-
-    /// Whether requests may have [`OPTIONAL_FIELDS`].
-    fn takes_optional_fields(&self) -> bool {
-        false
-    }
-
     /// The chat template of that name, or the default one.
     fn chat_template(&self, _name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         Err(ModelError::new(ModelErrorKind::Unsupported, "The model has no chat template"))
-    }
-
-    /// How requests are batched for the model.
-    fn dispatch(&self) -> Dispatch;
-
-    /// The number of bytes at which a batch is full even if it has fewer requests than allowed. Models with large
-    /// batches set this so that long sequences do not exhaust memory.
-    fn batch_bytes(&self) -> usize {
-        usize::MAX
-    }
-
-    /// How long a partial batch waits for more requests. Longer is better for models that benefit greatly from full
-    /// batches.
-    fn fill_time(&self) -> Duration {
-        Duration::from_millis(20)
-    }
-
-    /// Whether the answer depends on the document id, not only on the request's arguments.
-    fn depends_on_document(&self) -> bool {
-        false
-    }
-
-    /// Whether answers are worth saving. False for models that answer faster than a file can be read.
-    fn is_worth_saving(&self) -> bool {
-        true
-    }
-
-    /// Whether the model may read [`ModelRequest::document`], so that documents are kept until they are answered.
-    fn reads_documents(&self) -> bool {
-        false
-    }
-
-    /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
-    fn is_lookup(&self) -> bool {
-        false
     }
 
     /// Metadata of the model for the results: parameter count, special tokens and so on.

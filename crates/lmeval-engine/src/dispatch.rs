@@ -5,7 +5,7 @@ use std::collections::hash_map;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelRequest, secrets};
+use lmeval_core::{Answer, Arguments, Model, ModelError, ModelErrorKind, ModelRequest, ModelTraits, secrets};
 use lmeval_journal::{Entry, ErrorKind, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
@@ -53,9 +53,8 @@ pub(crate) enum Seen {
 impl Dispatcher {
     /// Sends requests until there are no more or the run is cancelled, then waits for those in flight.
     pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
-        let Dispatch { batch_size, in_flight } = self.model.dispatch();
-        let limit = BatchLimit { requests: batch_size.max(1), bytes: self.model.batch_bytes() };
-        let fill_time = self.model.fill_time();
+        let ModelTraits { batch_size, batch_bytes, in_flight, fill_time, .. } = self.model.traits();
+        let limit = BatchLimit { requests: batch_size.max(1), bytes: batch_bytes };
         let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), limit, fill_time }));
         let mut workers = JoinSet::new();
         for _ in 0..in_flight.max(1) {
@@ -122,7 +121,7 @@ impl Dispatcher {
 
     /// Answers a batch: from the journal, from identical requests, or by the model.
     async fn answer(&self, batch: Vec<Job>) {
-        if self.model.is_lookup() {
+        if self.model.traits().is_lookup {
             return self.look_up(batch).await;
         }
         let shares = self.shares_answers();
@@ -249,7 +248,7 @@ impl Dispatcher {
 
     /// Whether equal requests share an answer. A journal always does that: whoever asks for one wants saved answers.
     fn shares_answers(&self) -> bool {
-        self.journal.is_some() || !self.model.wants_every_request()
+        self.journal.is_some() || !self.model.traits().wants_every_request
     }
 
     /// Answers a request from an identical one, or queues it after one in flight. Returns the job if its key is

@@ -100,7 +100,7 @@ pub fn evaluate(
     events: &Arc<dyn Events>,
 ) -> Result<Evaluated, EngineError> {
     // A lookup has no requests in flight that could time out, so a shorter queue saves memory.
-    let most = if model.is_lookup() { MAX_WAITING / 8 } else { MAX_WAITING };
+    let most = if model.traits().is_lookup { MAX_WAITING / 8 } else { MAX_WAITING };
     evaluate_with(model, tasks, options, events, &Backlog::new(most))
 }
 
@@ -243,7 +243,7 @@ fn stream(
     runtime: &Runtime,
     known: &[Option<Introduction>],
 ) -> Result<Ended, EngineError> {
-    let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
+    let wanted = options.journal.as_ref().filter(|_| model.traits().is_worth_saving);
     let contact = Contact { runtime, cancel: &options.cancel, journal: wanted.map(|journal| &*journal.path) };
     let needs = Needs::of(&planned);
     let (journal, models, assumed) = match wanted {
@@ -274,7 +274,7 @@ fn stream(
         journal: journal.clone().filter(|_| wanted.is_some()),
         assumed: assumed.clone(),
         needs,
-        keys: Keys { models, per_document: model.depends_on_document(), dialect: options.dialect },
+        keys: Keys { models, per_document: model.traits().depends_on_document, dialect: options.dialect },
         judge: None,
         events: Arc::clone(events),
         messages: messages.clone(),
@@ -286,7 +286,7 @@ fn stream(
     let mut all_assumed = vec![assumed];
     for (index, (judge, queue)) in options.judges.iter().zip(queues).enumerate() {
         let known = known[index + 1].clone();
-        let attribution = match journal.as_ref().filter(|_| judge.model.is_worth_saving()) {
+        let attribution = match journal.as_ref().filter(|_| judge.model.traits().is_worth_saving) {
             Some(journal) => Some(attribution::open_judge(journal, judge, known, &contact)?),
             None => {
                 let met = contact.wait(prepare_model(Arc::clone(&judge.model), Needs::JUDGE));
@@ -302,7 +302,7 @@ fn stream(
                 models: attribution
                     .as_ref()
                     .map_or_else(Fingerprints::of_nobody, |attribution| attribution.models),
-                per_document: judge.model.depends_on_document(),
+                per_document: judge.model.traits().depends_on_document,
                 dialect: options.dialect,
             },
             judge: Some(Arc::clone(&judge.role)),
@@ -423,7 +423,7 @@ fn open_for_judges(
     options: &EvaluateOptions,
     events: &dyn Events,
 ) -> Result<Option<Arc<Journal>>, EngineError> {
-    let saves = options.judges.iter().any(|judge| judge.model.is_worth_saving());
+    let saves = options.judges.iter().any(|judge| judge.model.traits().is_worth_saving);
     let wanted = options.journal.as_ref().filter(|_| saves);
     wanted.map(|wanted| attribution::open_for_judges(wanted, events)).transpose()
 }

@@ -121,7 +121,7 @@ impl JudgePool {
             queues.push(JudgeQueue {
                 role: Arc::clone(&judge.role),
                 template,
-                takes_fields: judge.model.takes_optional_fields(),
+                takes_fields: judge.model.traits().takes_optional_fields,
                 jobs: Mutex::new(Some(sender)),
                 settings: judge.settings.clone(),
                 answered: Mutex::default(),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, Model, OptionScoring};
+use lmeval_core::{Dialect, Model, ModelTraits, OptionScoring};
 use lmeval_data::Settings;
 use lmeval_host::PythonHost;
 use lmeval_pycompat::Dict;
@@ -74,7 +74,8 @@ impl Default for Abilities {
 impl Abilities {
     /// The abilities of a model.
     pub fn of(model: &dyn Model) -> Self {
-        Self { scoring: model.option_scoring(), reasons: model.reasons() }
+        let ModelTraits { option_scoring, reasons, .. } = model.traits();
+        Self { scoring: option_scoring, reasons }
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn plan(
         let mut options = request_options(&key, options, template.as_ref());
         options.letters =
             choices.as_ref().is_some_and(|choices| choices.requests == RequestType::ChoiceLetters);
-        let is_read = model.is_some_and(Model::reads_documents);
+        let is_read = model.is_some_and(|model| model.traits().reads_documents);
         options.keep_documents = log_samples || is_read || scorer.needs().documents;
         let task = Arc::new(task);
         Ok(PlannedTask { key, task, scorer, preview, options, log_samples, judging, choices })

@@ -12,9 +12,12 @@ use std::sync::Arc;
 use std::thread;
 
 use lmeval::{
-    Answer, Arguments, Dispatch, Evaluation, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
-    ModelRequest, RequestType, Response,
+    Answer, Arguments, Evaluation, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTraits, RequestType, Response,
 };
+
+/// The version of the server's answers.
+const VERSION: &str = "1";
 
 /// A client for a server.
 #[derive(Debug)]
@@ -41,9 +44,11 @@ impl Shouting {
 }
 
 impl Model for Shouting {
-    // A journal stores answers under this identity; include the server's model and version if it reports them.
+    // A journal stores answers under this identity, so it has everything that changes them. A server that reports its model and
+    // version is asked for them here.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
-        Box::pin(async { Ok(ModelIdentity { backend: "shouting".to_owned(), facts: Vec::new() }) })
+        let facts = vec![("address", self.address.clone()), ("version", VERSION.to_owned())];
+        Box::pin(async { Ok(ModelIdentity { backend: "shouting".to_owned(), facts }) })
     }
 
     // Unsupported requests are reported before anything is sent.
@@ -57,8 +62,8 @@ impl Model for Shouting {
         }
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 1, in_flight: 8 }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 1, in_flight: 8, ..ModelTraits::default() }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

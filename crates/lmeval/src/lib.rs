@@ -46,8 +46,8 @@ pub use lmeval_core::registry::{
     OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
 };
 pub use lmeval_core::{
-    Answer, Arguments, Diagnose, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind,
-    ModelFuture, ModelIdentity, ModelRequest, ModelSettings, OutputType, RequestType, Response,
+    Answer, Arguments, Diagnose, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelTraits, OutputType, RequestType, Response,
 };
 pub use lmeval_core::{filters, formats, sampler, scorers};
 pub use lmeval_engine::{

@@ -17,8 +17,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lmeval_core::{
-    Answer, AnswerSink, Arguments, Dispatch, DocId, Level, Model, ModelError, ModelFuture, ModelIdentity,
-    ModelRequest, Response,
+    Answer, AnswerSink, Arguments, DocId, Level, Model, ModelError, ModelFuture, ModelIdentity, ModelRequest,
+    ModelTraits, Response,
 };
 use lmeval_host::{PoolOptions, Token, WorkerOptions, WorkerPool, work_for_run};
 use lmeval_pycompat::Dict;
@@ -40,8 +40,8 @@ impl Model for Sleeper {
         Box::pin(async { Ok(ModelIdentity { backend: "sleeper".to_owned(), facts: Vec::new() }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 8192, in_flight: 1 }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 8192, in_flight: 1, ..ModelTraits::default() }
     }
 
     fn wind_down(&self) {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use lmeval_core::work_queue::{Sink, in_order, unanswered};
 use lmeval_core::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, ModelTemplate,
+    Answer, AnswerSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
 };
 
 use self::parallel::ParallelModel;
@@ -64,16 +64,14 @@ impl Model for HfModel {
         self.answerer.prepared().chat_template(name)
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: REQUESTS, in_flight: 1 }
-    }
-
-    fn batch_bytes(&self) -> usize {
-        BATCH_BYTES
-    }
-
-    fn fill_time(&self) -> Duration {
-        FILL_TIME
+    fn traits(&self) -> ModelTraits {
+        ModelTraits {
+            batch_size: REQUESTS,
+            batch_bytes: BATCH_BYTES,
+            in_flight: 1,
+            fill_time: FILL_TIME,
+            ..ModelTraits::default()
+        }
     }
 
     fn facts(&self) -> ModelFacts {

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use lmeval_core::work_queue::{Item, Queue, in_order};
 use lmeval_core::{
-    Answer, AnswerSink, Diagnose as _, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate,
+    Answer, AnswerSink, Diagnose as _, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
 };
 use lmeval_pycompat::Value;
 
@@ -265,17 +264,15 @@ impl Model for ParallelModel {
         self.prepared.chat_template(name)
     }
 
-    fn dispatch(&self) -> Dispatch {
+    fn traits(&self) -> ModelTraits {
         // Free workers take requests of the next batch while the last ones of this batch are being answered.
-        Dispatch { batch_size: REQUESTS, in_flight: 2 }
-    }
-
-    fn batch_bytes(&self) -> usize {
-        BATCH_BYTES
-    }
-
-    fn fill_time(&self) -> Duration {
-        FILL_TIME
+        ModelTraits {
+            batch_size: REQUESTS,
+            batch_bytes: BATCH_BYTES,
+            in_flight: 2,
+            fill_time: FILL_TIME,
+            ..ModelTraits::default()
+        }
     }
 
     fn facts(&self) -> ModelFacts {

@@ -124,7 +124,7 @@ fn facts_and_identity() {
     let parameters = facts.config.get_str("model_num_parameters").and_then(Value::as_i64).unwrap();
     assert!(parameters > 1000, "{parameters}");
     assert_eq!(facts.config.get_str("model_dtype").and_then(Value::as_str), Some("torch.float32"));
-    assert!(model.is_worth_saving());
+    assert!(model.traits().is_worth_saving);
     assert!(model.supports(RequestType::LoglikelihoodRolling).is_ok());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let identity = |model: &dyn Model| runtime.block_on(model.identity()).unwrap().to_string();

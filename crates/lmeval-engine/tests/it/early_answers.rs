@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+    Answer, AnswerSink, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+    ModelTraits,
 };
 use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
 
@@ -26,12 +27,8 @@ impl Model for Early {
         Box::pin(async { Ok(ModelIdentity { backend: "early".to_owned(), facts: Vec::new() }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 10_000, in_flight: 1 }
-    }
-
-    fn fill_time(&self) -> Duration {
-        Duration::from_secs(20)
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 10_000, fill_time: Duration::from_secs(20), ..ModelTraits::default() }
     }
 
     fn answer(&self, _: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

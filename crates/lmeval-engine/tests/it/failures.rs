@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lmeval_core::{
-    Answer, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
-    ModelRequest, RequestType, Response,
+    Answer, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTraits, RequestType, Response,
 };
 use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
 use lmeval_pycompat::Value;
@@ -44,8 +44,8 @@ impl Model for Failing {
         Ok(())
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 2, in_flight: 3 }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 2, in_flight: 3, ..ModelTraits::default() }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

@@ -8,7 +8,9 @@ use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses}
 use lmeval_core::registry::{FilterEntry, Registry, ScorerEntry};
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{Needs, ScoreError, Scorer, Scores, ScoringInput};
-use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelFuture, ModelIdentity, ModelRequest, Response};
+use lmeval_core::{
+    Answer, Model, ModelError, ModelFuture, ModelIdentity, ModelRequest, ModelTraits, Response,
+};
 use lmeval_engine::{EngineError, EvaluateOptions, Event, Events, NoEvents, evaluate};
 use lmeval_pycompat::Value;
 use lmeval_tasks::{Overrides, Spec, TaskDict, TaskManager};
@@ -29,8 +31,8 @@ impl Model for Slow {
         Box::pin(async { Ok(ModelIdentity { backend: "slow".to_owned(), facts: Vec::new() }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 1, in_flight: 1 }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 1, in_flight: 1, ..ModelTraits::default() }
     }
 
     fn wind_down(&self) {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lmeval_core::{
-    Answer, Arguments, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
-    ModelIdentity, ModelRequest, Response,
+    Answer, Arguments, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTraits, Response,
 };
 use lmeval_engine::{
     Cancel, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions, NoEvents, evaluate,
@@ -35,12 +35,13 @@ impl Model for Counting {
         Box::pin(async { Ok(ModelIdentity { backend: "counting".to_owned(), facts }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: self.batch_size.max(1), in_flight: 4 }
-    }
-
-    fn wants_every_request(&self) -> bool {
-        self.wants_every_request
+    fn traits(&self) -> ModelTraits {
+        ModelTraits {
+            batch_size: self.batch_size.max(1),
+            in_flight: 4,
+            wants_every_request: self.wants_every_request,
+            ..ModelTraits::default()
+        }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
@@ -235,8 +236,8 @@ impl Model for Unsteady {
         Box::pin(async { Ok(ModelIdentity { backend: "unsteady".to_owned(), facts: Vec::new() }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 3, in_flight: 8 }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 3, in_flight: 8, ..ModelTraits::default() }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelTemplate,
+    Answer, AnswerSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTemplate, ModelTraits,
 };
 use lmeval_pycompat::{Dict, Function, Value};
 use tokio::sync::oneshot;
@@ -313,20 +313,14 @@ impl Model for PythonModel {
         Ok(ModelTemplate { template: Arc::new(PythonTemplate { model }), source })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: REQUESTS_PER_BATCH, in_flight: 1 }
-    }
-
-    fn fill_time(&self) -> Duration {
-        FILL_TIME
-    }
-
-    fn reads_documents(&self) -> bool {
-        true
-    }
-
-    fn wants_every_request(&self) -> bool {
-        self.link.is_live()
+    fn traits(&self) -> ModelTraits {
+        ModelTraits {
+            batch_size: REQUESTS_PER_BATCH,
+            fill_time: FILL_TIME,
+            reads_documents: true,
+            wants_every_request: self.link.is_live(),
+            ..ModelTraits::default()
+        }
     }
 
     fn facts(&self) -> ModelFacts {

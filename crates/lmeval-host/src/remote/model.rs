@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use lmeval_core::work_queue::in_order;
 use lmeval_core::{
-    Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Dispatch, Level, Model, ModelError,
+    Answer, AnswerSink, ChatError, ChatMessage, ChatTemplate, Context, Level, Model, ModelError,
     ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate,
-    OptionScoring,
+    ModelTraits,
 };
 
 use super::pool::{PoolOptions, Shared, WorkerNotes};
@@ -94,32 +94,18 @@ impl Model for WorkerPool {
         Ok(ModelTemplate { template, source: source.as_str().map(str::to_owned) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: REQUESTS, in_flight: BATCHES }
-    }
-
-    fn batch_bytes(&self) -> usize {
-        BATCH_BYTES
-    }
-
-    fn fill_time(&self) -> Duration {
-        FILL_TIME
-    }
-
-    fn option_scoring(&self) -> OptionScoring {
-        self.description.option_scoring
-    }
-
-    fn reasons(&self) -> bool {
-        self.description.reasons
-    }
-
-    fn depends_on_document(&self) -> bool {
-        self.description.depends_on_document
-    }
-
-    fn is_worth_saving(&self) -> bool {
-        self.description.is_worth_saving
+    fn traits(&self) -> ModelTraits {
+        ModelTraits {
+            batch_size: REQUESTS,
+            batch_bytes: BATCH_BYTES,
+            in_flight: BATCHES,
+            fill_time: FILL_TIME,
+            option_scoring: self.description.option_scoring,
+            reasons: self.description.reasons,
+            depends_on_document: self.description.depends_on_document,
+            is_worth_saving: self.description.is_worth_saving,
+            ..ModelTraits::default()
+        }
     }
 
     fn facts(&self) -> ModelFacts {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lmeval_core::{
     Arguments, ChatError, ChatMessage, ChatTemplate, Context, DocId, InProcess, Level, LocalModel, Model,
-    ModelError, ModelIdentity, ModelRequest, ModelTemplate, OptionScoring, Response, Role,
+    ModelError, ModelIdentity, ModelRequest, ModelTemplate, ModelTraits, OptionScoring, Response, Role,
 };
 use lmeval_pycompat::Dict;
 
@@ -28,8 +28,8 @@ impl LocalModel for Slow {
         ModelIdentity { backend: "slow".to_owned(), facts: vec![("weights", self.weights.to_owned())] }
     }
 
-    fn option_scoring(&self) -> OptionScoring {
-        OptionScoring::Generations
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { option_scoring: OptionScoring::Generations, ..ModelTraits::local() }
     }
 
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
@@ -188,7 +188,7 @@ fn chat_prompts_are_rendered_by_a_worker() {
     let worker = test.worker(&test.address, "1", "w");
     let pool = pool.join().unwrap().unwrap();
     // Otherwise, options would be scored by log-likelihoods that this model does not have.
-    assert_eq!(pool.option_scoring(), OptionScoring::Generations);
+    assert_eq!(pool.traits().option_scoring, OptionScoring::Generations);
     let template = pool.chat_template(Some("own")).unwrap();
     assert_eq!(template.source.as_deref(), Some("source of own"));
     let messages = vec![ChatMessage::new(Role::System, "s"), ChatMessage::new(Role::User, "é\n")];

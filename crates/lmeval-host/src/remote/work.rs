@@ -357,13 +357,14 @@ fn describe(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<Description, Mo
         Some(identity) => identity,
         None => runtime.block_on(model.identity())?,
     };
+    let traits = model.traits();
     Ok(Description {
         identity,
         facts: model.facts(),
-        option_scoring: model.option_scoring(),
-        reasons: model.reasons(),
-        depends_on_document: model.depends_on_document(),
-        is_worth_saving: model.is_worth_saving(),
+        option_scoring: traits.option_scoring,
+        reasons: traits.reasons,
+        depends_on_document: traits.depends_on_document,
+        is_worth_saving: traits.is_worth_saving,
     })
 }
 

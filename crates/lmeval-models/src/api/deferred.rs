@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use lmeval_core::{
-    Answer, CheckSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
-    ModelSettings, ModelStats, ModelTemplate, OptionScoring, RequestType,
+    Answer, CheckSink, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
+    ModelSettings, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
 
 use super::arguments::Backend;
@@ -112,18 +112,6 @@ impl Model for Deferred {
         self.bare.serves(kind)
     }
 
-    fn option_scoring(&self) -> OptionScoring {
-        self.bare.option_scoring()
-    }
-
-    fn reasons(&self) -> bool {
-        self.bare.reasons()
-    }
-
-    fn takes_optional_fields(&self) -> bool {
-        self.bare.takes_optional_fields()
-    }
-
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         if self.bare.parts.protocol.is_chat() {
             // The server applies it.
@@ -132,8 +120,8 @@ impl Model for Deferred {
         self.full()?.chat_template(name)
     }
 
-    fn dispatch(&self) -> Dispatch {
-        self.bare.dispatch()
+    fn traits(&self) -> ModelTraits {
+        self.bare.traits()
     }
 
     fn facts(&self) -> ModelFacts {

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use lmeval_core::{
-    Answer, Arguments, CheckSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, OptionScoring, RemoteTemplate, RequestType,
+    Answer, Arguments, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate, ModelTraits, OptionScoring, RemoteTemplate, RequestType,
     SCORING_FACT,
 };
 use lmeval_pycompat::{Dict, Value, json};
@@ -190,21 +190,6 @@ impl Model for ApiModel {
         Ok(())
     }
 
-    fn option_scoring(&self) -> OptionScoring {
-        if self.scores_chat() {
-            return OptionScoring::Continuations;
-        }
-        self.parts.protocol.option_scoring(&self.parts.rules)
-    }
-
-    fn reasons(&self) -> bool {
-        self.parts.protocol.reasons(&self.parts.rules)
-    }
-
-    fn takes_optional_fields(&self) -> bool {
-        true
-    }
-
     fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         let Parts { protocol, rules, encoder, tokenized, .. } = &self.parts;
         if self.scores_chat() {
@@ -229,8 +214,20 @@ impl Model for ApiModel {
         }
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: self.parts.batch_size, in_flight: self.parts.client.most_in_flight() }
+    fn traits(&self) -> ModelTraits {
+        let Parts { protocol, rules, client, batch_size, .. } = &self.parts;
+        ModelTraits {
+            batch_size: *batch_size,
+            in_flight: client.most_in_flight(),
+            option_scoring: if self.scores_chat() {
+                OptionScoring::Continuations
+            } else {
+                protocol.option_scoring(rules)
+            },
+            reasons: protocol.reasons(rules),
+            takes_optional_fields: true,
+            ..ModelTraits::default()
+        }
     }
 
     fn facts(&self) -> ModelFacts {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lmeval_core::{
-    Answer, Arguments, Context, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, RequestType, Response,
+    Answer, Arguments, Context, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+    ModelSettings, ModelStats, ModelTraits, RequestType, Response,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -143,8 +143,8 @@ impl Model for TextModel {
         self.protocol.supports(kind)
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 1, in_flight: self.client.most_in_flight() }
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { batch_size: 1, in_flight: self.client.most_in_flight(), ..ModelTraits::default() }
     }
 
     fn wind_down(&self) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::{
     Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelSettings, ModelTemplate, RemoteTemplate, Response,
+    ModelRequest, ModelSettings, ModelTemplate, ModelTraits, RemoteTemplate, Response,
 };
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::strings::strip;
@@ -38,8 +38,14 @@ impl Dummy {
 }
 
 impl LocalModel for Dummy {
-    fn is_instant(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        // Draws follow the order of documents.
+        ModelTraits {
+            in_flight: 1,
+            depends_on_document: true,
+            is_worth_saving: false,
+            ..ModelTraits::local()
+        }
     }
 
     fn identity(&self) -> ModelIdentity {
@@ -54,14 +60,6 @@ impl LocalModel for Dummy {
         }
         let error = ModelError::new(ModelErrorKind::Unsupported, "The model `dummy` has no chat template");
         Err(error.hint("Pass `--model_args raw_chats=true` to keep chat prompts as lists of messages"))
-    }
-
-    fn is_sequential(&self) -> bool {
-        true
-    }
-
-    fn depends_on_document(&self) -> bool {
-        true
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelSettings, ModelTemplate, RemoteTemplate, RequestType, Response,
+    ModelRequest, ModelSettings, ModelTemplate, ModelTraits, RemoteTemplate, RequestType, Response,
 };
 
 /// Grades by counting words.
@@ -24,8 +24,8 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
 }
 
 impl LocalModel for StandInJudge {
-    fn is_instant(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { is_worth_saving: false, ..ModelTraits::local() }
     }
 
     fn identity(&self) -> ModelIdentity {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest,
-    ModelSettings, ModelTemplate, Response,
+    ModelSettings, ModelTemplate, ModelTraits, Response,
 };
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -71,8 +71,8 @@ fn drawn_word(hash: &[u8; 32]) -> String {
 }
 
 impl LocalModel for Uniform {
-    fn is_instant(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { is_worth_saving: false, ..ModelTraits::local() }
     }
 
     fn identity(&self) -> ModelIdentity {

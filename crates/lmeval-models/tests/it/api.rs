@@ -190,7 +190,7 @@ async fn identity_and_facts_of_a_model() {
     assert_ne!(elsewhere.identity().await.unwrap().to_string(), identity, "the same name at another address");
     let mut auto = settings("");
     auto.batch_size = Some(Value::str("auto:4"));
-    assert_eq!(create("local-completions", &auto).unwrap().dispatch().batch_size, 1);
+    assert_eq!(create("local-completions", &auto).unwrap().traits().batch_size, 1);
     auto.batch_size = Some(Value::str("many"));
     assert_eq!(create("local-completions", &auto).unwrap_err().kind(), ModelErrorKind::Configuration);
     let secret = create(
@@ -214,7 +214,7 @@ async fn chat_bodies_and_answers() {
     .await;
     let args = format!(r#"{{"model": "m", "base_url": "{root}/v1/chat/completions"}}"#);
     let model = model("local-chat-completions", &args, 8, Dialect::V05).unwrap();
-    assert_eq!(model.dispatch().batch_size, 1);
+    assert_eq!(model.traits().batch_size, 1);
     let template = model.chat_template(None).unwrap();
     assert_eq!(template.source.as_deref(), Some(""));
     let messages = vec![ChatMessage::new(Role::System, "S é"), ChatMessage::new(Role::User, "hi")];

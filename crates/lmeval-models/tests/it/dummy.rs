@@ -24,8 +24,8 @@ fn answers_in_the_default_dialect() {
     assert_eq!(at(4), (-4.0, true));
     assert!(at(0).0.is_sign_negative() && at(0).1);
     assert_eq!(text(&*model, generate("x", "{}")), "lol");
-    assert!(model.depends_on_document());
-    assert_eq!(model.dispatch().in_flight, 1);
+    assert!(model.traits().depends_on_document);
+    assert_eq!(model.traits().in_flight, 1);
 }
 
 #[test]

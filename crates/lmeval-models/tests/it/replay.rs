@@ -207,7 +207,7 @@ fn prefers_answers_of_the_same_document() {
     };
     assert_eq!([at(0, 0, 0), at(0, 0, 1), at(0, 1, 0), at(1, 0, 0)], ["a0", "a1", "other", "b0"]);
     assert_eq!([at(7, 0, 0), at(7, 0, 1)], ["a0", "b0"]);
-    assert!(model.depends_on_document());
+    assert!(model.traits().depends_on_document);
 }
 
 #[test]

@@ -91,8 +91,9 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
             counts.bodies.push((path.to_owned(), body));
         }
     }
-    if !options.delay.is_zero() {
-        tokio::time::sleep(options.delay).await;
+    let delay = shared.delay();
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
     }
     let fault = if counted { options.faults.pick(id, before) } else { None };
     let scripted =

@@ -38,7 +38,7 @@ pub type ChatScript = fn(&serde_json::Value, usize) -> Scripted;
 /// The behavior of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// The delay of every answer.
+    /// The delay of every answer; see [`StandInServer::set_delay`].
     pub delay: Duration,
     /// The faults to inject.
     pub faults: Faults,
@@ -90,12 +90,17 @@ struct Shared {
     options: ServerOptions,
     counts: Mutex<Counts>,
     models_response: Mutex<Option<(u16, String)>>,
+    delay: Mutex<Duration>,
     connections: AtomicUsize,
 }
 
 impl Shared {
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn delay(&self) -> Duration {
+        *self.delay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn models_response(&self) -> Option<(u16, String)> {
@@ -112,6 +117,12 @@ pub struct StandInServer {
 }
 
 impl StandInServer {
+    /// Changes the delay of every later answer. A test that waits for something to happen during a run starts with a long
+    /// one, and removes it when it has happened.
+    pub fn set_delay(&self, delay: Duration) {
+        *self.shared.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
+    }
+
     /// Starts a server.
     ///
     /// # Panics
@@ -129,6 +140,7 @@ impl StandInServer {
         });
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
+            delay: Mutex::new(options.delay),
             options,
             counts: Mutex::default(),
             models_response: Mutex::default(),

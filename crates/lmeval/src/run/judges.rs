@@ -45,7 +45,7 @@ impl Judging {
 
     /// Whether the judges answer more slowly than a file can be read.
     pub(crate) fn is_worth_saving(&self) -> bool {
-        self.judges.iter().any(|judge| judge.model.is_worth_saving())
+        self.judges.iter().any(|judge| judge.model.traits().is_worth_saving)
     }
 
     /// Repeats the warnings of the judges below the results.

@@ -141,7 +141,7 @@ impl Session {
 
     /// Saves answers, unless the model and its judges answer as fast as a file can be read.
     pub(crate) fn open_journal(&mut self, model: &dyn Model) {
-        if model.is_worth_saving() || self.judging.is_worth_saving() {
+        if model.traits().is_worth_saving || self.judging.is_worth_saving() {
             self.journal = self.journal_options();
         }
     }

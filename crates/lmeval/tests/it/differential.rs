@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, Arguments, Dialect, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
-    ModelRequest, Response,
+    Answer, Arguments, Dialect, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+    ModelTraits, Response,
 };
 use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, EvaluateOptions, Events, NoEvents, evaluate};
@@ -73,16 +73,13 @@ impl Model for Recorded {
         Box::pin(async { Ok(ModelIdentity { backend: "recorded".to_owned(), facts: Vec::new() }) })
     }
 
-    fn dispatch(&self) -> Dispatch {
-        Dispatch { batch_size: 64, in_flight: 1 }
-    }
-
-    fn fill_time(&self) -> Duration {
-        Duration::from_millis(1)
-    }
-
-    fn is_worth_saving(&self) -> bool {
-        false
+    fn traits(&self) -> ModelTraits {
+        ModelTraits {
+            batch_size: 64,
+            fill_time: Duration::from_millis(1),
+            is_worth_saving: false,
+            ..ModelTraits::default()
+        }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

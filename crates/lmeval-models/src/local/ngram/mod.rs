@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelSettings, ModelTemplate, Response, Usage,
+    ModelRequest, ModelSettings, ModelTemplate, ModelTraits, Response, Usage,
 };
 use rayon::prelude::*;
 
@@ -139,8 +139,8 @@ impl Ngram {
 }
 
 impl LocalModel for Ngram {
-    fn is_instant(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { is_worth_saving: false, ..ModelTraits::local() }
     }
 
     fn identity(&self) -> ModelIdentity {

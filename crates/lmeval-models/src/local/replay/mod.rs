@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, ModelSettings,
-    ModelTemplate, RemoteTemplate, Response,
+    ModelTemplate, ModelTraits, RemoteTemplate, Response,
 };
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -54,8 +54,8 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
 }
 
 impl LocalModel for Replay {
-    fn is_instant(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        ModelTraits { depends_on_document: true, is_worth_saving: false, ..ModelTraits::local() }
     }
 
     fn identity(&self) -> ModelIdentity {
@@ -69,10 +69,6 @@ impl LocalModel for Replay {
 
     fn chat_template(&self, _: Option<&str>) -> Result<ModelTemplate, ModelError> {
         Ok(self.template.clone())
-    }
-
-    fn depends_on_document(&self) -> bool {
-        true
     }
 
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {

@@ -10,7 +10,7 @@ use lmeval_analysis::answers::StoredSamples;
 use lmeval_analysis::read::Run;
 use lmeval_core::{
     Answer, Diagnose as _, Diagnostic, Dialect, LocalModel, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelTemplate, OptionScoring, Response, SCORING_FACT,
+    ModelRequest, ModelTemplate, ModelTraits, Response, SCORING_FACT,
 };
 use lmeval_engine::{Abilities, JournalAnswers, is_judge};
 use lmeval_journal::{SavedAnswers, StoredModel as JournalModel};
@@ -214,29 +214,21 @@ impl StoredModel {
 pub(super) struct Shared(pub(super) Arc<StoredModel>);
 
 impl LocalModel for Shared {
-    fn is_instant(&self) -> bool {
-        true
-    }
-
-    fn is_lookup(&self) -> bool {
-        true
+    fn traits(&self) -> ModelTraits {
+        let Abilities { scoring, reasons } = self.0.abilities;
+        ModelTraits {
+            option_scoring: scoring,
+            reasons,
+            // Repeated prompts are looked up for each document.
+            depends_on_document: true,
+            is_worth_saving: false,
+            is_lookup: true,
+            ..ModelTraits::local()
+        }
     }
 
     fn identity(&self) -> ModelIdentity {
         ModelIdentity { backend: "stored".to_owned(), facts: Vec::new() }
-    }
-
-    fn depends_on_document(&self) -> bool {
-        // Repeated prompts are looked up for each document.
-        true
-    }
-
-    fn option_scoring(&self) -> OptionScoring {
-        self.0.abilities.scoring
-    }
-
-    fn reasons(&self) -> bool {
-        self.0.abilities.reasons
     }
 
     fn chat_template(&self, _: Option<&str>) -> Result<ModelTemplate, ModelError> {

@@ -133,12 +133,12 @@ fn context(value: &Value) -> Result<Context> {
 
 /// The answers to all requests in order, or the first error, which drops requests in flight.
 async fn answers(model: &Arc<dyn Model>, requests: Vec<ModelRequest>) -> Result<Vec<Answer>, ModelError> {
-    let dispatch = model.dispatch();
+    let traits = model.traits();
     let mut answers: Vec<Option<Answer>> = vec![None; requests.len()];
-    let mut batches = batches(requests, dispatch.batch_size.max(1), model.batch_bytes()).into_iter();
+    let mut batches = batches(requests, traits.batch_size.max(1), traits.batch_bytes).into_iter();
     let mut running = JoinSet::new();
     loop {
-        while running.len() < dispatch.in_flight.max(1) {
+        while running.len() < traits.in_flight.max(1) {
             let Some((first, batch)) = batches.next() else { break };
             let model = Arc::clone(model);
             running.spawn(async move { (first, model.answer(batch).await) });

@@ -5,7 +5,7 @@ use std::thread;
 
 use lmeval_core::groups::GroupSpec;
 use lmeval_core::judge::Judges;
-use lmeval_core::results::{RunResults, TaskResult};
+use lmeval_core::results::{RunResults, Score, TaskResult};
 use lmeval_core::{Model, ModelTemplate};
 use lmeval_journal::Journal;
 use lmeval_pycompat::{Dict, Value};
@@ -64,13 +64,20 @@ pub struct Evaluated {
 }
 
 impl Evaluated {
+    /// All scores: those of tasks in load order, then those of groups.
+    pub fn scores(&self) -> impl Iterator<Item = Score<'_>> {
+        self.results.scores()
+    }
+
     /// A score by the key of the task or group and the name of the metric. The name may include the filter, as in
     /// `exact_match,strict-match`; otherwise the first pipeline with the metric is used.
     pub fn score(&self, task: &str, metric: &str) -> Option<f64> {
-        let scores = self.results.results.get_str(task)?.as_dict()?;
-        let named = |key: &str| key == metric || key.split_once(',').is_some_and(|(name, _)| name == metric);
-        let (_, score) = scores.iter().find(|(key, _)| key.as_str().is_some_and(named))?;
-        score.to_f64()
+        let (metric, filter) =
+            metric.split_once(',').map_or((metric, None), |(metric, filter)| (metric, Some(filter)));
+        let is_named = |score: &Score<'_>| {
+            score.task == task && score.metric == metric && filter.is_none_or(|filter| filter == score.filter)
+        };
+        self.scores().find(is_named)?.value.to_f64()
     }
 }
 
@@ -91,7 +98,7 @@ impl Evaluated {
 /// let model = lmeval_models::create("ngram", &ModelSettings::default()).unwrap();
 /// let events: Arc<dyn Events> = Arc::new(NoEvents);
 /// let run = evaluate(&model, tasks, &EvaluateOptions::default(), &events).unwrap();
-/// assert!(run.results.results.contains_str("demo_capitals"));
+/// assert!(run.scores().all(|score| score.task == "demo_capitals"));
 /// ```
 pub fn evaluate(
     model: &Arc<dyn Model>,

@@ -1,6 +1,6 @@
 //! Builds the result object, with keys in the reference's order.
 
-use lmeval_core::results::{RunResults, hash_text};
+use lmeval_core::results::{RunResults, Sections, hash_text};
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Dialect, ModelFacts};
 use lmeval_pycompat::repr::float_repr;
@@ -85,25 +85,27 @@ pub struct Seeds {
 ///
 /// `configs` has the configuration of each task by key.
 pub fn result_object(results: &RunResults, configs: &Dict, facts: &RunFacts) -> Dict {
-    let mut object = evaluation(results, configs);
+    let sections = results.sections();
+    let mut object = evaluation(&sections, configs);
     if !results.samples.is_empty() {
         object.insert("samples", samples(results, facts.hash_media));
     }
     add_run(&mut object, facts);
-    add_extensions(&mut object, results, facts);
+    add_extensions(&mut object, &sections, facts);
     object
 }
 
 /// The result object for files: without samples, with hashes, names and the duration.
 pub fn file_object(results: &RunResults, configs: &Dict, task_hashes: &Dict, facts: &RunFacts) -> Dict {
-    let mut object = evaluation(results, configs);
+    let sections = results.sections();
+    let mut object = evaluation(&sections, configs);
     add_run(&mut object, facts);
     add_tracked(&mut object, task_hashes, facts);
-    add_extensions(&mut object, results, facts);
+    add_extensions(&mut object, &sections, facts);
     object
 }
 
-fn evaluation(results: &RunResults, configs: &Dict) -> Dict {
+fn evaluation(results: &Sections, configs: &Dict) -> Dict {
     let mut object = Dict::new();
     object.insert("results", results.results.clone());
     if !results.groups.is_empty() {
@@ -194,7 +196,7 @@ fn add_tracked(object: &mut Dict, task_hashes: &Dict, facts: &RunFacts) {
 }
 
 /// Adds keys that the reference does not have, after all of its own.
-fn add_extensions(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
+fn add_extensions(object: &mut Dict, results: &Sections, facts: &RunFacts) {
     object.insert("audit", results.audit.clone());
     object.insert("compat", facts.dialect.name);
     if facts.failed_requests > 0 {

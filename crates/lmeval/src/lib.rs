@@ -45,6 +45,7 @@ pub use lmeval_core::registry::{
     AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
     OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
 };
+pub use lmeval_core::results::Score;
 pub use lmeval_core::{
     Answer, Arguments, Diagnose, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
     ModelIdentity, ModelRequest, ModelSettings, ModelTraits, OutputType, RequestType, Response,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lmeval_metrics::{MetricError, combined_stderr_unweighted, pooled_stderr, weighted_mean};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Value;
 
 use super::error::GroupError;
 use super::spec::{GroupMetric, GroupSpec};
@@ -11,11 +11,15 @@ use crate::dialect::Dialect;
 use crate::results::TaskEntry;
 use crate::scorers::MetricKey;
 
-/// The result entry of a group, with warnings.
-#[derive(Clone, Debug)]
-pub struct GroupEntry {
-    /// The entry as shown in results.
-    pub entry: Dict,
+/// The scores of a group.
+#[derive(Clone, Debug, Default)]
+pub struct GroupScores {
+    /// The number of documents of all its tasks.
+    pub sample_len: usize,
+    /// Scores and standard errors, in output order.
+    pub metrics: Vec<(MetricKey, Value)>,
+    /// The number of documents behind each score.
+    pub sample_counts: Vec<(MetricKey, u64)>,
     /// Warnings about scores that some or all tasks lack.
     pub warnings: Vec<String>,
 }
@@ -30,31 +34,28 @@ struct Parts {
     missing: Vec<String>,
 }
 
-/// Aggregates the entries of all tasks of a group.
+/// Aggregates the entries of all tasks of a group; `None` if the group has no metrics.
 ///
 /// `tasks` returns the entry of a task by its key; a key without an entry is treated as lacking every score.
-pub fn aggregate_group<'a>(
+pub(crate) fn aggregate_group<'a>(
     group: &GroupSpec,
     leaf_tasks: &[&str],
     tasks: impl Fn(&str) -> Option<&'a TaskEntry>,
     dialect: &Dialect,
-) -> Result<GroupEntry, GroupError> {
-    let mut entry = Dict::new();
-    let mut warnings = Vec::new();
-    entry.insert("alias", group.alias.as_deref().unwrap_or(&group.name));
-    entry.insert("name", group.name.as_str());
+) -> Result<Option<GroupScores>, GroupError> {
     if group.metrics.is_empty() {
-        return Ok(GroupEntry { entry, warnings });
+        return Ok(None);
     }
-    let total: usize = leaf_tasks.iter().filter_map(|task| tasks(task)).map(|task| task.sample_len).sum();
-    entry.insert("sample_len", total as i64);
-    let mut counts = Dict::new();
+    let mut scores = GroupScores {
+        sample_len: leaf_tasks.iter().filter_map(|task| tasks(task)).map(|task| task.sample_len).sum(),
+        ..GroupScores::default()
+    };
     for metric in &group.metrics {
         for filter in filters_of(metric, leaf_tasks, &tasks) {
             let key = MetricKey::new(metric.metric.as_str(), filter);
             let parts = collect(group, &key, leaf_tasks, &tasks)?;
             if let Some(warning) = parts.warning(group, &key, leaf_tasks.len()) {
-                warnings.push(warning);
+                scores.warnings.push(warning);
             }
             if parts.values.is_empty() {
                 continue;
@@ -72,15 +73,12 @@ pub fn aggregate_group<'a>(
                 }
                 Some(stderrs) => Value::Float(pooled_stderr(&stderrs, &parts.sizes).map_err(failed)?),
             };
-            entry.insert(key.to_string(), mean);
-            entry.insert(key.stderr().to_string(), stderr);
-            counts.insert(key.to_string(), parts.sizes.iter().sum::<u64>() as i64);
+            scores.metrics.push((key.clone(), Value::from(mean)));
+            scores.metrics.push((key.stderr(), stderr));
+            scores.sample_counts.push((key, parts.sizes.iter().sum()));
         }
     }
-    if !counts.is_empty() {
-        entry.insert("sample_count", counts);
-    }
-    Ok(GroupEntry { entry, warnings })
+    Ok(Some(scores))
 }
 
 fn filters_of<'a>(

@@ -1,5 +1,6 @@
 //! Properties that groups inherit from their members.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value};
@@ -13,12 +14,12 @@ pub type Directions = Scores<Option<bool>>;
 /// Sets each group's number of few-shot examples if its direct members that have one agree.
 ///
 /// Groups are visited in load order, so a group that contains only groups gets none.
-pub fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut Dict) {
+pub(crate) fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut HashMap<String, i64>) {
     for group in groups {
-        let mut values = group.members.iter().filter_map(|member| num_fewshot.get_str(member));
-        let Some(first) = values.next().cloned() else { continue };
+        let mut values = group.members.iter().filter_map(|member| num_fewshot.get(member));
+        let Some(first) = values.next().copied() else { continue };
         if values.all(|value| *value == first) {
-            num_fewshot.insert(group.name.as_str(), first);
+            num_fewshot.insert(group.name.clone(), first);
         }
     }
 }
@@ -27,7 +28,7 @@ pub fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut Dict) {
 /// and a warning is issued.
 ///
 /// Groups are visited in load order, so a group that contains only groups gets none.
-pub fn inherit_higher_is_better(
+pub(crate) fn inherit_higher_is_better(
     groups: &[GroupSpec],
     directions: &mut Vec<(String, Directions)>,
 ) -> Vec<String> {

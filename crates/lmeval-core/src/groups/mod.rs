@@ -1,16 +1,17 @@
 //! Groups: averages over tasks.
 //!
-//! [`aggregate_group`] computes the entry of a group from the entries of its tasks; [`GroupTree`] lists those tasks
-//! and orders the groups; [`inherit_num_fewshot`] and [`inherit_higher_is_better`] give groups the properties that
-//! their members share.
+//! [`RunResults::collect`](crate::results::RunResults::collect) computes the scores of a group from the entries of its tasks,
+//! and gives it the properties that its members share.
 
 mod aggregate;
 mod error;
 mod inherit;
 mod spec;
 
-pub use aggregate::{GroupEntry, aggregate_group};
+pub use aggregate::GroupScores;
+pub(crate) use aggregate::aggregate_group;
 pub use error::GroupError;
-pub(crate) use inherit::directions_to_dict;
-pub use inherit::{Directions, inherit_higher_is_better, inherit_num_fewshot};
-pub use spec::{GroupMetric, GroupSpec, GroupTree};
+pub use inherit::Directions;
+pub(crate) use inherit::{directions_to_dict, inherit_higher_is_better, inherit_num_fewshot};
+pub(crate) use spec::GroupTree;
+pub use spec::{GroupMetric, GroupSpec};

@@ -28,11 +28,11 @@ pub struct GroupSpec {
 
 /// The groups of a run, in load order.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupTree<'a>(&'a [GroupSpec]);
+pub(crate) struct GroupTree<'a>(&'a [GroupSpec]);
 
 impl<'a> GroupTree<'a> {
     /// Wraps groups in load order.
-    pub fn new(groups: &'a [GroupSpec]) -> Self {
+    pub(crate) fn new(groups: &'a [GroupSpec]) -> Self {
         Self(groups)
     }
 
@@ -41,7 +41,7 @@ impl<'a> GroupTree<'a> {
     }
 
     /// The groups, each after its subgroups.
-    pub fn bottom_up(self) -> Vec<&'a GroupSpec> {
+    pub(crate) fn bottom_up(self) -> Vec<&'a GroupSpec> {
         let is_member = |name: &str| {
             self.0.iter().any(|group| group.name != name && group.members.iter().any(|member| member == name))
         };
@@ -65,7 +65,7 @@ impl<'a> GroupTree<'a> {
     }
 
     /// The keys of all tasks of a group, including those of its subgroups.
-    pub fn leaf_tasks(self, group: &'a GroupSpec) -> Vec<&'a str> {
+    pub(crate) fn leaf_tasks(self, group: &'a GroupSpec) -> Vec<&'a str> {
         let mut tasks = Vec::new();
         self.collect_leaves(group, &mut Vec::new(), &mut tasks);
         tasks

@@ -1,13 +1,14 @@
 //! Results of tasks, groups and single documents.
 //!
 //! A [`TaskResult`] holds the scores of one task, a [`SampleRecord`] those of one document; [`RunResults::collect`]
-//! combines tasks and groups into the structure of a results file.
+//! combines tasks and groups, and [`RunResults::sections`] gives them the form of a results file.
 
 mod audit;
 mod checksum;
 mod hash;
 mod run;
 mod sample;
+mod sections;
 mod task;
 
 pub use audit::{Audit, LetterAudit};
@@ -17,6 +18,7 @@ pub use checksum::{
 pub use hash::{
     hash_document, hash_of_hashes, hash_prompt, hash_target, hash_text, hash_values, replace_foreign,
 };
-pub use run::RunResults;
+pub use run::{GroupResult, RunResults, Score};
 pub use sample::{DocumentHashes, SampleRecord, sample_records, task_file_name};
+pub use sections::Sections;
 pub use task::{TaskEntry, TaskResult};

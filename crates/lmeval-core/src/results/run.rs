@@ -2,41 +2,66 @@
 
 use std::collections::HashMap;
 
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Value;
 
 use super::sample::SampleRecord;
 use super::task::{TaskEntry, TaskResult};
 use crate::dialect::Dialect;
 use crate::groups::{
-    Directions, GroupError, GroupSpec, GroupTree, aggregate_group, directions_to_dict,
-    inherit_higher_is_better, inherit_num_fewshot,
+    Directions, GroupError, GroupScores, GroupSpec, GroupTree, aggregate_group, inherit_higher_is_better,
+    inherit_num_fewshot,
 };
+use crate::scorers::MetricKey;
 
-/// The results of tasks and groups, in the structure of a results file.
+/// The results of tasks and groups. [`sections`](Self::sections) has the form of a results file.
 #[derive(Clone, Debug, Default)]
 pub struct RunResults {
-    /// Tasks in load order, then groups, subgroups first.
-    pub results: Dict,
-    /// The groups that have scores; omitted from the output if empty.
-    pub groups: Dict,
-    /// The direct members of each group.
-    pub group_subtasks: Dict,
-    /// Versions by name, sorted.
-    pub versions: Dict,
-    /// Numbers of few-shot examples by name, sorted.
-    pub num_fewshot: Dict,
-    /// Directions by name, sorted.
-    pub higher_is_better: Dict,
-    /// The number of documents in the split, the number scored, and the number left out for lack of an answer, by task.
-    pub n_samples: Dict,
-    /// Counts of suspicious answers, by task and pipeline.
-    pub audit: Dict,
-    /// Statistics about judgements, by task and pipeline; omitted from the output if empty.
-    pub judging: Dict,
+    /// Tasks in load order, without their records.
+    pub tasks: Vec<TaskResult>,
+    /// Groups, subgroups first.
+    pub groups: Vec<GroupResult>,
     /// The sample records of each task that logs them.
     pub samples: Vec<(String, Vec<SampleRecord>)>,
     /// Warnings about scores.
     pub warnings: Vec<String>,
+}
+
+/// All results of one group.
+#[derive(Clone, Debug)]
+pub struct GroupResult {
+    /// The result key.
+    pub name: String,
+    /// The name shown in tables.
+    pub alias: String,
+    /// The position among the groups in load order.
+    pub index: usize,
+    /// The keys of its direct members, tasks and groups.
+    pub members: Vec<String>,
+    /// The version as a string.
+    pub version: String,
+    /// The number of few-shot examples, if all members have the same.
+    pub num_fewshot: Option<i64>,
+    /// Whether higher is better, by metric; empty if no direct member is a task with metrics.
+    pub higher_is_better: Directions,
+    /// The scores; `None` if the group only lists its members.
+    pub scores: Option<GroupScores>,
+}
+
+/// One score of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score<'a> {
+    /// The task or group.
+    pub task: &'a str,
+    /// The metric.
+    pub metric: &'a str,
+    /// The pipeline of filters, `none` if the task has none.
+    pub filter: &'a str,
+    /// The value: nearly always a number.
+    pub value: &'a Value,
+    /// The standard error, if there is one.
+    pub stderr: Option<f64>,
+    /// Whether higher is better, if that is known.
+    pub higher_is_better: Option<bool>,
 }
 
 impl RunResults {
@@ -46,115 +71,67 @@ impl RunResults {
         groups: &[GroupSpec],
         dialect: &Dialect,
     ) -> Result<Self, GroupError> {
-        let mut run = Self::default();
-        let mut directions: Vec<(String, Directions)> = Vec::new();
-        for task in &tasks {
-            let name = task.entry.name.as_str();
-            run.results.insert(name, task.entry.to_dict());
-            run.versions.insert(name, task.version.clone());
-            run.num_fewshot.insert(name, task.num_fewshot);
-            directions.push((name.to_owned(), task.higher_is_better.clone()));
-            // Documents without an answer exist only in some runs, and so does their count.
-            let failed = task.audit.iter().map(|(_, audit)| audit.errored).max().unwrap_or(0);
-            let counts =
-                [("original", task.original), ("effective", task.entry.sample_len), ("failed", failed)];
-            let counts = counts.into_iter().filter(|(key, count)| *key != "failed" || *count > 0);
-            run.n_samples
-                .insert(name, Value::dict(counts.map(|(key, count)| (key, Value::Int(count as i64)))));
-            run.warnings.extend(task.warnings.iter().cloned());
-            let audits = task.audit.iter();
-            run.audit.insert(
-                name,
-                Value::dict(audits.map(|(pipeline, audit)| (pipeline.clone(), Value::from(audit.to_dict())))),
-            );
-        }
-        run.judging = tasks
-            .iter()
-            .filter(|task| !task.judging.is_empty())
-            .map(|task| {
-                let pipelines =
-                    task.judging.iter().map(|(name, dict)| (name.clone(), Value::from(dict.clone())));
-                (Value::str(task.entry.name.as_str()), Value::dict(pipelines))
-            })
-            .collect();
-        run.add_groups(&tasks, groups, dialect)?;
-        inherit_num_fewshot(groups, &mut run.num_fewshot);
-        run.warnings.extend(inherit_higher_is_better(groups, &mut directions));
-        run.higher_is_better = directions
-            .iter()
-            .map(|(name, directions)| {
-                (Value::str(name.as_str()), Value::from(directions_to_dict(directions)))
-            })
-            .collect();
-        for sorted in [&mut run.versions, &mut run.num_fewshot, &mut run.higher_is_better] {
-            sort_by_name(sorted);
-        }
-        run.samples = tasks.into_iter().filter_map(|task| Some((task.entry.name, task.samples?))).collect();
-        Ok(run)
-    }
-
-    fn add_groups(
-        &mut self,
-        tasks: &[TaskResult],
-        groups: &[GroupSpec],
-        dialect: &Dialect,
-    ) -> Result<(), GroupError> {
+        let mut warnings: Vec<String> = tasks.iter().flat_map(|task| task.warnings.iter().cloned()).collect();
+        let mut num_fewshot: HashMap<String, i64> =
+            tasks.iter().map(|task| (task.entry.name.clone(), task.num_fewshot)).collect();
+        inherit_num_fewshot(groups, &mut num_fewshot);
+        let mut directions: Vec<(String, Directions)> =
+            tasks.iter().map(|task| (task.entry.name.clone(), task.higher_is_better.clone())).collect();
+        let disagreements = inherit_higher_is_better(groups, &mut directions);
         let tree = GroupTree::new(groups);
         let by_name: HashMap<&str, &TaskEntry> =
             tasks.iter().map(|task| (task.entry.name.as_str(), &task.entry)).collect();
-        let entry_of = |name: &str| by_name.get(name).copied();
+        let mut collected = Vec::new();
         for group in tree.bottom_up() {
-            let aggregated = aggregate_group(group, &tree.leaf_tasks(group), entry_of, dialect)?;
-            self.warnings.extend(aggregated.warnings);
-            if !group.metrics.is_empty() {
-                self.groups.insert(group.name.as_str(), aggregated.entry.clone());
+            let leaves = tree.leaf_tasks(group);
+            let scores = aggregate_group(group, &leaves, |name| by_name.get(name).copied(), dialect)?;
+            warnings.extend(scores.iter().flat_map(|scores| scores.warnings.iter().cloned()));
+            let of_group = directions.iter().find(|(name, _)| *name == group.name);
+            collected.push(GroupResult {
+                name: group.name.clone(),
+                alias: group.alias.clone().unwrap_or_else(|| group.name.clone()),
+                index: groups.iter().position(|other| other.name == group.name).unwrap_or_default(),
+                members: group.members.clone(),
+                version: group.version.clone(),
+                num_fewshot: num_fewshot.get(&group.name).copied(),
+                higher_is_better: of_group.map(|(_, directions)| directions.clone()).unwrap_or_default(),
+                scores,
+            });
+        }
+        warnings.extend(disagreements);
+        let mut run = Self { tasks, groups: collected, samples: Vec::new(), warnings };
+        for task in &mut run.tasks {
+            if let Some(samples) = task.samples.take() {
+                run.samples.push((task.entry.name.clone(), samples));
             }
-            self.results.insert(group.name.as_str(), aggregated.entry);
-            self.versions.insert(group.name.as_str(), group.version.as_str());
         }
-        for group in groups {
-            let members = group.members.iter().map(|member| Value::str(member.as_str()));
-            self.group_subtasks.insert(group.name.as_str(), Value::list(members));
-        }
-        Ok(())
+        Ok(run)
     }
 
-    /// The result object: everything except configurations, in the order of a results file.
-    ///
-    /// Includes `samples` if a task logs them. `audit`, which the reference harness does not have, comes last.
-    pub fn to_dict(&self) -> Dict {
-        let mut object = Dict::new();
-        object.insert("results", self.results.clone());
-        if !self.groups.is_empty() {
-            object.insert("groups", self.groups.clone());
-        }
-        object.insert("group_subtasks", self.group_subtasks.clone());
-        object.insert("versions", self.versions.clone());
-        object.insert("n-shot", self.num_fewshot.clone());
-        object.insert("higher_is_better", self.higher_is_better.clone());
-        object.insert("n-samples", self.n_samples.clone());
-        if !self.samples.is_empty() {
-            object.insert("samples", self.samples_to_dict());
-        }
-        object.insert("audit", self.audit.clone());
-        if !self.judging.is_empty() {
-            object.insert("judging", self.judging.clone());
-        }
-        object
-    }
-
-    /// The records of each task, in the form of the result object.
-    pub fn samples_to_dict(&self) -> Dict {
-        let records = |records: &[SampleRecord]| {
-            Value::list(records.iter().map(|record| Value::from(record.to_dict())))
-        };
-        self.samples.iter().map(|(task, samples)| (Value::str(task.as_str()), records(samples))).collect()
+    /// All scores: those of tasks in load order, then those of groups, subgroups first.
+    pub fn scores(&self) -> impl Iterator<Item = Score<'_>> {
+        let tasks = self
+            .tasks
+            .iter()
+            .map(|task| (task.entry.name.as_str(), task.entry.metrics.as_slice(), &task.higher_is_better));
+        let groups = self.groups.iter().filter_map(|group| {
+            Some((group.name.as_str(), group.scores.as_ref()?.metrics.as_slice(), &group.higher_is_better))
+        });
+        tasks.chain(groups).flat_map(|(task, metrics, directions)| {
+            let values = metrics.iter().filter(|(key, _)| !key.is_stderr);
+            values.map(move |(key, value)| Score {
+                task,
+                metric: &key.metric,
+                filter: &key.scorer,
+                value,
+                stderr: find(metrics, &key.stderr()).and_then(Value::to_f64),
+                higher_is_better: directions.get(&key.metric).copied().flatten(),
+            })
+        })
     }
 }
 
-fn sort_by_name(dict: &mut Dict) {
-    let mut entries: Vec<(Value, Value)> = std::mem::take(dict).into_entries().collect();
-    // Reference: names sort by code points, which is the order of their UTF-8 bytes.
-    entries.sort_by(|(left, _), (right, _)| left.as_str().cmp(&right.as_str()));
-    *dict = entries.into_iter().collect();
+/// The value of a key among scores and standard errors.
+fn find<'a>(metrics: &'a [(MetricKey, Value)], key: &MetricKey) -> Option<&'a Value> {
+    metrics.iter().find(|(known, _)| known == key).map(|(_, value)| value)
 }

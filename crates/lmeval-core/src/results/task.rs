@@ -41,6 +41,13 @@ impl TaskEntry {
     }
 }
 
+impl TaskResult {
+    /// The number of documents left out for lack of an answer.
+    pub fn errored(&self) -> usize {
+        self.audit.iter().map(|(_, audit)| audit.errored).max().unwrap_or(0)
+    }
+}
+
 /// All results of one task.
 #[derive(Clone, Debug)]
 pub struct TaskResult {

@@ -65,7 +65,7 @@ fn means_and_stderrs_follow_the_dialect() {
         (Dialect::V04, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.19436506316151"),
     ] {
         let groups = [group("g", &["t3", "t5"], &[metric("acc", None, weighted)])];
-        let run = RunResults::collect(three_and_five(), &groups, &dialect).unwrap();
+        let run = RunResults::collect(three_and_five(), &groups, &dialect).unwrap().sections();
         let entry = repr(run.groups.get_str("g").unwrap());
         let expected = format!(
             "{{'alias': 'g', 'name': 'g', 'sample_len': 8, {expected}, 'sample_count': {{'acc,none': 8}}}}"
@@ -82,7 +82,7 @@ fn nested_groups_average_tasks() {
         ..group("outer", &["t3", "inner"], &[metric("acc", Some(&["none"]), true)])
     };
     let top = group("top", &["outer"], &[]);
-    let run = RunResults::collect(three_and_five(), &[top, outer, inner], &Dialect::V05).unwrap();
+    let run = RunResults::collect(three_and_five(), &[top, outer, inner], &Dialect::V05).unwrap().sections();
     let names: Vec<&str> = run.results.keys().filter_map(Value::as_str).collect();
     assert_eq!(names, ["t3", "t5", "inner", "outer", "top"]);
     assert_eq!(repr(run.results.get_str("inner").unwrap()), "{'alias': 'inner', 'name': 'inner'}");
@@ -108,7 +108,8 @@ fn warns_about_missing_scores_and_stderrs() {
     tasks.push(task("lower", 2, &[("acc,b", Value::Float(1.0), Value::str("N/A"))], Some(false)));
     let metrics = [metric("acc", None, true), metric("em", Some(&["none"]), true)];
     let groups = [group("g", &["t3", "t5", "other", "lower"], &metrics)];
-    let run = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap();
+    let results = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap();
+    let run = results.sections();
     let entry = run.groups.get_str("g").and_then(Value::as_dict).unwrap();
     let keys: Vec<&str> = entry.keys().filter_map(Value::as_str).collect();
     let expected = [
@@ -126,7 +127,7 @@ fn warns_about_missing_scores_and_stderrs() {
     assert_eq!(entry.get_str("acc_stderr,b"), Some(&Value::str("N/A")));
     assert_eq!(repr(run.higher_is_better.get_str("g").unwrap()), "{'acc': None, 'f1': True}");
     assert_eq!(
-        run.warnings,
+        results.warnings,
         [
             "Group `g`: 3 of 4 tasks do not report `acc,b`: `t3`, `t5`, `other`",
             "Group `g`: 2 of 4 tasks do not report `acc,none`: `other`, `lower`",

@@ -83,7 +83,7 @@ fn excludes_failed_documents_and_retries_them() {
     let asked = failing.asked.swap(0, Ordering::SeqCst);
     let failed = partial.failures.len();
     assert!(failed > 0 && failed < asked);
-    let shown_audit = repr(&Value::from(partial.results.audit.clone()));
+    let shown_audit = repr(&Value::from(partial.results.sections().audit));
     assert!(!shown_audit.contains("'errored': 0"), "{shown_audit}");
     failing.fails.store(false, Ordering::SeqCst);
     let whole = run(&model, &["demo_capitals"], &options).unwrap();
@@ -192,7 +192,7 @@ fn wrong_answers_fail_their_requests_by_name() {
             assert!(failure.error.to_string().ends_with(shown), "{}", failure.error);
             assert!(failure.request.doc_id.0.is_multiple_of(3));
             assert!(failure.request.describe().starts_with("`demo_capitals`, document "));
-            let audit = repr(&Value::from(partial.results.audit.clone()));
+            let audit = repr(&Value::from(partial.results.sections().audit));
             assert!(!audit.contains("'errored': 0"), "{audit}");
         }
     }

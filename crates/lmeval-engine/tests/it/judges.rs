@@ -95,8 +95,7 @@ fn judgements_are_saved_apart_from_answers() {
     let (two, asked) = once("m", &grader);
     assert_eq!((asked, grader.asked.load(Ordering::SeqCst)), (0, 0));
     assert_eq!(crate::stream::shown(&one), crate::stream::shown(&two));
-    let statistics = two.results.judging.get_str("demo_judge").and_then(Value::as_dict).unwrap();
-    let statistics = statistics.get_str("none").and_then(Value::as_dict).unwrap();
+    let [(_, statistics)] = two.results.tasks[0].judging.as_slice() else { panic!("one pipeline") };
     // The judge answers `5`, which is not a grade.
     assert_eq!(statistics.get_str("unparsed_share"), Some(&Value::Float(1.0)));
     assert!(two.score("demo_judge", "judge_score").unwrap().is_nan());

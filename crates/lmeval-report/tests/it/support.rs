@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::results::{DocumentHashes, RunResults, SampleRecord};
+use lmeval_core::groups::GroupScores;
+use lmeval_core::results::{DocumentHashes, GroupResult, RunResults, SampleRecord, TaskEntry, TaskResult};
+use lmeval_core::scorers::MetricKey;
 use lmeval_core::scorers::Scores;
 use lmeval_core::{Dialect, DocId, ModelFacts};
 use lmeval_pycompat::{Dict, Value, json};
@@ -52,19 +54,60 @@ pub(crate) fn results(object: &Dict) -> RunResults {
         let records = records.as_list().unwrap().iter().map(|entry| record(entry.as_dict().unwrap()));
         (task.as_str().unwrap().to_owned(), records.collect())
     });
-    RunResults {
-        results: part(object, "results"),
-        groups: part(object, "groups"),
-        group_subtasks: part(object, "group_subtasks"),
-        versions: part(object, "versions"),
-        num_fewshot: part(object, "n-shot"),
-        higher_is_better: part(object, "higher_is_better"),
-        n_samples: part(object, "n-samples"),
-        audit: part(object, "audit"),
-        judging: Dict::new(),
-        samples: samples.collect(),
-        warnings: Vec::new(),
+    let members = part(object, "group_subtasks");
+    let mut results = RunResults { samples: samples.collect(), ..RunResults::default() };
+    for (name, entry) in part(object, "results").iter() {
+        let (name, entry) = (name.as_str().unwrap(), entry.as_dict().unwrap());
+        let of = |section: &str| part(object, section).get_str(name).cloned();
+        let text = |key: &str| entry.get_str(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = |value: Option<&Value>| value.and_then(Value::as_i64).unwrap_or_default();
+        let sample_len = usize::try_from(number(entry.get_str("sample_len"))).unwrap();
+        let metrics =
+            entry.iter().filter_map(|(key, value)| Some((key.as_str()?.parse().ok()?, value.clone())));
+        let metrics: Vec<(MetricKey, Value)> = metrics.collect();
+        let directions = of("higher_is_better").and_then(|directions| directions.as_dict().cloned());
+        let directions = directions.unwrap_or_default();
+        let direction = |(metric, direction): (&Value, &Value)| {
+            (Arc::from(metric.as_str().unwrap()), direction.as_bool())
+        };
+        let higher_is_better = directions.iter().map(direction).collect();
+        let Some(members) = members.get_str(name).and_then(Value::as_list) else {
+            let counts = of("n-samples").and_then(|counts| counts.as_dict().cloned()).unwrap_or_default();
+            results.tasks.push(TaskResult {
+                entry: TaskEntry { name: name.to_owned(), alias: text("alias"), sample_len, metrics },
+                version: of("versions").unwrap(),
+                num_fewshot: number(of("n-shot").as_ref()),
+                higher_is_better,
+                original: usize::try_from(number(counts.get_str("original"))).unwrap(),
+                samples: None,
+                audit: Vec::new(),
+                judging: Vec::new(),
+                warnings: Vec::new(),
+            });
+            continue;
+        };
+        let counts = entry.get_str("sample_count").and_then(Value::as_dict).cloned().unwrap_or_default();
+        let counts = counts.iter().map(|(key, count)| {
+            (key.as_str().unwrap().parse().unwrap(), u64::try_from(count.as_i64().unwrap()).unwrap())
+        });
+        let sample_counts = counts.collect();
+        results.groups.push(GroupResult {
+            name: name.to_owned(),
+            alias: text("alias"),
+            index: part(object, "group_subtasks").keys().position(|key| key.as_str() == Some(name)).unwrap(),
+            members: members.iter().map(|member| member.as_str().unwrap().to_owned()).collect(),
+            version: of("versions").unwrap().as_str().unwrap().to_owned(),
+            num_fewshot: of("n-shot").and_then(|count| count.as_i64()),
+            higher_is_better,
+            scores: part(object, "groups").contains_str(name).then(|| GroupScores {
+                sample_len,
+                metrics,
+                sample_counts,
+                warnings: Vec::new(),
+            }),
+        });
     }
+    results
 }
 
 /// Facts of a run with these model arguments.

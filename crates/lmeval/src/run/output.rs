@@ -7,6 +7,7 @@ use anyhow::Result;
 use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
+use lmeval_core::results::LetterAudit;
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
@@ -20,7 +21,7 @@ use crate::csv;
 use crate::excerpt::cell;
 use crate::printer::Printer;
 use crate::report::hint_lines;
-use crate::words::counted;
+use crate::words::{counted, for_count};
 
 /// The number of failures listed.
 const SHOWN_FAILURES: usize = 20;
@@ -282,40 +283,36 @@ pub(crate) fn repeat_warnings(model: &dyn Model, printer: &Printer) {
 /// Reports unusual answers, which a score alone hides.
 pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) {
     let mut lines = Vec::new();
-    for (task, pipelines) in evaluation.results.audit.iter() {
-        let Some(pipelines) = pipelines.as_dict() else { continue };
-        for (pipeline, counts) in pipelines.iter() {
-            let Some(counts) = counts.as_dict() else { continue };
-            let count = |name: &str| counts.get_str(name).and_then(Value::as_i64).unwrap_or(0);
+    for task in &evaluation.results.tasks {
+        for (pipeline, audit) in &task.audit {
             let unusual: Vec<String> = [
-                ("empty", "empty answer", "empty answers"),
-                ("whitespace_only", "whitespace-only answer", "whitespace-only answers"),
-                ("truncated", "truncated answer", "truncated answers"),
-                ("extraction_failed", "answer did not match the filter", "answers did not match the filter"),
+                (audit.empty, "empty answer", "empty answers"),
+                (audit.whitespace_only, "whitespace-only answer", "whitespace-only answers"),
+                (audit.truncated, "truncated answer", "truncated answers"),
                 (
-                    "unresolved_targets",
+                    audit.extraction_failed,
+                    "answer did not match the filter",
+                    "answers did not match the filter",
+                ),
+                (
+                    audit.unresolved_targets,
                     "document whose target is not among its options",
                     "documents whose target is not among their options",
                 ),
-                ("unparsed", "judgement without a verdict", "judgements without a verdict"),
+                (audit.unparsed, "judgement without a verdict", "judgements without a verdict"),
                 (
-                    "errored",
+                    audit.errored,
                     "document skipped for lack of an answer",
                     "documents skipped for lack of an answer",
                 ),
             ]
             .into_iter()
-            .filter(|(name, ..)| count(name) > 0)
-            .map(|(name, one, several)| match count(name) {
-                1 => format!("1 {one}"),
-                count => format!("{count} {several}"),
-            })
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, one, several)| format!("{count} {}", for_count(count, one, several)))
+            .chain(missing_letters(&audit.letters))
             .collect();
-            let unusual: Vec<String> = unusual.into_iter().chain(missing_letters(counts)).collect();
-            if let (false, Some(task), Some(pipeline)) =
-                (unusual.is_empty(), task.as_str(), pipeline.as_str())
-            {
-                lines.push(format!("  {task}, {pipeline}: {}", unusual.join(", ")));
+            if !unusual.is_empty() {
+                lines.push(format!("  {}, {pipeline}: {}", task.entry.name, unusual.join(", ")));
             }
         }
     }
@@ -323,13 +320,10 @@ pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) 
 }
 
 /// Documents with letters that the server did not list, and what that means for the accuracy.
-fn missing_letters(counts: &Dict) -> Option<String> {
-    let count = |name: &str| counts.get_str(name).and_then(Value::as_i64);
-    let missing = count("letters_missing").filter(|count| *count > 0)?;
-    let bounds = counts.get_str("acc_bounds").and_then(Value::as_list).unwrap_or_default();
-    let [Value::Float(low), Value::Float(high)] = bounds else { return None };
-    let documents = counted(usize::try_from(missing).unwrap_or(0), "document");
-    let absent = match count("letters_absent").unwrap_or(0) {
+fn missing_letters(letters: &LetterAudit) -> Option<String> {
+    let (low, high) = letters.bounds().filter(|_| letters.missing > 0)?;
+    let documents = counted(letters.missing, "document");
+    let absent = match letters.absent {
         0 => String::new(),
         absent => format!(", {absent} of them without any letter and scored as wrong"),
     };

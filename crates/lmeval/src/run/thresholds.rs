@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use lmeval_analysis::threshold::Threshold;
-use lmeval_core::results::RunResults;
-use lmeval_core::scorers::{MetricKey, parent_metric};
+use lmeval_core::results::{RunResults, Score};
+use lmeval_core::scorers::parent_metric;
 use lmeval_core::{Diagnostic, Dialect, nearest};
-use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_pycompat::repr;
 use lmeval_tasks::config::{Given, MetricConfig, Named};
 use lmeval_tasks::scoring::ResultKeys;
 use lmeval_tasks::{Group, Task, TaskDict};
@@ -118,32 +118,25 @@ fn unknown(threshold: &Threshold, known: &[String]) -> Diagnostic {
 pub(crate) fn report(thresholds: &[Threshold], results: &RunResults, printer: &mut Printer) -> Result<bool> {
     let mut passed = true;
     for threshold in thresholds {
-        let scores = results.results.get_str(&threshold.task).and_then(Value::as_dict);
-        let keyed = scores.into_iter().flat_map(Dict::iter).filter_map(|(key, score)| {
-            let key: MetricKey = key.as_str()?.parse().ok()?;
-            (!key.is_stderr).then_some((key, score))
-        });
-        let (about, others): (Vec<_>, Vec<_>) =
-            keyed.partition(|(key, _)| threshold.is_about(&key.metric, &key.scorer));
+        let (about, others): (Vec<Score<'_>>, Vec<Score<'_>>) = results
+            .scores()
+            .filter(|score| score.task == threshold.task)
+            .partition(|score| threshold.is_about(score.metric, score.filter));
+        let key = |score: &Score<'_>| format!("{},{}", score.metric, score.filter);
         if about.is_empty() {
-            let known: Vec<String> = others.iter().map(|(key, _)| key.to_string()).collect();
-            return Err(unknown(threshold, &known).into());
+            return Err(unknown(threshold, &others.iter().map(key).collect::<Vec<_>>()).into());
         }
-        let directions = results.higher_is_better.get_str(&threshold.task).and_then(Value::as_dict);
-        for (key, score) in about {
-            let direction = directions.and_then(|directions| directions.get_str(&key.metric));
-            threshold.check_direction(match direction {
-                Some(Value::Bool(direction)) => Some(*direction),
-                _ => None,
-            })?;
+        for score in about {
+            threshold.check_direction(score.higher_is_better)?;
             // All digits: a score that rounds to the threshold can still be below it.
             let line = format!(
-                "{} {key} is {}, required {}",
+                "{} {} is {}, required {}",
                 threshold.task,
-                repr::str(score),
+                key(&score),
+                repr::str(score.value),
                 threshold.condition()
             );
-            if score.to_f64().is_some_and(|score| threshold.passes(score)) {
+            if score.value.to_f64().is_some_and(|score| threshold.passes(score)) {
                 printer.notes().info(&format!("PASS: {line}"));
             } else {
                 printer.error(&format!("FAIL: {line}"));

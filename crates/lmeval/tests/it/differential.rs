@@ -206,8 +206,8 @@ impl Comparison {
         if let Some(missing) = missing {
             return Err(format!("not requested: {missing:?}"));
         }
-        let results = evaluation.results.results.values().next().map(shown).unwrap();
-        let results_unlogged = unlogged.results.results.values().next().map(shown).unwrap();
+        let results = evaluation.results.sections().results.values().next().map(shown).unwrap();
+        let results_unlogged = unlogged.results.sections().results.values().next().map(shown).unwrap();
         if results != results_unlogged {
             return Err(format!("without a log of samples: {results_unlogged} instead of {results}"));
         }

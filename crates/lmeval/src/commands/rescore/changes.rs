@@ -9,10 +9,10 @@ use anyhow::Result;
 use fs_err as fs;
 use lmeval_analysis::answers::StoredScores;
 use lmeval_analysis::read::{Fields, Run, SamplesFile, read_line};
-use lmeval_core::results::SampleRecord;
+use lmeval_core::results::{RunResults, SampleRecord, Score};
 use lmeval_core::scorers::ScoringPipeline;
 use lmeval_engine::Events;
-use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_pycompat::{Value, repr};
 
 use super::source::{Source, StoredModel};
 use crate::printer::{Printer, escape_controls};
@@ -148,39 +148,47 @@ fn compare(task: &str, stored: &StoredScores, pipeline: &ScoringPipeline, shown:
     all
 }
 
-/// Scores before and after: task, filter, metric and both values.
-pub(super) fn scores(run: &Run, after: &Dict) -> Vec<(String, String, String, Option<f64>, f64)> {
-    let mut rows = Vec::new();
-    for (task, scores) in after.iter() {
-        let (Some(task), Some(scores)) = (task.as_str(), scores.as_dict()) else { continue };
-        let results = run.section("results");
-        let only = || results?.values().next().filter(|_| results.is_some_and(|results| results.len() == 1));
-        let stored = results.and_then(|results| results.get_str(task)).or_else(only).and_then(Value::as_dict);
-        for (key, score) in scores.iter() {
-            let Some((metric, filter)) = key.as_str().and_then(|key| key.split_once(',')) else { continue };
-            let Some(score) = number(score).filter(|_| !metric.ends_with("_stderr")) else { continue };
-            let before = stored.and_then(|stored| stored.get(key)).and_then(number);
-            rows.push((task.to_owned(), filter.to_owned(), metric.to_owned(), before, score));
-        }
-    }
-    rows
+/// A score of the stored run and of this one.
+struct Rescored<'a> {
+    score: Score<'a>,
+    before: Option<f64>,
+    after: f64,
+}
+
+/// Scores before and after.
+fn scores<'a>(run: &Run, after: &'a RunResults) -> Vec<Rescored<'a>> {
+    let results = run.section("results");
+    let only = || results?.values().next().filter(|_| results.is_some_and(|results| results.len() == 1));
+    let rescored = |score: Score<'a>| {
+        let stored = results.and_then(|results| results.get_str(score.task)).or_else(only);
+        let key = format!("{},{}", score.metric, score.filter);
+        let before = stored.and_then(Value::as_dict).and_then(|stored| stored.get_str(&key));
+        Some(Rescored { score, before: before.and_then(number), after: number(score.value)? })
+    };
+    after.scores().filter_map(rescored).collect()
 }
 
 /// Prints the table of scores.
-pub(super) fn print_scores(run: &Run, found: &Found, after: &Dict, printer: &mut Printer) -> Result<()> {
+pub(super) fn print_scores(
+    run: &Run,
+    found: &Found,
+    after: &RunResults,
+    printer: &mut Printer,
+) -> Result<()> {
     let rows = scores(run, after);
     let cells: Vec<[String; 6]> = rows
         .into_iter()
-        .map(|(task, filter, metric, before, after)| {
+        .map(|Rescored { score: Score { task, filter, metric, .. }, before, after }| {
             let changed = found.changed.iter().find(|changed| {
-                (&changed.task, &changed.filter, &changed.metric) == (&task, &filter, &metric)
+                (changed.task.as_str(), changed.filter.as_str(), changed.metric.as_str())
+                    == (task, filter, metric)
             });
             let flipped = changed.map_or_else(String::new, |changed| match (changed.up, changed.down) {
                 (0, 0) => "0".to_owned(),
                 (up, down) => format!("{} (+{up} −{down})", up + down),
             });
             let before = before.map_or_else(|| "–".to_owned(), |before| format!("{before:.4}"));
-            [task, filter, metric, before, format!("{after:.4}"), flipped]
+            [task.to_owned(), filter.to_owned(), metric.to_owned(), before, format!("{after:.4}"), flipped]
         })
         .collect();
     let mut table = Table::new(["Tasks", "Filter", "Metric", "Before", "After", "Flipped"]);

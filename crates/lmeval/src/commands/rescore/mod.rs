@@ -286,7 +286,7 @@ impl Rescoring<'_> {
         let saved = objects.save(self.session, written.checksums.clone());
         objects.print_scores(settings, printer)?;
         if settings.format != Format::Json {
-            changes::print_scores(self.run, found, &evaluation.results.results, printer)?;
+            changes::print_scores(self.run, found, &evaluation.results, printer)?;
         }
         printer.flush()?;
         for problem in &found.problems {

@@ -252,9 +252,22 @@ fn request_hint(status: StatusCode, detail: &str, url: &str) -> Option<String> {
         ));
     }
     if status == StatusCode::NOT_FOUND {
-        return Some(
-            "Check that the server serves the model named by `model`, and that the path is correct".into(),
-        );
+        let other = match path.strip_suffix("/completions") {
+            Some(root) if root.ends_with("/chat") => {
+                let root = root.trim_end_matches("/chat");
+                format!(
+                    ". A server without chat: `--model local-completions --model_args base_url={root}/completions`"
+                )
+            }
+            Some(root) => format!(
+                ". A server for chats alone: `--model local-chat-completions --model_args \
+                 base_url={root}/chat/completions`"
+            ),
+            None => String::new(),
+        };
+        return Some(format!(
+            "Check that the server serves the model named by `model`, and that the path is correct{other}"
+        ));
     }
     let is_long =
         ["context length", "context_length", "maximum context", "too long", "too large", "max_tokens"];
@@ -421,6 +434,12 @@ mod tests {
         let hint = |status, detail, url| request_hint(StatusCode::from_u16(status).unwrap(), detail, url);
         assert!(hint(404, "", "http://h:8000/v1").unwrap().contains("/v1/chat/completions"));
         assert!(hint(404, "no such model", "http://h/v1/completions").unwrap().contains("`model`"));
+        assert!(
+            hint(404, "", "http://h/v1/completions").unwrap().ends_with("=http://h/v1/chat/completions`")
+        );
+        assert!(
+            hint(404, "", "http://h/v1/chat/completions").unwrap().ends_with("=http://h/v1/completions`")
+        );
         assert!(
             hint(400, "maximum context length is 10", "http://h/v1/completions")
                 .unwrap()

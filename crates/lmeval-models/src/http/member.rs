@@ -80,11 +80,19 @@ impl Tally {
     }
 }
 
+/// A query that a dead server did not answer.
+pub(super) struct Unanswered {
+    /// When the query had failed.
+    pub(super) at: Instant,
+    /// Why.
+    pub(super) cause: String,
+}
+
 /// The state of a server that has gone silent.
 #[derive(Default)]
 pub(super) struct Vitals {
-    /// Held by the one call that queries the server for all of them.
-    pub(super) watcher: Mutex<()>,
+    /// Held by the one call that queries the server for all of them, with what it last found out about a dead server.
+    pub(super) watcher: Mutex<Option<Unanswered>>,
     /// Its calls in flight are given up.
     pub(super) taken_back: Notify,
     /// It has not answered a query since its calls were taken back, so it gets no calls.

@@ -15,7 +15,7 @@ use super::balance::{Chosen, Silence};
 use super::client::{Call, Client, server_path};
 use super::direct::Outgoing;
 use super::failure::{AttemptError, Class, Failure};
-use super::member::Endpoint;
+use super::member::{Endpoint, Unanswered};
 
 /// The shortest silence after which a server is queried.
 const QUIET: Duration = Duration::from_secs(15);
@@ -89,9 +89,16 @@ impl Client {
 
     /// Fails unless a server whose calls were taken back answers a query: it must not get the same calls again and again.
     async fn await_revival(&self, chosen: &Chosen<'_>) -> Result<(), AttemptError> {
-        let _watcher = chosen.vitals.watcher.lock().await;
+        let asked = Instant::now();
+        let mut last = chosen.vitals.watcher.lock().await;
         if !chosen.vitals.is_dead() {
             return Ok(());
+        }
+        // One query answers for all calls that waited for it.
+        if let Some(Unanswered { at, cause }) = last.as_ref()
+            && *at >= asked
+        {
+            return Err(AttemptError::Retry(Failure::new(Class::Unreachable, cause.clone())));
         }
         match self.query(&chosen.endpoint).await {
             Sign::Alive => {
@@ -102,6 +109,7 @@ impl Client {
                 let line =
                     format!("Waiting for `{}` to answer queries again: {cause}", chosen.endpoint.shown);
                 self.report_waiting(line);
+                *last = Some(Unanswered { at: Instant::now(), cause: cause.clone() });
                 Err(AttemptError::Retry(Failure::new(Class::Unreachable, cause)))
             }
         }

@@ -67,6 +67,29 @@ async fn waits_for_a_hung_server_without_the_timeout_of_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_query_answers_for_all_calls_that_wait() {
+    let (server, stop, _) = stoppable().await;
+    let client = client(&server.url, |settings| {
+        settings.timeout = Duration::from_mins(5);
+        settings.patience = Duration::from_secs(20);
+        settings.retry_wait = Duration::from_millis(500);
+        settings.num_concurrent = Some(30);
+    });
+    ask(&client, "{}").await.unwrap();
+    stop.send(true).unwrap();
+    let started = Instant::now();
+    let client = Arc::new(client);
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..30 {
+        let client = Arc::clone(&client);
+        calls.spawn(async move { ask(&client, "{}").await });
+    }
+    assert!(calls.join_all().await.iter().all(Result::is_err));
+    // A silence of 15 s, three queries of 5 s, and the patience. One query after the other would take 150 s each round.
+    assert!(started.elapsed() < Duration::from_secs(75), "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn sends_the_calls_of_a_hung_server_to_another() {
     let (server, stop, _) = stoppable().await;
     let other = serve(|_| async { reply(200, &[], "43") }).await;

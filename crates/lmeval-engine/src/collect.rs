@@ -28,7 +28,7 @@ pub(crate) enum Message {
     /// A document with its requests. Documents of a task arrive in order and are numbered from 0.
     Document { task: usize, requests: Box<DocumentRequests> },
     /// All documents of a task have been sent.
-    Built { task: usize, digest: Option<Arc<str>>, conversations: Option<u128> },
+    Built { task: usize, digest: Option<Arc<str>>, of_part: Option<Arc<str>>, conversations: Option<u128> },
     /// A request was answered.
     Answered { slot: Slot, answer: Answer },
     /// A request failed for good.
@@ -124,6 +124,8 @@ struct Progress {
     open: usize,
     all_built: bool,
     digest: Option<Arc<str>>,
+    /// What all parts of the run have in common.
+    of_part: Option<Arc<str>>,
     conversations: Option<u128>,
     is_complete: bool,
 }
@@ -143,6 +145,7 @@ impl Progress {
             open: 0,
             all_built: false,
             digest: None,
+            of_part: None,
             conversations: None,
             is_complete: false,
         }
@@ -261,8 +264,9 @@ impl<'a> Collector<'a> {
                 task.documents.push_back(Document::Pending(Box::new(Pending::new(*requests))));
                 task.open += 1;
             }
-            Message::Built { task, digest, conversations } => {
+            Message::Built { task, digest, of_part, conversations } => {
                 self.tasks[task].all_built = true;
+                self.tasks[task].of_part = of_part;
                 (self.tasks[task].digest, self.tasks[task].conversations) = (digest, conversations);
                 self.send_remaining(task);
             }
@@ -401,7 +405,7 @@ impl<'a> Collector<'a> {
         }
         task.is_complete = true;
         let documents = task.take_front(task.documents.len());
-        let digest = task.digest.clone();
+        let digest = task.of_part.clone();
         let counts = DocumentCounts { built: task.sent, original: task.original, digest };
         self.send(Work::Last { task: task_index, documents, counts });
     }
@@ -451,7 +455,7 @@ mod tests {
             Collector::new(&[], &options, &first_error, &backlog, work, None, TaskJudges::default());
         let (messages, inbox) = mpsc::channel();
         messages
-            .send(Message::Built { task: 3, digest: None, conversations: None })
+            .send(Message::Built { task: 3, digest: None, of_part: None, conversations: None })
             .expect("the inbox is open");
         assert!(first_error.guard("Collecting answers", || collector.run(&inbox)).is_none());
         assert!(stop.is_cancelled() && todo.recv().is_err());

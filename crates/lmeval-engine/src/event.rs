@@ -185,7 +185,8 @@ pub struct DocumentCounts {
     pub built: usize,
     /// Documents in the evaluated split.
     pub original: usize,
-    /// The digest of all selected documents and their few-shot examples, whatever the part; `None` if it is not needed.
+    /// What all parts of a run have in common: the digest of all selected documents and their few-shot examples, and the hash
+    /// of the first document's requests. `None` if all documents are evaluated.
     pub digest: Option<Arc<str>>,
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn produce(
             }
             documents += 1;
         }
-        let digest = builder.digest().map(Arc::from);
+        let digest: Option<Arc<str>> = builder.digest().map(Arc::from);
         if let Some(error) = digest.as_deref().and_then(|digest| {
             let subject = subject(task, &tasks[task_index].1);
             match journal?.register_data(&subject, digest) {
@@ -158,7 +158,9 @@ pub(crate) fn produce(
             return;
         }
         let conversations = builder.conversations();
-        batcher.documents.push(Message::Built { task: task_index, digest, conversations });
+        let of_part = builder.first_requests().zip(digest.as_deref());
+        let of_part = of_part.map(|(requests, data)| Arc::from(format!("{data} {requests}")));
+        batcher.documents.push(Message::Built { task: task_index, digest, of_part, conversations });
         done += 1;
     }
     batcher.send();

@@ -85,6 +85,8 @@ pub struct RequestBuilder {
     part: Option<Part>,
     keep_documents: bool,
     digest: Option<DataDigest>,
+    /// The hash of the requests of the first selected document, whatever the part.
+    first_requests: Option<String>,
     /// The number of documents taken from the selection.
     position: usize,
     drawing: Option<Drawing>,
@@ -136,6 +138,7 @@ impl RequestBuilder {
             part: options.part,
             keep_documents: options.keep_documents,
             digest: options.digest.then(DataDigest::default),
+            first_requests: None,
             position: 0,
             drawing,
             ready,
@@ -167,6 +170,12 @@ impl RequestBuilder {
     /// the options ask for it.
     pub fn digest(&self) -> Option<String> {
         self.digest.as_ref().map(DataDigest::value)
+    }
+
+    /// The hash of the requests of the first selected document, once the iterator has ended: all parts of a run have the same,
+    /// unless the code that makes its prompts has changed. `None` if all documents are rendered, or without a digest.
+    pub fn first_requests(&self) -> Option<&str> {
+        self.first_requests.as_deref()
     }
 
     /// The digest of all conversations that were rendered as prompts so far; `None` without a chat template. Those of all
@@ -213,6 +222,8 @@ impl RequestBuilder {
         let (chosen, is_own) = self.choose();
         let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
         let keep_documents = self.keep_documents;
+        let is_first = self.part.is_some() && self.digest.is_some() && self.first_requests.is_none();
+        let mut first_requests = None;
         let hashes = self.digest.is_some();
         let read = |index: usize| {
             let document = documents.get(index).map_err(|error| {
@@ -249,6 +260,10 @@ impl RequestBuilder {
         let built: Vec<Option<Result<DocumentRequests, PromptError>>> = match &mut self.drawing {
             // Documents are rendered by the threads that read them.
             None => {
+                if let Some((id, index)) = chosen.first().copied().filter(|_| is_first) {
+                    first_requests =
+                        read(index).0.ok().map(|document| plan.hash_requests(id, &document, &[]));
+                }
                 let render = |(position, ((id, index), is_own)): (usize, ((DocId, usize), bool))| {
                     if is_after_failure(position) {
                         return (None, DocumentHash::default());
@@ -275,6 +290,9 @@ impl RequestBuilder {
                     })
                     .unzip();
                 let drawn = drawing.draw(plan, read);
+                if let Some((id, Ok((document, examples)))) = drawn.first().filter(|_| is_first) {
+                    first_requests = Some(plan.hash_requests(*id, document, examples));
+                }
                 if let Some(digest) = &mut self.digest {
                     for ((_, drawn), hash) in drawn.iter().zip(&hashes) {
                         let examples = drawn.as_ref().map_or(&[][..], |(_, examples)| examples);
@@ -294,6 +312,7 @@ impl RequestBuilder {
                     .collect()
             }
         };
+        self.first_requests = self.first_requests.take().or(first_requests);
         let failed = failed.into_inner();
         self.has_failed = failed < built.len();
         for built in up_to_failure(built, failed) {

@@ -1,13 +1,14 @@
 //! Digests of the data that requests are built from and of their conversations, for recognising those of other runs.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::ChatMessage;
 use lmeval_core::results::{hash_of_hashes, hash_text, hash_values};
-use lmeval_pycompat::{Value, repr};
+use lmeval_core::{ChatMessage, DocId};
+use lmeval_pycompat::{Dict, Value, repr};
 use rustc_hash::FxHashMap;
 
 use super::example::Pool;
+use super::plan::Plan;
 
 /// The hash of a document's values.
 pub(super) type DocumentHash = [u8; 32];
@@ -56,8 +57,27 @@ impl Conversations {
         *sum = sum.wrapping_add(number.unwrap_or_default());
     }
 
+    /// Forgets the conversations that were added since the sum was `before`.
+    pub(super) fn reset(&self, before: u128) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = before;
+    }
+
     /// The digest of all conversations so far.
     pub(super) fn sum(&self) -> u128 {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Plan {
+    /// The hash of a document's requests, which leaves no trace in the digest of conversations.
+    ///
+    /// A document that cannot be rendered has the hash of one without requests; whoever evaluates it reports why.
+    pub(super) fn hash_requests(&self, doc_id: DocId, document: &Arc<Dict>, examples: &[usize]) -> String {
+        let before = self.conversations.sum();
+        let built = self.requests(doc_id, document, examples, None);
+        self.conversations.reset(before);
+        let instances = built.ok().and_then(Result::ok).map(|(instances, _)| instances).unwrap_or_default();
+        let arguments = instances.iter().map(|instance| Value::from(instance.args(&self.dialect)));
+        hash_text(&repr::repr(&Value::list(arguments)))
     }
 }

@@ -18,14 +18,20 @@ const OWN: &str = "task: own\ndataset_path: json\n\
     dataset_kwargs: {data_files: {test: own.jsonl, train: examples.jsonl}}\ntest_split: test\n\
     fewshot_split: train\noutput_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: [a, b]\ndoc_to_target: y\n";
 
-/// Runs both shards of a task, with a change of its data between them.
-fn changed_between(words: &[&str], file: &str, from: &str, to: &str) -> TestContext {
+/// A folder with the data of a task.
+fn with_data() -> TestContext {
     let context = context();
     let rows = |start: usize| {
         (start..start + 6).map(|q| format!("{{\"q\": \"q{q}\", \"y\": 0}}\n")).collect::<Vec<_>>().concat()
     };
     context.write("own.jsonl", rows(10));
     context.write("examples.jsonl", rows(20));
+    context
+}
+
+/// Runs both shards of a task, with a change of its data between them.
+fn changed_between(words: &[&str], file: &str, from: &str, to: &str) -> TestContext {
+    let context = with_data();
     context.write("own.yaml", OWN);
     let words = [&["run", "--model", "uniform", "--tasks", "own.yaml"][..], words].concat();
     assert_eq!(run_shard(&context, &words, "out", 1, 2).status, 0);
@@ -36,8 +42,11 @@ fn changed_between(words: &[&str], file: &str, from: &str, to: &str) -> TestCont
 
 #[test]
 fn shards_of_other_data_are_refused() {
-    let texts =
-        ["not of the same run", "documents or few-shot examples of `own`", "same version of the data set"];
+    let texts = [
+        "not of the same run",
+        "documents, few-shot examples or prompts of `own`",
+        "same version of the data set",
+    ];
     for document in 10..16 {
         let from = format!("\"q{document}\", \"y\": 0");
         // The prompt, or only the target, of one document.
@@ -54,6 +63,25 @@ fn shards_of_other_data_are_refused() {
     let unused = changed_between(&["--limit", "4"], "own.jsonl", "q15", "q98");
     let merged = merge(&unused, &["out", "-o", "merged"]);
     assert_eq!(merged.status, 0, "{merged}");
+}
+
+#[test]
+fn shards_of_other_prompts_are_refused() {
+    let Some(_python) = lmeval_testkit::test_environment() else { return };
+    for words in [&[][..], &["--num_fewshot", "2"]] {
+        let run = |second: &str| {
+            let context = with_data();
+            context.write("utils.py", "def text(doc):\n    return 'Q: ' + doc['q']\n");
+            context.write("own.yaml", OWN.replace("'{{q}}'", "!function utils.text"));
+            let words = [&["run", "--model", "uniform", "--tasks", "own.yaml"][..], words].concat();
+            assert_eq!(run_shard(&context, &words, "out", 1, 2).status, 0);
+            replace(&context, "utils.py", "Q: ", second);
+            assert_eq!(run_shard(&context, &words, "out", 2, 2).status, 0);
+            context
+        };
+        refused(&run("A: "), &["out"], &["documents, few-shot examples or prompts of `own`"]);
+        assert_eq!(merge(&run("Q: "), &["out", "-o", "merged"]).status, 0);
+    }
 }
 
 #[test]

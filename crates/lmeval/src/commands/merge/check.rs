@@ -121,7 +121,7 @@ fn check_tasks(first: &Shard, shard: &Shard) -> Result<()> {
         }
         if first.task(name).is_some_and(|own| own.data != file.data) {
             let message = format!(
-                "The documents or few-shot examples of `{name}` in `{one}` are not those in `{other}`, although there are \
+                "The documents, few-shot examples or prompts of `{name}` in `{one}` are not those in `{other}`, although there are \
                  as many"
             );
             bail!(differ(first, shard, &message).hint("Run all shards on the same version of the data set"));

@@ -43,7 +43,7 @@ pub(super) struct TaskFile {
     pub(super) documents: usize,
     pub(super) built: usize,
     pub(super) original: usize,
-    /// The digest of all documents of the run and their few-shot examples.
+    /// The digest of all documents of the run and their few-shot examples, and the hash of the first one's requests.
     pub(super) data: String,
     /// The hash of the file.
     pub(super) sha256: String,

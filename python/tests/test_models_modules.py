@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 import unittest
@@ -105,6 +106,15 @@ class Imports(unittest.TestCase):
 
         self.assertTrue(hasattr(lm_eval.models.winml, "WindowsML"))
         self.assertFalse(hasattr(lm_eval.models, "no_such_module"))
+
+    def test_modules_of_the_table(self) -> None:
+        """A module without a file is imported once, and its classes are found again by their names."""
+        module = importlib.import_module("lm_eval.models.anthropic_llms")
+        self.assertIs(sys.modules[module.__name__], module)
+        self.assertEqual(module.__all__, ["AnthropicChat", "AnthropicLM"])
+        self.assertIs(pickle.loads(pickle.dumps(module.AnthropicLM)), module.AnthropicLM)
+        self.assertIsNotNone(importlib.util.find_spec("lm_eval.models.sglang_generate_API"))
+        self.assertIsNone(importlib.util.find_spec("lm_eval.models.no_such_module"))
 
     def test_hflm_without_torch(self) -> None:
         """The error names the package and how to install it."""

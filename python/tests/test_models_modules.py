@@ -199,9 +199,34 @@ class Helpers(unittest.TestCase):
 
     def test_chunks(self) -> None:
         """By size, all at once, and by a function."""
-        self.assertEqual(list(utils.chunks(range(5), 2)), [[0, 1], [2, 3], [4]])
-        self.assertEqual(list(utils.chunks(range(5))), [[0, 1, 2, 3, 4]])
-        self.assertEqual(list(utils.chunks(range(7), 0, lambda *_: 3)), [[0, 1, 2], [3, 4, 5], [6]])
+        for given, size, expected in (
+            (range(5), 2, [[0, 1], [2, 3], [4]]),
+            (range(4), 2, [[0, 1], [2, 3]]),
+            (range(3), 10, [[0, 1, 2]]),
+            (range(3), 0, [[0, 1, 2]]),
+            (range(3), -1, [[0, 1, 2]]),
+            ([], 2, []),
+            ([], 0, []),
+            ("abc", 2, [["a", "b"], ["c"]]),
+            ({"a": 1, "b": 2}, 1, [["a"], ["b"]]),
+        ):
+            self.assertEqual(list(utils.chunks(given, size)), expected, (given, size))
+        for sizes, expected in (
+            ([3] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
+            ([3] * 6, [[0, 1, 2], [3, 4, 5]]),
+            ([1, 1, 2, 2, 3, 3], [[0], [1], [2, 3], [4, 5]]),
+            # The list has two elements already when one would be enough.
+            ([3, 3, 1, 1], [[0, 1, 2, 3]]),
+            ([0] * 3, [[0, 1, 2]]),
+            ([], []),
+        ):
+            found = utils.chunks(range(len(sizes)), 2, lambda index, elements, sizes=sizes: sizes[index])
+            self.assertEqual(list(found), expected, sizes)
+        source, indices = iter([1, 2, 3, 4, 5]), []
+        self.assertEqual(next(utils.chunks(source, 2)), [1, 2])
+        self.assertEqual(list(source), [3, 4, 5])
+        next(utils.chunks("abcd", 0, lambda index, elements: indices.append((index, len(elements))) or 2))
+        self.assertEqual(indices, [(0, 4), (1, 4)])
         self.assertEqual(utils.undistribute([[1, 4, 7], [2, 5], [3, 6]]), [1, 2, 3, 4, 5, 6, 7])
         grouper = utils.Grouper([1, 2, 3, 4, 5], lambda number: number % 2)
         self.assertEqual(grouper.get_grouped(), {1: [1, 3, 5], 0: [2, 4]})

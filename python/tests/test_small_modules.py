@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import tempfile
@@ -41,6 +42,45 @@ class RollingWindows(unittest.TestCase):
                     windows = list(utils.get_rolling_token_windows([*range(count)], -1, length, context))
                     self.assertEqual([token for _, predicted in windows for token in predicted], [*range(count)])
                     self.assertLessEqual(max(len(given) for given, _ in windows), length)
+
+
+def _written(doc: dict[str, Any]) -> Any:
+    return doc["a"]
+
+
+class _Shown:
+    def __call__(self, doc: Any) -> Any:
+        return doc
+
+    def __str__(self) -> str:
+        return "as a string"
+
+    def __repr__(self) -> str:
+        return "as an expression"
+
+
+class Functions(unittest.TestCase):
+    """Callables in a configuration that is written to results."""
+
+    def test_recorded_functions(self) -> None:
+        """The source code where there is any, otherwise what `str` returns; nothing changes if callables are kept."""
+        config = TaskConfig(task="x", doc_to_text="a", test_split="t", generation_kwargs={"until": []})
+        later = eval("lambda doc: doc")
+        for given, expected in (
+            (_written, 'def _written(doc: dict[str, Any]) -> Any:\n    return doc["a"]\n'),
+            (len, "<built-in function len>"),
+            (str.upper, "<method 'upper' of 'str' objects>"),
+            (functools.partial(_written, 1), f"functools.partial({_written!r}, 1)"),
+            (later, repr(later)),
+            (_Shown(), "as a string"),
+            (3, "3"),
+            ("text", "text"),
+            (None, "None"),
+        ):
+            with self.subTest(given=given):
+                self.assertEqual(config.serialize_function(given), expected)
+                self.assertIs(config.serialize_function(given, keep_callable=True), given)
+        self.assertTrue(config.serialize_function(_Shown).startswith("class _Shown:\n    def __call__"))
 
 
 class Texts(unittest.TestCase):

@@ -297,7 +297,7 @@ class TaskConfig:
         return isinstance(name, str) and hasattr(self, name)
 
     def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
-        """Return the source of a function, or its `repr` where there is none."""
+        """Return the source of a function, or its `str` where there is none."""
         return serialize_function(value, keep_callable)
 
     def get(self, name: str, default: Any = None) -> Any:

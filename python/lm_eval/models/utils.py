@@ -93,18 +93,33 @@ class GenKwargs(TypedDict, total=False):
 
 
 def chunks(
-    _iter: Iterable[T], n: int = 0, fn: Callable[[int, Iterable[T]], int] | None = None
+    _iter: Iterable[T], n: int = 0, fn: Callable[[int, Sequence[T]], int] | None = None
 ) -> Iterator[list[T]]:
-    """Yield lists of `n` elements, or of `fn(index, elements)` elements; 0 means all at once."""
+    """Split elements into consecutive lists.
+
+    Every list has `n` elements, the last one perhaps fewer; without a positive `n` there is a single list. If `fn` is
+    given, `n` does not matter: `fn(index, elements)` is called for each element, and the list that the element belongs
+    to ends there if it has exactly as many elements as the function says. The last list ends in any case. Lists are
+    made as they are asked for, and never empty.
+    """
+    if fn is None:
+        rest, size = iter(_iter), n if n > 0 else None
+        while taken := list(itertools.islice(rest, size)):
+            yield taken
+        return
     elements = list(_iter)
-    start = 0
-    for end in range(1, len(elements) + 1):
-        wanted = n if fn is None else fn(end - 1, elements)
-        if end - start == wanted:
-            yield elements[start:end]
-            start = end
-    if start < len(elements):
-        yield elements[start:]
+    for start, end in itertools.pairwise(_boundaries(elements, fn)):
+        yield elements[start:end]
+
+
+def _boundaries(elements: Sequence[T], fn: Callable[[int, Sequence[T]], int]) -> Iterator[int]:
+    """Yield the index at which each list of `chunks` begins, and that at which the last one ends."""
+    begin, total = 0, len(elements)
+    yield begin
+    for index in range(total):
+        if fn(index, elements) == index + 1 - begin or index + 1 == total:
+            begin = index + 1
+            yield begin
 
 
 class MultiChoice:

@@ -264,11 +264,6 @@ class Dataset:
         return cls(rows, names)
 
     @classmethod
-    def from_generator(cls, generator: Callable[..., Iterable[Row]], gen_kwargs: Any = None, **_: Any) -> Dataset:
-        """Make a data set from the rows of a generator."""
-        return cls.from_list(list(generator(**(gen_kwargs or {}))))
-
-    @classmethod
     def _of(cls, rows: list[Row], known: Iterable[str] = (), labels: Mapping[str, Any] | None = None) -> Dataset:
         """Return the rows, each with all columns."""
         columns = list(dict.fromkeys(name for row in rows for name in row)) if rows else list(known)
@@ -299,16 +294,6 @@ class Dataset:
         """The number of rows."""
         return len(self._rows)
 
-    @property
-    def num_columns(self) -> int:
-        """The number of columns."""
-        return len(self._columns)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The number of rows and of columns."""
-        return len(self._rows), len(self._columns)
-
     def __len__(self) -> int:
         return len(self._rows)
 
@@ -325,6 +310,9 @@ class Dataset:
         if isinstance(key, Iterable):
             return self.select(key).to_dict()
         return dict(self._rows[key])
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"`Dataset.{name}` needs the package `datasets`, which is not installed")
 
     def __repr__(self) -> str:
         return f"Dataset({{\n    features: {self._columns},\n    num_rows: {len(self._rows)}\n}})"
@@ -415,14 +403,6 @@ class Dataset:
         rows = sorted(self._rows, key=lambda row: [row[n] for n in names], reverse=reverse)
         return Dataset(rows, self._columns, self._labels)
 
-    def take(self, n: int) -> Dataset:
-        """Return the first rows."""
-        return Dataset(self._rows[:n], self._columns, self._labels)
-
-    def skip(self, n: int) -> Dataset:
-        """Return all but the first rows."""
-        return Dataset(self._rows[n:], self._columns, self._labels)
-
     def _check(self, names: Iterable[str]) -> None:
         absent = [name for name in names if name not in self._columns]
         if absent:
@@ -464,10 +444,6 @@ class Dataset:
         rows = [{**row, name: _stored(value)} for row, value in zip(self._rows, values)]
         return Dataset(rows, [*self._columns, name], self._labels)
 
-    def add_item(self, item: Row, **_: Any) -> Dataset:
-        """Add a row."""
-        return Dataset._of([*self._rows, _stored(item)], self._columns, self._labels)
-
     def cast_column(self, column: str, feature: Any, **_: Any) -> Dataset:
         """Change the type of a column; label names become ids where the type is `ClassLabel`."""
         self._check([column])
@@ -481,10 +457,6 @@ class Dataset:
         rows = [{**row, column: number(row.get(column))} for row in self._rows]
         return Dataset(rows, self._columns, {**labels, column: feature})
 
-    def unique(self, column: str) -> list[Any]:
-        """Return the distinct values of a column."""
-        return list(dict.fromkeys(self[column]))
-
     def flatten_indices(self, **_: Any) -> Dataset:
         """Return the data set itself."""
         return self
@@ -496,12 +468,6 @@ class Dataset:
     def to_dict(self, **_: Any) -> dict[str, list[Any]]:
         """Return the columns as a dictionary."""
         return {name: self[name] for name in self._columns}
-
-    def to_pandas(self, **_: Any) -> Any:
-        """Return the rows as a pandas data frame."""
-        from pandas import DataFrame
-
-        return DataFrame(self.to_dict(), columns=self._columns)
 
     @classmethod
     def from_pandas(cls, df: Any, **_: Any) -> Dataset:

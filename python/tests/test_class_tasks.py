@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import unittest
@@ -289,6 +290,13 @@ class LightDataset(unittest.TestCase):
         """A column that exists cannot be added."""
         with self.assertRaisesRegex(ValueError, "^there already is a column 't'$"):
             _dataset.Dataset([{"t": "x"}], ["t"]).add_column("t", ["y"])
+
+    def test_method_of_the_library(self) -> None:
+        """A method that only the library has is named, with the package to install."""
+        split = _dataset.Dataset([{"t": "x"}], ["t"])
+        with self.assertRaisesRegex(AttributeError, "`Dataset.train_test_split` needs the package `datasets`"):
+            split.train_test_split(test_size=0.5)
+        self.assertEqual(list(copy.deepcopy(split)), [{"t": "x"}])
 
     def test_labels(self) -> None:
         """Label names stay with their columns as long as the values are ids."""

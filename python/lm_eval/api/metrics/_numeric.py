@@ -45,16 +45,6 @@ class Vector(list[float]):
     def __neg__(self) -> Vector:
         return Vector(-value for value in self)
 
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return len(self)
-
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of elements, as a tuple."""
-        return (len(self),)
-
     def argmax(self) -> int:
         """Return the index of the first maximum, or of the first NaN."""
         return argmax(self)

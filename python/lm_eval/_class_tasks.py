@@ -75,6 +75,7 @@ class Objects:
         _host.set_dataset_loader(self._load_dataset)
         _host.set_template_renderer(self._render)
         _host.set_judge(self._judge)
+        _host.set_aggregator(self._aggregate)
 
     def query(self, kind: str, **question: Any) -> Any:
         """Send a query to the engine while it waits for the answer to a message."""
@@ -141,6 +142,13 @@ class Objects:
     def _judge(self, role: str, prompts: list[str], **question: Any) -> list[str]:
         answers: list[str] = self.query("judge", role=role, prompts=prompts, **question)
         return answers
+
+    def _aggregate(self, **question: Any) -> float:
+        if os.getpid() != self._worker._process:
+            # A forked process has no connection to the engine.
+            return _host.aggregate_elsewhere(**question)
+        score: float = self.query("aggregate", **question)
+        return score
 
 
 def objects(worker: Worker) -> Objects:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lm_eval._code import RUNNER
 from lm_eval._live import SCHEME, Live, Server
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, _from_wire, to_wire
@@ -59,10 +60,10 @@ _KINDS: dict[str, Callable[[str], Exception]] = {
 def find_binary() -> str:
     """Return the path of the `lm-eval` binary.
 
-    Searched in this order: `LM_EVAL_BINARY`, the scripts installed with this package, `PATH`, and the build folder of
-    a source checkout.
+    A worker uses that of its engine. Otherwise it is searched in this order: `LM_EVAL_BINARY`, the scripts installed
+    with this package, `PATH`, and the build folder of a source checkout.
     """
-    given = os.environ.get(BINARY_VARIABLE)
+    given = RUNNER.program or os.environ.get(BINARY_VARIABLE)
     if given:
         return given
     for candidate in _candidates():

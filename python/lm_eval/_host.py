@@ -1,6 +1,7 @@
-"""Services of the surrounding process: loading data sets and rendering templates.
+"""Services of the surrounding process: loading data sets, rendering templates, aggregating values.
 
-A worker sets both to functions that call the engine. Otherwise the third-party packages are used, if installed.
+A worker sets them to functions that call the engine. Otherwise values are aggregated by an engine started for them, and for
+the rest third-party packages are used, if installed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ class EngineError(RuntimeError):
 Judge = Callable[..., "list[str]"]
 """A function `(role, prompts, system, samples, generation)` that returns the answers of a judge."""
 
+Aggregator = Callable[..., float]
+"""A function `(name, values, resamples)` that returns a score, or its standard error."""
+
+_aggregator: Aggregator | None = None
 _dataset_loader: DatasetLoader | None = None
 _judge: Judge | None = None
 _template_renderer: TemplateRenderer | None = None
@@ -44,6 +49,29 @@ def set_judge(judge: Judge | None) -> None:
     """Ask judges with this function from now on."""
     global _judge
     _judge = judge
+
+
+def set_aggregator(aggregator: Aggregator | None) -> None:
+    """Aggregate values with this function from now on."""
+    global _aggregator
+    _aggregator = aggregator
+
+
+def aggregate(name: str, values: list[Any], resamples: int | None = None) -> float:
+    """Return the score of values by an aggregation of the engine, or its standard error over resamples."""
+    question = {"name": name, "values": values, "resamples": resamples}
+    try:
+        return aggregate_elsewhere(**question) if _aggregator is None else _aggregator(**question)
+    except EngineError as error:
+        raise ValueError(str(error)) from None
+
+
+def aggregate_elsewhere(**question: Any) -> float:
+    """Start an engine that aggregates values."""
+    from lm_eval import _engine
+
+    score: float = _engine.call("aggregate_values", **question)
+    return score
 
 
 def ask_judge(role: str, prompts: list[str], **question: Any) -> list[str]:

@@ -167,6 +167,12 @@ def _judge(role: str, prompts: list[str], **question: Any) -> list[str]:
     return answers
 
 
+def _aggregate(**question: Any) -> float:
+    """Aggregate values with the engine that waits for this thread, or else with another one."""
+    objects = getattr(_serving, "objects", None)
+    return _host.aggregate_elsewhere(**question) if objects is None else objects._aggregate(**question)
+
+
 _render.starts_engines = True  # type: ignore[attr-defined]
 
 
@@ -180,6 +186,7 @@ class Server(_worker.Worker):
         _host.set_dataset_loader(_load_dataset)
         _host.set_template_renderer(_render)
         _host.set_judge(_judge)
+        _host.set_aggregator(_aggregate)
         self.raised: list[tuple[str, BaseException]] = []
         self.is_calling = False
         self._models: list[int] = []

@@ -129,6 +129,7 @@ class WorkerTestCase(unittest.TestCase):
         """Reset the engine afterwards."""
         self.addCleanup(_host.set_dataset_loader, None)
         self.addCleanup(_host.set_template_renderer, None)
+        self.addCleanup(_host.set_aggregator, None)
 
 
 class Objects(WorkerTestCase):

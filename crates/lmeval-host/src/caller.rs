@@ -14,7 +14,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::error::WorkerError;
 use crate::protocol::{self, ProtocolError, VERSION};
-use crate::services::{Served, no_requests};
+use crate::services::{Served, without_run};
 use crate::socket::{self, Socket};
 
 /// The prefix of references to objects of the caller.
@@ -117,7 +117,7 @@ impl Caller {
             wanted = value;
             true
         };
-        self.converse(&message, &mut take, &no_requests).map_err(io::Error::other)?;
+        self.converse(&message, &mut take, &without_run).map_err(io::Error::other)?;
         Ok(wanted)
     }
 
@@ -332,13 +332,13 @@ mod tests {
     #[test]
     fn message_while_serving_is_an_error() {
         let (caller, answering) = pair(&["{\"ask\":{\"kind\":\"q\"}}", "{\"ok\":1}", "{\"ok\":2}"]);
-        let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true, &no_requests)
+        let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true, &without_run)
         {
             Ok(()) => Ok("0".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
-        caller.converse("{}", &mut |answer| answer == Value::Int(2), &no_requests).unwrap();
+        caller.converse("{}", &mut |answer| answer == Value::Int(2), &without_run).unwrap();
         let heard = answering.join().unwrap();
         assert!(
             heard.len() == 3 && heard[1].contains("waiting for an answer and cannot be called"),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use lmeval_core::judge::{JudgeQuestion, Judges, NoJudges};
+use lmeval_core::registry::Registry;
 use lmeval_core::{DatasetRequest, Diagnose as _, Documents, HostServices, NamedSplits};
 use lmeval_pycompat::{Dict, Value};
 
@@ -15,9 +16,17 @@ pub(crate) type Served = Result<String, String>;
 /// Handles requests specific to one message; `None` leaves a request to [`Services`].
 pub(crate) type Serve<'a> = dyn Fn(&str, &Dict) -> Option<Served> + 'a;
 
-/// Refuses requests during messages that have nothing to serve.
-pub(crate) fn no_requests(_: &Dict) -> Served {
-    Err("the engine serves no requests now".to_owned())
+/// Serves requests during messages that do not belong to a run: only those that need nothing of one.
+pub(crate) fn without_run(query: &Dict) -> Served {
+    match query.get_str("kind").and_then(Value::as_str) {
+        Some("aggregate") => aggregate(query),
+        _ => Err("the engine serves no requests now".to_owned()),
+    }
+}
+
+fn aggregate(query: &Dict) -> Served {
+    let score = Registry::default().aggregate_for_python(query).map_err(|error| error.to_string())?;
+    encoded(|out| protocol::encode(out, &score))
 }
 
 /// Serves the requests of all workers.
@@ -67,6 +76,7 @@ impl Services {
             "split" => self.split(query),
             "render" => self.render(query),
             "judge" => self.judge(query),
+            "aggregate" => aggregate(query),
             other => Err(format!("the engine does not serve requests of kind `{other}`")),
         }
     }

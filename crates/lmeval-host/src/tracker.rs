@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 use crate::error::WorkerError;
 use crate::options::PythonOptions;
 use crate::protocol::encode_message;
-use crate::services::no_requests;
+use crate::services::without_run;
 use crate::worker::{Purpose, Worker};
 
 /// How long trackers may take to close a run that did not finish.
@@ -110,7 +110,7 @@ impl Trackers {
             answer = value;
             true
         };
-        self.worker.converse(&encode_message(operation, parts)?, &mut take, &no_requests)?;
+        self.worker.converse(&encode_message(operation, parts)?, &mut take, &without_run)?;
         Ok(answer)
     }
 }

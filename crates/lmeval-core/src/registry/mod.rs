@@ -37,7 +37,10 @@ pub use table::{AlreadyRegistered, Table, UnknownName};
 
 use std::sync::{Arc, LazyLock};
 
-use lmeval_metrics::{AnyAggregation, AnyMetric, AnyReduction, reduction_counts};
+use lmeval_metrics::{AnyAggregation, AnyMetric, AnyReduction, bootstrap_stderr, reduction_counts};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::diagnostic::Diagnostic;
 
 /// The tables of all kinds. Cloning is cheap until an entry is added.
 #[derive(Clone, Debug)]
@@ -109,6 +112,25 @@ impl Registry {
     pub fn aggregation(&self, name: &str) -> Result<&Arc<dyn AnyAggregation>, UnknownName> {
         let found = self.aggregations.get_rust(name).and_then(|entry| entry.code.rust());
         found.ok_or_else(|| self.aggregations.unknown(name))
+    }
+
+    /// Answers Python code that has `values` of its own: their score by the Rust aggregation `name` or, if `resamples`
+    /// is a number, the standard error of the score over that many resamples.
+    pub fn aggregate_for_python(&self, query: &Dict) -> Result<Value, Box<Diagnostic>> {
+        let failed = |message: String| Box::new(Diagnostic::new(message));
+        let part = |name: &str| query.get_str(name).cloned().unwrap_or_default();
+        let (name, values, resamples) = (part("name"), part("values"), part("resamples"));
+        let values = values.as_list().ok_or_else(|| failed("The values must be a list".to_owned()))?;
+        let aggregation = self.aggregation(name.as_str().unwrap_or_default());
+        let aggregation = aggregation.map_err(|error| failed(error.to_string()))?;
+        let score = match resamples.as_i64().and_then(|count| usize::try_from(count).ok()) {
+            None => aggregation.aggregate(values).map(Value::from),
+            Some(resamples) => aggregation
+                .prepare(values)
+                .and_then(|prepared| bootstrap_stderr(&*prepared, values.len(), resamples))
+                .map(Value::Float),
+        };
+        score.map_err(|error| failed(error.to_string()))
     }
 
     /// The Rust reduction of a name.

@@ -28,7 +28,7 @@ use crate::model::link::{Link, ModelProcess};
 use crate::model::template::PythonTemplate;
 use crate::options::PythonOptions;
 use crate::protocol::{ProtocolError, encode_message};
-use crate::services::no_requests;
+use crate::services::without_run;
 use crate::worker::Purpose;
 
 /// How many requests a model gets at once: it sorts them by length and forms its own batches.
@@ -76,7 +76,7 @@ impl RegisteredModels {
             names.extend(value.as_list().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
             true
         };
-        process.converse("{\"op\":\"model_names\"}", &mut take, &no_requests)?;
+        process.converse("{\"op\":\"model_names\"}", &mut take, &without_run)?;
         Ok(Self { process, names })
     }
 
@@ -295,7 +295,7 @@ fn ask_once(link: &dyn Link, operation: &str, parts: &Dict) -> Result<Value, Wor
         answer = value;
         true
     };
-    link.converse(&encode_message(operation, parts)?, &mut take, &no_requests)?;
+    link.converse(&encode_message(operation, parts)?, &mut take, &without_run)?;
     Ok(answer)
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lm_eval.api.metrics._numeric import pairwise_sum
-from lm_eval.api.metrics.corpus import Bleu, Chrf, ChrfPlusPlus, Ter
+from lm_eval.api.metrics._text import bleu, chrf, chrfpp, ter
 from lm_eval.api.metrics.generation import exact_match_fn
 from lm_eval.api.metrics.stderr import mean_stderr
 
@@ -51,26 +51,6 @@ def _passthrough(items: Any) -> Any:
 acc_fn = acc_norm_fn = acc_bytes_fn = brier_score_fn = _passthrough
 perplexity_fn = likelihood_fn = word_perplexity_fn = byte_perplexity_fn = bits_per_byte_fn = _passthrough
 f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _passthrough
-
-
-def bleu(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the BLEU score of `(references, prediction)` pairs."""
-    return Bleu().aggregation(items)
-
-
-def chrf(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the chrF score of `(references, prediction)` pairs."""
-    return Chrf().aggregation(items)
-
-
-def chrfpp(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the chrF++ score of `(references, prediction)` pairs."""
-    return ChrfPlusPlus().aggregation(items)
-
-
-def ter(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the translation edit rate of `(references, prediction)` pairs."""
-    return Ter().aggregation(items)
 
 
 def exact_match_hf_evaluate(

@@ -6,8 +6,8 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from lm_eval.api.metrics import _text
 from lm_eval.api.metrics._numeric import argmax, floats
@@ -198,9 +198,15 @@ class MCC(_Classification):
 class _SacrebleuCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
     """Base class of metrics that compare all generations with all references."""
 
+    score: ClassVar[Any]
+
     def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Return references and predictions unchanged."""
         return references, predictions
+
+    def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
+        """Return the score over all documents."""
+        return type(self).score(items)
 
     def reduce(
         self, references: Any, predictions: Sequence[tuple[Any, Any]], **kwargs: Any
@@ -210,43 +216,35 @@ class _SacrebleuCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
         return wanted, found if isinstance(found, str) else found[:1]
 
 
+def corpus_score(aggregation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that an aggregation calls, if it is the method of such a metric, else the aggregation."""
+    is_plain = getattr(aggregation, "__func__", None) is _SacrebleuCorpusMetric.aggregation
+    return type(aggregation.__self__).score if is_plain else aggregation  # type: ignore[attr-defined]
+
+
 @register_metric(metric="bleu", output_type="generate_until")
 class Bleu(_SacrebleuCorpusMetric):
-    """BLEU."""
+    """BLEU, from 0 to 100."""
 
-    def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score over all documents, from 0 to 100."""
-        return _text.bleu(items)
+    score = staticmethod(_text.bleu)
 
 
 @register_metric(metric="chrf", output_type="generate_until")
 class Chrf(_SacrebleuCorpusMetric):
-    """chrF over characters."""
+    """chrF over characters, from 0 to 100."""
 
-    def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score over all documents, from 0 to 100."""
-        return _text.chrf(items)
+    score = staticmethod(_text.chrf)
 
 
 @register_metric(metric="chrf++", output_type="generate_until")
 class ChrfPlusPlus(_SacrebleuCorpusMetric):
-    """chrF over characters and word bigrams."""
+    """chrF over characters and word bigrams, from 0 to 100."""
 
-    def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score over all documents, from 0 to 100."""
-        return _text.chrf_plus_plus(items)
+    score = staticmethod(_text.chrfpp)
 
 
 @register_metric(metric="ter", higher_is_better=False, output_type="generate_until")
 class Ter(_SacrebleuCorpusMetric):
-    """Translation edit rate."""
+    """Translation edit rate: the edits per hundred reference words."""
 
-    def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the edits per hundred reference words."""
-        return _text.ter(items)
-
-
-register_aggregation("bleu")(_text.bleu)
-register_aggregation("chrf")(_text.chrf)
-register_aggregation("chrf++")(_text.chrf_plus_plus)
-register_aggregation("ter")(_text.ter)
+    score = staticmethod(_text.ter)

@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from lm_eval.api.metrics import _text
 from lm_eval.api.metrics._numeric import plain_sum
 from lm_eval.api.metrics.aggregations import mean
+from lm_eval.api.metrics.corpus import corpus_score
 
 T = TypeVar("T")
 
@@ -40,6 +42,9 @@ def bootstrap_stderr(f: Callable[[Sequence[T]], float], xs: Sequence[T], iters: 
 
     The resamples are drawn in chunks of at most 1000, each seeded with the chunk's index; a remainder is dropped.
     """
+    by_engine = _text.stderr(corpus_score(f), xs, iters)
+    if by_engine is not None:
+        return by_engine
     chunk = min(_CHUNK, iters)
     replicates: list[float] = []
     for seed in range(iters // chunk):

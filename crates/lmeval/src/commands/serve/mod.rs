@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, Level};
 use lmeval_engine::Cancel;
 use lmeval_host::Caller;
@@ -80,6 +81,9 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         Some("requests") => steps::requests(&request, printer),
         Some("score") => steps::score(&request, printer),
         Some("aggregate") => steps::aggregate(&request, printer),
+        Some("aggregate_values") => {
+            Registry::default().aggregate_for_python(&request.fields).map_err(|error| (*error).into())
+        }
         Some("format") => tasks::format(&request),
         Some("render") => tasks::render(&request),
         Some("table") => results::table(&request),

@@ -194,8 +194,9 @@ class DriverTest(unittest.TestCase):
 
     def driver(self, **settings: Any) -> _driver.Driver:
         """Return a driver of servers."""
-        settings = {"quiet": False, "serve": "x", "model": "local-completions", "model_args": {}, **settings}
-        driver = _driver.Driver({"endpoint": None, "address": None, "ready_timeout": 1800.0, **settings})
+        run = {"model": settings.pop("model", "local-completions"), "model_args": settings.pop("model_args", {})}
+        given = {"serve": "x", "endpoint": None, "address": None, "ready_timeout": 1800.0, "binary": "lm-eval"}
+        driver = _driver.Driver({**given, **settings, "run": run})
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         driver._pool = Path(folder.name, "pool.json")
@@ -203,9 +204,7 @@ class DriverTest(unittest.TestCase):
 
     def arguments(self, served: str | None, **settings: Any) -> dict[str, Any]:
         """Return the model arguments of the engine without the address."""
-        words = self.driver(**settings)._server_words(served)
-        self.assertEqual(words[:3], ["--model", "local-completions", "--model_args"])
-        arguments: dict[str, Any] = json.loads(words[3])
+        arguments: dict[str, Any] = self.driver(**settings)._of_servers(served)["model_args"]
         self.assertTrue(arguments.pop("base_url").startswith("@/"))
         return arguments
 
@@ -215,6 +214,18 @@ class DriverTest(unittest.TestCase):
         given = {"model": "x", "patience": 4}
         self.assertEqual(self.arguments("m", model_args=given), given)
         self.assertEqual(self.arguments(None), {"patience": 1800.0})
+
+    def test_writes_the_settings_of_the_engine(self) -> None:
+        """Those of the command, with the address that workers connect to."""
+        driver = self.driver(serve=None, model="hf", model_args={"pretrained": "x"})
+        driver._listen = "a:1"
+        with tempfile.TemporaryFile() as token, mock.patch.object(subprocess, "Popen") as started:
+            driver._start_engine(None, token)
+            workers = {"listen": "a:1", "token_file": f"/dev/fd/{token.fileno()}"}
+        words = started.call_args[0][0]
+        self.assertEqual(words[-4:-1], ["lm-eval", "ray", "engine"])
+        expected = {"model": "hf", "model_args": {"pretrained": "x"}, "workers": workers}
+        self.assertEqual(json.loads(Path(words[-1]).read_text()), expected)
 
     def test_publishes_the_servers_that_are_ready(self) -> None:
         """With the path of the model's interface."""

@@ -16,6 +16,7 @@ if sys.version_info < (3, 10):
 import importlib.abc
 import importlib.util
 import json
+import os
 
 
 class _EmbeddedImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -38,7 +39,10 @@ class _EmbeddedImporter(importlib.abc.MetaPathFinder, importlib.abc.InspectLoade
         return self.modules[name]
 
 
-def _start(given):
+def _start(path):
+    with open(path, encoding="utf-8") as file:
+        given = json.load(file)
+    os.remove(path)
     sys.path[:] = [entry for entry in sys.path if entry]
     if importlib.util.find_spec("ray") is None:
         _fail(
@@ -50,3 +54,6 @@ def _start(given):
     from lm_eval.ray._driver import main
 
     sys.exit(main(given["settings"]))
+
+
+_start(sys.argv.pop())

@@ -62,11 +62,12 @@ def _print(*lines: str) -> None:
 
 
 class Driver:
-    """One run. `settings` are those that the binary has parsed."""
+    """One run. `settings` are those of `ray run` that the binary has parsed; under `run`, those of the engine."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
-        self._is_quiet = bool(settings["quiet"])
+        self._run_settings: dict[str, Any] = settings["run"]
+        self._is_quiet = bool(self._run_settings.get("quiet"))
         self._signals = 0
         self._engine: subprocess.Popen[bytes] | None = None
         self._token = secrets.token_hex(32)
@@ -201,7 +202,7 @@ class Driver:
             **order,
             "kind": "worker",
             "binary": settings["binary"],
-            "python": settings["python"] or sys.executable,
+            "python": self._run_settings.get("python") or sys.executable,
             "command": settings["worker_command"],
             "connect": self._listen,
             "token": self._token,
@@ -210,12 +211,13 @@ class Driver:
         }
 
     def _start_engine(self, fleet: Any, token: IO[bytes]) -> None:
-        settings = self._settings
-        words = [settings["binary"], "run", *settings["words"]]
-        if settings["serve"]:
-            words += self._server_words(fleet.model())
+        if self._settings["serve"]:
+            more = self._of_servers(fleet.model())
         else:
-            words += ["--workers", f"listen={self._listen},token_file=/dev/fd/{token.fileno()}"]
+            more = {"workers": {"listen": self._listen, "token_file": f"/dev/fd/{token.fileno()}"}}
+        file = self._pool.with_name("run.json")
+        file.write_text(json.dumps({**self._run_settings, **more}), encoding="utf-8")
+        words = [self._settings["binary"], "ray", "engine", str(file)]
         self._engine = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _ENGINE, str(os.getpid()), *words],
             stdin=subprocess.DEVNULL,
@@ -224,21 +226,20 @@ class Driver:
             start_new_session=True,
         )
 
-    def _server_words(self, served: str | None) -> list[str]:
-        """Return the arguments of the engine for the servers of this run."""
-        arguments = dict(self._settings["model_args"])
-        arguments["base_url"] = f"@{self._pool}"
+    def _of_servers(self, served: str | None) -> dict[str, Any]:
+        """Return the settings of the engine for the servers of this run."""
+        arguments = {**self._run_settings.get("model_args", {}), "base_url": f"@{self._pool}"}
         if served:
             arguments.setdefault("model", served)
         # Servers that are started again may take this long.
         arguments.setdefault("patience", max(300, self._settings["ready_timeout"]))
-        return ["--model", self._settings["model"], "--model_args", json.dumps(arguments)]
+        return {"model_args": arguments}
 
     def _publish(self, addresses: list[str]) -> None:
         """Write the pool file, which the engine watches, if the servers have changed."""
         if not self._settings["serve"] or addresses == self._published:
             return
-        path = self._settings["endpoint"] or _ENDPOINTS.get(self._settings["model"], "/v1/completions")
+        path = self._settings["endpoint"] or _ENDPOINTS.get(self._run_settings["model"], "/v1/completions")
         content = {"servers": [{"url": f"{address}{path}"} for address in addresses]}
         new = self._pool.with_suffix(".new")
         new.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -85,7 +85,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
-        Command::Ray(arguments) => ray::run(&arguments)?,
+        Command::Ray(arguments) => ray::run(&arguments, printer)?,
         Command::Worker(arguments) => worker::run(&arguments, printer)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,

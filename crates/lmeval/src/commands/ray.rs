@@ -1,18 +1,19 @@
 //! `lm-eval ray`: runs on a Ray cluster. Ray is a package of the user's Python, which this command starts with the
 //! driver that is embedded in the binary.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use clap::{Args, Command, Subcommand};
+use clap::{Args, Subcommand};
+use lmeval::environment;
 use lmeval::settings::{Options, RunSettings};
 use lmeval_core::Diagnostic;
 use lmeval_host::{RAY_BOOT, active_environment, find_python, ray_modules};
-use lmeval_pycompat::json::{Options as JsonOptions, dumps};
+use lmeval_pycompat::json::{self, Options as JsonOptions};
 use serde_json::{Map, Value, json};
 
-use crate::commands::Status;
+use crate::commands::{Status, run};
+use crate::printer::Printer;
 
 /// The model of servers that a run starts itself.
 const SERVED: &str = "local-completions";
@@ -33,6 +34,13 @@ pub(crate) enum RayAction {
     /// Needs Ray in your Python: `pip install 'lm_eval[ray]'`. Without `--serve`, every replica is a worker that computes
     /// the model; with it, a server. All flags of `run` apply, except `--workers`.
     Run(Box<RayRunArgs>),
+
+    /// Evaluate with the settings in a file. The driver starts this command.
+    #[command(hide = true)]
+    Engine {
+        /// The file: a JSON object.
+        settings: PathBuf,
+    },
 }
 
 /// Arguments of `ray run`.
@@ -50,7 +58,7 @@ pub(crate) struct RayRunArgs {
     pub ray: RayOptions,
 }
 
-/// The flags of `ray run` that are not those of `run`. Each takes one value.
+/// The flags of `ray run` that are not those of `run`.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct RayOptions {
@@ -112,14 +120,16 @@ fn amount(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "must be a number, at least 0".to_owned())
 }
 
-/// Replaces this process with the driver.
-pub(crate) fn run(arguments: &RayArgs) -> Result<Status> {
-    let RayAction::Run(arguments) = &arguments.action;
+/// Starts the driver, or the engine on its behalf.
+pub(crate) fn run(arguments: &RayArgs, printer: &mut Printer) -> Result<Status> {
+    let arguments = match &arguments.action {
+        RayAction::Run(arguments) => arguments,
+        RayAction::Engine { settings } => return run_engine(settings, printer),
+    };
     let RayRunArgs { run, ray } = &**arguments;
     let settings = RunSettings::from_flags(run)?;
     check(ray, &settings)?;
-    let words = words(std::env::args_os().map(std::ffi::OsString::into_string));
-    let Some(words) = words else { bail!("The arguments of `ray run` must be valid UTF-8") };
+    let driver = driver_settings(ray, &settings)?;
     let python = find_python(settings.python.as_deref(), active_environment().as_deref());
     let Some(python) = python else {
         let asked = settings.python.as_deref().unwrap_or(Path::new("python3"));
@@ -128,7 +138,9 @@ pub(crate) fn run(arguments: &RayArgs) -> Result<Status> {
                 .hint("`--python PATH` sets the Python that has Ray")
         );
     };
-    start(&python, &driver_settings(ray, &settings, &words)?)
+    run::print_given(&settings, printer)?;
+    printer.flush()?;
+    start(&python, &driver)
 }
 
 fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
@@ -153,7 +165,7 @@ fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
 }
 
 /// The settings for the driver.
-fn driver_settings(ray: &RayOptions, settings: &RunSettings, words: &[String]) -> Result<Value> {
+fn driver_settings(ray: &RayOptions, settings: &RunSettings) -> Result<Value> {
     let mut environment = Map::new();
     for given in &ray.environment {
         let (name, value) = match given.split_once('=') {
@@ -165,13 +177,11 @@ fn driver_settings(ray: &RayOptions, settings: &RunSettings, words: &[String]) -
         };
         environment.insert(name.to_owned(), value.into());
     }
-    let model = if settings.given.get_str("model").is_some() { &settings.model } else { SERVED };
-    let model_args = match settings.given.get_str("model_args") {
-        Some(given) => {
-            serde_json::from_str(&dumps(given, &JsonOptions { allow_nan: false, ..JsonOptions::default() })?)?
-        }
-        None => json!({}),
-    };
+    let mut run = settings.stored();
+    if ray.serve.is_some() && run.get_str("model").is_none() {
+        run.insert("model", SERVED);
+    }
+    let run = json::dumps(&run.into(), &JsonOptions { allow_nan: false, ..JsonOptions::default() })?;
     Ok(json!({
         "replicas": ray.replicas,
         "min_replicas": ray.min_replicas,
@@ -186,101 +196,52 @@ fn driver_settings(ray: &RayOptions, settings: &RunSettings, words: &[String]) -
         "health": ray.health,
         "ready_timeout": ray.ready_timeout,
         "binary": std::env::current_exe()?.to_string_lossy(),
-        "python": settings.python,
-        "quiet": settings.quiet,
-        "model": model,
-        "model_args": model_args,
-        "words": words,
+        "run": serde_json::from_str::<Value>(&run)?,
     }))
 }
 
-/// The words of a command line that are for the run; `None` if one is not UTF-8.
-fn words<E>(line: impl Iterator<Item = Result<String, E>>) -> Option<Vec<String>> {
-    let line = line.collect::<Result<Vec<_>, _>>().ok()?;
-    let start = line.iter().position(|word| word == "ray")? + 2;
-    let (ray, run) = (names::<RayOptions>(), names::<Options>());
-    let mut kept = Vec::new();
-    let mut rest = line.into_iter().skip(start);
-    while let Some(word) = rest.next() {
-        let Some(flag) = word.strip_prefix("--") else {
-            kept.push(word);
-            continue;
-        };
-        let name = flag.split('=').next().unwrap_or_default().replace('_', "-");
-        // The parser accepts unambiguous abbreviations.
-        let is_short = !run.contains(&name) && ray.iter().any(|known| known.starts_with(&name));
-        if !ray.contains(&name) && !is_short {
-            kept.push(word);
-        } else if !flag.contains('=') {
-            rest.next();
-        }
-    }
-    Some(kept)
+/// Evaluates with the settings that the driver has written.
+fn run_engine(path: &Path, printer: &mut Printer) -> Result<Status> {
+    let stored = json::loads(&fs_err::read_to_string(path)?)?;
+    let Some(stored) = stored.as_dict() else { bail!("`{}` is not a JSON object", path.display()) };
+    let settings = RunSettings::from_stored(stored, &Options::default())?;
+    run::run_with(settings, printer, None)
 }
 
-/// The names of flags, with dashes.
-fn names<T: Args>() -> BTreeSet<String> {
-    let command = T::augment_args(Command::new("lm-eval"));
-    command.get_arguments().filter_map(|argument| Some(argument.get_long()?.replace('_', "-"))).collect()
-}
-
-/// Runs the driver: a script on standard input, so that its code is not part of the command line.
+/// Replaces this process with the driver: a script on standard input, so that its code is not part of the command line,
+/// and a file with its data, which it deletes.
 #[cfg(unix)]
-fn start(python: &PathBuf, settings: &Value) -> Result<Status> {
+fn start(python: &Path, settings: &Value) -> Result<Status> {
     use std::io::{Seek as _, Write as _};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
     let modules: Map<String, Value> =
         ray_modules().map(|(path, source)| (path.to_owned(), source.into())).collect();
-    // A JSON string is a string in Python, too, as far as characters of this JSON are concerned.
-    let given = serde_json::to_string(&json!({ "modules": modules, "settings": settings }).to_string())?;
+    let mut data = tempfile::Builder::new().prefix("lm-eval-ray-").suffix(".json").tempfile()?;
+    serde_json::to_writer(&mut data, &json!({ "modules": modules, "settings": settings }))?;
+    let data = data.into_temp_path();
     let mut script = tempfile::tempfile()?;
-    write!(script, "{RAY_BOOT}\n\n_start(json.loads({given}))\n")?;
+    script.write_all(RAY_BOOT.as_bytes())?;
     script.rewind()?;
-    let error = Command::new(python).args(["-", "lm-eval", "ray", "run"]).stdin(Stdio::from(script)).exec();
+    let error = Command::new(python)
+        .args(["-", "lm-eval", "ray", "run"])
+        .arg(&data)
+        // The settings contain its value.
+        .env_remove(environment::LM_EVAL_COMPAT)
+        .stdin(Stdio::from(script))
+        .exec();
     bail!("Cannot start {}: {error}", python.display());
 }
 
 #[cfg(not(unix))]
-fn start(_: &PathBuf, _: &Value) -> Result<Status> {
+fn start(_: &Path, _: &Value) -> Result<Status> {
     bail!("`lm-eval ray` needs Linux or macOS");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kept(line: &[&str]) -> Vec<String> {
-        let line = ["lm-eval", "ray", "run"].iter().chain(line).map(|word| Ok::<_, ()>((*word).to_owned()));
-        words(line).unwrap()
-    }
-
-    #[test]
-    fn removes_the_flags_of_ray_from_the_command_line() {
-        let line = [
-            "--replicas",
-            "2",
-            "--model",
-            "hf",
-            "--gpus_per_replica=1",
-            "--model_args",
-            "a=b",
-            "c=d",
-            "--serve",
-            "x --tasks y",
-            "-t",
-            "arc_easy",
-            "--cpus",
-            "3",
-            "--log_samples",
-            "--env=A=--b",
-            "--env",
-            "C",
-        ];
-        let expected = ["--model", "hf", "--model_args", "a=b", "c=d", "-t", "arc_easy", "--log_samples"];
-        assert_eq!(kept(&line), expected);
-    }
 
     #[test]
     fn numbers_are_not_negative() {

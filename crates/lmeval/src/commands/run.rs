@@ -29,10 +29,20 @@ pub(super) fn run(
     if arguments.progress == Some(ProgressMode::Json) {
         printer.notes().use_json();
     }
-    let clock = Clock::start();
     let mut settings = RunSettings::from_flags(arguments)?;
     settings.python = settings.python.or_else(|| program?.python.clone());
-    print_settings(&settings, printer)?;
+    print_given(&settings, printer)?;
+    run_with(settings, printer, program)
+}
+
+/// Evaluates with resolved settings, which are not printed.
+pub(super) fn run_with(
+    settings: RunSettings,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Status> {
+    let clock = Clock::start();
+    start_log(&settings, printer)?;
     if settings.check_integrity {
         let diagnostic = Diagnostic::new("`--check_integrity`: tasks have no self-tests");
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
@@ -129,22 +139,32 @@ fn loading(settings: &RunSettings) -> String {
     format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
 }
 
-/// Prints the effective settings and notes about them.
-fn print_settings(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
-    let notes = printer.notes();
-    if settings.progress == ProgressMode::Json {
-        notes.use_json();
-    }
-    if settings.quiet {
-        notes.be_quiet();
-    }
-    log::start(settings.log, &notes)?;
+/// Prints the settings of a file, as other layers override them, and notes about all layers.
+pub(super) fn print_given(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+    set_notes(settings, printer);
     if settings.from_file {
         printer.result(&format!("{}\n", record_line(&settings.record)))?;
     }
     for note in &settings.notes {
-        notes.info(note);
+        printer.notes().info(note);
     }
+    Ok(())
+}
+
+fn set_notes(settings: &RunSettings, printer: &Printer) {
+    if settings.progress == ProgressMode::Json {
+        printer.notes().use_json();
+    }
+    if settings.quiet {
+        printer.notes().be_quiet();
+    }
+}
+
+/// Starts the log, and warns about chat models without a template.
+fn start_log(settings: &RunSettings, printer: &Printer) -> Result<()> {
+    set_notes(settings, printer);
+    let notes = printer.notes();
+    log::start(settings.log, &notes)?;
     if !settings.apply_chat_template.is_on() && looks_like_chat(settings) {
         notes.info(
             "The model arguments look like those of a chat model, but `--apply_chat_template` is not given: \

@@ -63,6 +63,13 @@ impl JudgeBinding {
         Ok(Self { role: role.to_owned(), backend: backend.to_owned(), args })
     }
 
+    /// The value of the judge's role in a settings file.
+    pub(super) fn to_value(&self) -> Value {
+        let mut value = Dict::from_iter([(Value::str("backend"), Value::str(self.backend.as_str()))]);
+        value.update(&self.args);
+        Value::from(value)
+    }
+
     /// The back end and its arguments without secrets, for the results.
     pub fn shown(&self) -> Dict {
         let mut shown = Dict::new();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Parser;
-use lmeval_pycompat::{Dict, Value, yaml};
+use lmeval_pycompat::{Dict, Value, json, yaml};
 
 use super::config_file::ConfigFile;
 use super::layer::Layer;
@@ -113,7 +113,10 @@ fn flags(words: &[&[&str]]) -> Options {
 
 /// The resolved settings without records and notes, which depend on the layer.
 fn resolved(options: &Options) -> String {
-    let settings = RunSettings::from_flags(options).unwrap();
+    shown(RunSettings::from_flags(options).unwrap())
+}
+
+fn shown(settings: RunSettings) -> String {
     format!(
         "{:?}",
         RunSettings {
@@ -152,6 +155,27 @@ fn flags_override_the_file_and_the_file_defaults() {
         assert_eq!(is_default, !has_effect || (is_off && name != "fewshot_as_multiturn"), "{name}");
         assert_eq!(resolved(&of_both) != resolved(&of_file), has_effect && !flag.is_empty(), "{name}");
     }
+}
+
+#[test]
+fn settings_can_be_stored_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let config = ["--config", path.to_str().unwrap()];
+    let check = |options: &Options, name: &str| {
+        let settings = RunSettings::from_flags(options).unwrap();
+        let stored = json::dumps(&settings.stored().into(), &json::Options::default()).unwrap();
+        let stored = json::loads(&stored).unwrap();
+        let again = RunSettings::from_stored(stored.as_dict().unwrap(), &Options::default()).unwrap();
+        assert_eq!(shown(again), shown(settings), "{name}");
+    };
+    for Row { name, file, flag, beside, .. } in ROWS {
+        check(&flags(&[flag, beside]), name);
+        fs_err::write(&path, format!("{name}: {file}\n")).unwrap();
+        check(&flags(&[&config, beside]), name);
+    }
+    fs_err::write(&path, "judge: {a: {backend: dummy, model: m, x: 1.0e-07}, b: 'dummy,model=n'}\n").unwrap();
+    check(&flags(&[&config]), "judges");
 }
 
 #[test]

@@ -114,6 +114,16 @@ impl RunSettings {
         Ok(resolved)
     }
 
+    /// The settings in the form that [`RunSettings::from_stored`] reads, with secrets.
+    pub fn stored(&self) -> Dict {
+        let mut stored = self.given.clone();
+        if !self.judges.is_empty() {
+            let judges = self.judges.iter().map(|judge| (Value::str(judge.role.as_str()), judge.to_value()));
+            stored.insert("judge", Value::from(judges.collect::<Dict>()));
+        }
+        stored
+    }
+
     /// Settings that [`RunSettings::given`] recorded, below flags. The environment does not apply.
     pub fn from_stored(stored: &Dict, flags: &Options) -> Result<Self> {
         let invalid = |(name, wrong): InvalidSetting| {

@@ -3,24 +3,24 @@
 use lmeval_testkit::{TestContext, python};
 use serde_json::Value;
 
-/// A stand-in for an interpreter: stores the script and prints the arguments.
+/// A stand-in for an interpreter: stores the script and the data, and prints the other arguments.
 fn stub(context: &TestContext) -> String {
     use std::os::unix::fs::PermissionsExt as _;
-    let path = context.write("stub", "#!/bin/sh\ncat > script.py\necho \"$@\"\nexit 7\n");
+    let path = context
+        .write("stub", "#!/bin/sh\ncat > script.py\nmv \"$5\" data.json\necho \"$1 $2 $3 $4\"\nexit 7\n");
     fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path.display().to_string()
 }
 
 /// The data that the driver gets.
 fn given(context: &TestContext) -> Value {
-    let script = fs_err::read_to_string(context.work().join("script.py")).unwrap();
-    let call = script.lines().last().unwrap();
-    let text = call.strip_prefix("_start(json.loads(").unwrap().strip_suffix("))").unwrap();
-    serde_json::from_str(&serde_json::from_str::<String>(text).unwrap()).unwrap()
+    let read = |name: &str| fs_err::read_to_string(context.work().join(name)).unwrap();
+    assert!(read("script.py").ends_with("\n_start(sys.argv.pop())\n"));
+    serde_json::from_str(&read("data.json")).unwrap()
 }
 
 #[test]
-fn driver_gets_the_cluster_and_the_words_of_the_run() {
+fn driver_gets_the_cluster_and_the_settings_of_the_run() {
     let context = crate::context();
     let python = stub(&context);
     let line = [
@@ -58,19 +58,33 @@ fn driver_gets_the_cluster_and_the_words_of_the_run() {
     assert_eq!(settings["cpus"], 1.0);
     assert_eq!(settings["address"], "head:6379");
     assert_eq!(settings["environment"], serde_json::json!({ "A": "b=c" }));
-    assert_eq!(settings["quiet"], true);
-    let words = [
-        "--model",
-        "hf",
-        "--model_args",
-        "pretrained=x,dtype=float32",
-        "--python",
-        &python,
-        "--system_instruction",
-        "π\n\"'\\",
-        "--quiet",
-    ];
-    assert_eq!(settings["words"], serde_json::json!(words));
+    let run = serde_json::json!({
+        "model": "hf",
+        "model_args": { "pretrained": "x", "dtype": "float32" },
+        "system_instruction": "π\n\"'\\",
+        "quiet": true,
+        "python": python,
+    });
+    assert_eq!(settings["run"], run);
+}
+
+#[test]
+fn engine_runs_with_the_settings_of_the_driver() {
+    let context = crate::context();
+    let python = stub(&context);
+    context.write("run.yaml", "tasks: demo_capitals\nlimit: 3\nnum_fewshot: 5\n");
+    let flags = ["--config", "run.yaml", "--model", "ngram", "--num_fewshot", "1", "--seed", "7"];
+    let output = context.run(&[&["ray", "run", "--replicas", "2", "--python", &python], &flags[..]].concat());
+    assert_eq!(output.status, 7, "{output}");
+    // The settings are printed once: by this command, not by the engine.
+    assert!(output.stdout.starts_with("EvaluatorConfig(config='run.yaml', model='ngram',"), "{output}");
+    assert!(output.stderr.contains("Flags override the settings file"), "{output}");
+    let settings = given(&context)["settings"]["run"].take();
+    context.write("stored.json", settings.to_string());
+    let engine = context.run(&["ray", "engine", "stored.json"]);
+    let alone = context.run(&[&["run"], &flags[..]].concat());
+    assert_eq!((engine.status, alone.status), (0, 0), "{engine}{alone}");
+    assert_eq!(engine.stdout, alone.stdout.split_once('\n').unwrap().1);
 }
 
 #[test]
@@ -81,8 +95,8 @@ fn servers_have_a_default_model() {
         ["ray", "run", "--serve", "vllm serve m", "--python", &python, "--model_args", "num_concurrent=4"];
     assert_eq!(context.run(&line).status, 7);
     let settings = given(&context)["settings"].take();
-    assert_eq!(settings["model"], "local-completions");
-    assert_eq!(settings["model_args"], serde_json::json!({ "num_concurrent": 4 }));
+    assert_eq!(settings["run"]["model"], "local-completions");
+    assert_eq!(settings["run"]["model_args"], serde_json::json!({ "num_concurrent": 4 }));
     assert_eq!(settings["serve"], "vllm serve m");
 }
 

@@ -144,7 +144,7 @@ impl ShardWriter {
                     ("identity", Value::from(description)),
                 ]),
             ),
-            ("settings", mask_secrets(&Value::from(settings.given.clone()))),
+            ("settings", mask_secrets(&Value::from(settings.stored()))),
             ("results", Value::from(file_name(results))),
             (
                 "tasks",

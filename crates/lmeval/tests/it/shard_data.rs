@@ -79,9 +79,19 @@ fn shards_of_other_prompts_are_refused() {
             assert_eq!(run_shard(&context, &words, "out", 2, 2).status, 0);
             context
         };
-        refused(&run("A: "), &["out"], &["documents, few-shot examples or prompts of `own`"]);
+        refused(&run("Question: "), &["out"], &["documents, few-shot examples or prompts of `own`"]);
         assert_eq!(merge(&run("Q: "), &["out", "-o", "merged"]).status, 0);
     }
+}
+
+#[test]
+fn judges_of_a_settings_file_are_merged() {
+    let context = context();
+    context.write("run.yaml", "judge:\n  grader: {backend: stand-in-judge}\n");
+    let words = ["run", "--model", "ngram", "--tasks", "demo_judge", "--limit", "6", "--config", "run.yaml"];
+    run_shards(&context, &words, "out", 2);
+    let merged = merge(&context, &["out", "-o", "merged"]);
+    assert_eq!(merged.status, 0, "{merged}");
 }
 
 #[test]

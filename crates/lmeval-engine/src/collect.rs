@@ -357,7 +357,7 @@ impl<'a> Collector<'a> {
     fn check_first(&mut self, slot: Slot) {
         let task = &mut self.tasks[slot.task];
         // Programs run while scoring are counted, and a check would run some before the count starts.
-        if task.is_checked || task.scores_in_blocks || task.runs_code {
+        if task.is_checked || task.runs_code {
             return;
         }
         if let Document::Answered(first) = &task.documents[slot.document - task.sent] {

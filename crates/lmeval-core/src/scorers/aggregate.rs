@@ -101,7 +101,8 @@ impl ScoringPipeline {
         Ok(aggregated)
     }
 
-    /// Whether a built-in aggregation may get values from a task function, which may have the wrong type.
+    /// Whether a built-in aggregation may get values of a type that it does not accept: from a task function, or because the
+    /// task combines the metric with the aggregation of another one.
     ///
     /// False if filters or reductions are task code: calling them twice could change their results.
     pub(super) fn may_produce_unsupported_values(&self) -> bool {
@@ -109,10 +110,7 @@ impl ScoringPipeline {
         if self.filters.calls_task_code() || self.metrics().iter().any(by_task) {
             return false;
         }
-        let doubtful = |metric: &PipelineMetric| {
-            matches!(metric.function, MetricFunction::Host(_)) && !metric.is_aggregated_by_task()
-        };
-        self.scorer().scores_by_metrics() && self.metrics().iter().any(doubtful)
+        self.scorer().scores_by_metrics() && !self.metrics().iter().all(PipelineMetric::is_aggregated_by_task)
     }
 
     /// Whether filters, metrics or reductions are functions of the task.

@@ -119,7 +119,9 @@ fn failure(lines: &str, events: &Arc<dyn Events>) -> EngineError {
 fn panicking_filter_is_named_with_task_and_documents() {
     let lines = "filter_list: [{name: f, filter: [{function: panicking}, {function: take_first}]}]\n";
     let error = failure(lines, &no_events()).to_string();
-    assert_eq!(error, "Scoring documents 0 to 1023 of `numbers` panicked: the filter panics");
+    // The first answered document, whichever it is, is scored at once.
+    assert!(error.starts_with("Scoring document "), "{error}");
+    assert!(error.ends_with(" of `numbers` panicked: the filter panics"), "{error}");
 }
 
 #[test]

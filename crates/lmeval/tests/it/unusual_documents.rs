@@ -176,3 +176,32 @@ fn different_numbers_of_references_are_found_before_all_answers() {
     let output = run("exact_match", "5");
     assert_eq!(output.status, 0, "{output}");
 }
+
+#[test]
+fn an_aggregation_of_another_metric_is_refused_with_the_first_answer() {
+    let (context, server) = (context(), StandInServer::start(ServerOptions::default()));
+    let rows = (0..2000).map(|q| format!("{{\"q\": \"q{q}\", \"a\": \"x\"}}\n"));
+    context.write("own.jsonl", rows.collect::<String>());
+    let url = server.url("/v1/completions");
+    let model = format!("model=m,base_url={url},tokenizer_backend=none,tokenized_requests=False");
+    for (metric, aggregation) in [("exact_match", "f1"), ("exact_match", "bleu"), ("bleu", "mean")] {
+        context.write(
+            "own.yaml",
+            format!(
+                "task: own\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: own.jsonl}}}}\ntest_split: test\n\
+                 output_type: generate_until\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: a\n\
+                 metric_list: [{{metric: {metric}, aggregation: {aggregation}}}]\n"
+            ),
+        );
+        for words in [&[][..], &["--output_path", "out", "--log_samples", "--fresh"]] {
+            server.reset();
+            let run = ["run", "--model", "local-completions", "--model_args", &model, "--tasks", "own.yaml"];
+            let output = context.run(&[&run[..], words].concat());
+            assert_eq!(output.status, 1, "{output}");
+            let message =
+                format!("The aggregation `{aggregation}` of `{metric}` does not accept the value of");
+            assert!(output.stderr.contains(&message), "{output}");
+            assert!(server.total() < 1000, "{metric}, {aggregation}: {}", server.total());
+        }
+    }
+}

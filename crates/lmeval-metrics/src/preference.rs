@@ -58,7 +58,9 @@ pub fn win_rate(outcomes: &[f64]) -> Preference {
     }
 }
 
-fn wilson(rate: f64, count: f64) -> (f64, f64) {
+/// Wilson's 95 % score interval of the share `rate` of `count` documents: it stays within 0 and 1, and has a width even if
+/// `rate` is 0 or 1.
+pub fn wilson(rate: f64, count: f64) -> (f64, f64) {
     let k = square(Z) / count;
     let centre = (rate + 0.5 * k) / (1.0 + k);
     let reach = (k * (rate * (1.0 - rate)).max(0.0) + 0.25 * square(k)).sqrt() / (1.0 + k);

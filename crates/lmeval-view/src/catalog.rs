@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use fs_err as fs;
-use lmeval_analysis::read::{SEARCH_DEPTH, SamplesFile, split_stamp};
+use lmeval_analysis::read::{
+    SEARCH_DEPTH, SamplesFile, file_name, has_extension, parent, split_stamp, stamp_of, task_of,
+};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde_json::{Value as Json, json};
@@ -43,7 +45,7 @@ impl Kind {
 
 /// A run that was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundRun {
     /// A hash of the path: what addresses contain.
     pub(crate) id: String,
     pub(crate) kind: Kind,
@@ -95,7 +97,7 @@ pub(crate) struct Catalog {
     roots: Vec<Root>,
     /// The paths as they were given.
     given: Vec<String>,
-    found: Mutex<FxHashMap<String, Found>>,
+    found: Mutex<FxHashMap<String, FoundRun>>,
     /// Whether there are more files than are looked at.
     is_cut: AtomicBool,
     summaries: Mutex<FxHashMap<PathBuf, (Version, Arc<Summary>)>>,
@@ -124,7 +126,7 @@ impl Catalog {
     }
 
     /// Searches the folders again. The newest run is first.
-    pub(crate) fn scan(&self) -> Vec<Found> {
+    pub(crate) fn scan(&self) -> Vec<FoundRun> {
         let mut files = Vec::new();
         for root in &self.roots {
             if root.path.is_dir() {
@@ -152,7 +154,7 @@ impl Catalog {
     }
 
     /// The run with an id, which has to come from a scan.
-    pub(crate) fn get(&self, id: &str) -> Option<Found> {
+    pub(crate) fn get(&self, id: &str) -> Option<FoundRun> {
         let known = |id: &str| self.found.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         known(id).or_else(|| {
             self.scan();
@@ -216,7 +218,7 @@ impl Catalog {
     }
 
     /// The summary of a run as JSON.
-    pub(crate) fn describe(&self, run: &Found) -> Result<Json, Error> {
+    pub(crate) fn describe(&self, run: &FoundRun) -> Result<Json, Error> {
         match run.kind {
             Kind::Results => Ok(self.summary(&run.path)?.to_json(run)),
             Kind::Samples => Ok(Summary::of_samples(run).to_json(run)),
@@ -260,7 +262,7 @@ impl Catalog {
     }
 
     /// Puts the files of a run together: those in one folder with the same time.
-    fn group(&self, files: Vec<PathBuf>) -> Vec<Found> {
+    fn group(&self, files: Vec<PathBuf>) -> Vec<FoundRun> {
         let mut samples: FxHashMap<(PathBuf, String), Vec<SamplesFile>> = FxHashMap::default();
         let (mut results, mut found) = (Vec::new(), Vec::new());
         for path in files {
@@ -293,11 +295,11 @@ impl Catalog {
         found
     }
 
-    fn found(&self, kind: Kind, path: PathBuf, mut samples: Vec<SamplesFile>) -> Found {
+    fn found(&self, kind: Kind, path: PathBuf, mut samples: Vec<SamplesFile>) -> FoundRun {
         samples.sort_by(|left, right| left.task.cmp(&right.task));
         let root = self.roots.iter().find(|root| path.starts_with(&root.folder));
         let shown = root.and_then(|root| path.strip_prefix(&root.folder).ok()).unwrap_or(&path);
-        Found {
+        FoundRun {
             id: id_of(&path),
             kind,
             stamp: stamp_of(&path),
@@ -338,23 +340,6 @@ pub(crate) fn explain(error: &Error) -> String {
     text
 }
 
-fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(path)
-}
-
-fn has_extension(path: &Path, wanted: &str) -> bool {
-    path.extension().is_some_and(|extension| extension == wanted)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// The time in a file name; empty without one.
-fn stamp_of(path: &Path) -> String {
-    split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()).unwrap_or_default()
-}
-
 /// Whether a file in a folder is a results file, a samples file or a journal, judged by its name.
 fn is_of_a_run(path: &Path) -> bool {
     let name = file_name(path);
@@ -364,11 +349,4 @@ fn is_of_a_run(path: &Path) -> bool {
         Some("journal") => true,
         _ => false,
     }
-}
-
-/// The task that a samples file is named after.
-fn task_of(path: &Path) -> String {
-    let name = file_name(path);
-    let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
-    task.unwrap_or_else(|| name.trim_end_matches(".jsonl")).replace("--", "::")
 }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use lmeval_analysis::read::{read_exact_at, samples_change};
+use lmeval_analysis::samples::OutcomeRule;
 use lmeval_core::Diagnostic;
 use lmeval_core::results::LinesChecksum;
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde_json::{Value as Json, json};
 
 use crate::Error;
@@ -56,13 +57,13 @@ pub(crate) struct FileIndex {
     pub(crate) path: PathBuf,
     /// Distinguishes indexes, also those of earlier contents of the same file.
     pub(crate) id: u64,
-    lower: FxHashSet<String>,
+    rule: OutcomeRule,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl FileIndex {
-    fn start(path: PathBuf, version: Version, lower: FxHashSet<String>) -> Arc<Self> {
+    fn start(path: PathBuf, version: Version, rule: OutcomeRule) -> Arc<Self> {
         let state = State {
             columns: Columns::default(),
             end: 0,
@@ -75,7 +76,7 @@ impl FileIndex {
         };
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let index = Arc::new(Self { path, id, lower, state: Mutex::new(state), changed: Condvar::new() });
+        let index = Arc::new(Self { path, id, rule, state: Mutex::new(state), changed: Condvar::new() });
         index.spawn();
         index
     }
@@ -159,7 +160,7 @@ impl FileIndex {
                     } else {
                         &lines[..]
                     };
-                    scan(whole, *start, *start == 0, &self.lower)
+                    scan(whole, *start, *start == 0, &self.rule)
                 })
                 .collect();
             let mut state = self.lock();
@@ -286,21 +287,21 @@ pub(crate) struct Indexes {
 impl Indexes {
     /// The index of a file, started or continued if the file is new or has grown.
     ///
-    /// `path` has to be checked already. `lower` names the metrics of which less is better; `written` is the checksum that the file had
+    /// `path` has to be checked already. `rule` decides outcomes; `written` is the checksum that the file had
     /// when the run wrote it.
     pub(crate) fn get(
         &self,
         path: &Path,
-        lower: &FxHashSet<String>,
+        rule: &OutcomeRule,
         written: Option<LinesChecksum>,
     ) -> Result<Arc<FileIndex>, Error> {
-        let index = self.find(path, lower)?;
+        let index = self.find(path, rule)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         index.lock().written = written.map(|written| (written, name));
         Ok(index)
     }
 
-    fn find(&self, path: &Path, lower: &FxHashSet<String>) -> Result<Arc<FileIndex>, Error> {
+    fn find(&self, path: &Path, rule: &OutcomeRule) -> Result<Arc<FileIndex>, Error> {
         let version = Version::of(path)
             .map_err(|error| Diagnostic::new(format!("Cannot read `{}`", path.display())).caused_by(error))?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -320,7 +321,7 @@ impl Indexes {
                 return Ok(Arc::clone(index));
             }
         }
-        let index = FileIndex::start(path.to_owned(), version, lower.clone());
+        let index = FileIndex::start(path.to_owned(), version, rule.clone());
         known.1.insert(path.to_owned(), (now, Arc::clone(&index)));
         evict(&mut known.1, path);
         Ok(index)

@@ -40,7 +40,6 @@ mod wire;
 
 pub use catalog::run_id;
 pub use report::{Contents, SAMPLES, write_report};
-pub use results::interval;
 pub use server::{Listen, Server};
 pub use viewer::{Live, Refusal, Viewer};
 pub use wire::{number, text as cut_text};

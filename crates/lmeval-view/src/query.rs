@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use lmeval_analysis::read::{Run, SamplesFile};
+use lmeval_analysis::samples::Outcome;
 use lmeval_core::Diagnostic;
 use rayon::prelude::*;
 
 use crate::Error;
 use crate::condition;
 use crate::index::{FileIndex, State};
-use crate::scan::{FLAGS, Outcome};
+use crate::scan::FLAGS;
 use crate::search::{Needle, Places};
 
 /// Bytes that are searched at a time.
@@ -199,7 +200,7 @@ impl Query {
                 continue;
             }
             total += 1;
-            let outcome = metric.map_or(columns.outcomes[row], |values| Outcome::of(values[row]));
+            let outcome = metric.map_or(columns.outcomes[row], |values| Outcome::decide([Some(values[row])]));
             if self.outcome.is_none_or(|wanted| wanted == outcome)
                 && (self.flag == 0 || columns.flags[row] & self.flag != 0)
             {

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use lmeval_analysis::read::{Fields, number};
-use lmeval_analysis::samples::parts::target_option;
+use lmeval_analysis::samples::parts::{requests, target_option};
 use lmeval_core::Letter;
 use lmeval_pycompat::{Value, json, literal};
 
-use crate::scan::Outcome;
 use crate::wire;
 
 /// One request of a document.
@@ -41,11 +40,8 @@ impl<'a> Record<'a> {
     /// Decodes a line. Parts that are missing or have another shape are empty.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let fields = Fields::parse(line).ok()?;
-        let requests = match fields.value("arguments") {
-            Some(Value::Dict(named)) => named.values().map(request).collect(),
-            Some(Value::List(items)) => items.iter().map(request).collect(),
-            _ => Vec::new(),
-        };
+        let arguments = fields.value("arguments").unwrap_or_default();
+        let requests = requests(&arguments).into_iter().map(request).collect();
         let answers = match fields.value("resps") {
             Some(Value::List(items)) => items
                 .iter()
@@ -179,11 +175,6 @@ impl<'a> Record<'a> {
     pub(crate) fn score(&self, metric: &str) -> Option<f64> {
         self.fields.raw(metric).and_then(number)
     }
-
-    /// The outcome by one metric.
-    pub(crate) fn outcome(&self, metric: Option<&str>) -> Outcome {
-        metric.and_then(|metric| self.score(metric)).map_or(Outcome::Unscored, Outcome::of)
-    }
 }
 
 /// A request that compares the letters of options as one request per option, with the log-probability of its letter.
@@ -231,13 +222,8 @@ pub(crate) fn context_text(context: &Value) -> String {
     }
 }
 
-fn request(arguments: &Value) -> Request {
-    let parts: Vec<Value> = match arguments {
-        Value::Dict(named) => named.values().cloned().collect(),
-        Value::List(parts) => parts.to_vec(),
-        other => vec![other.clone()],
-    };
-    let mut parts = parts.into_iter();
+fn request(arguments: Vec<Value>) -> Request {
+    let mut parts = arguments.into_iter();
     let context = parts.next().unwrap_or_default();
     match parts.next() {
         Some(Value::Str(text)) => Request { context, continuation: Some(text), settings: None, labels: None },

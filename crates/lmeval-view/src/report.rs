@@ -8,17 +8,17 @@ use base64::write::EncoderWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lmeval_analysis::read::Run;
+use lmeval_analysis::samples::Outcome;
 use lmeval_core::Diagnostic;
 use serde_json::{Value as Json, json};
 
 use crate::Error;
 use crate::address::encode;
 use crate::assets::{SCRIPT, STYLE, policy_hash};
-use crate::catalog::Found;
+use crate::catalog::FoundRun;
 use crate::index::FileIndex;
 use crate::query::Query;
 use crate::samples::{Page, page};
-use crate::scan::Outcome;
 use crate::viewer::{Opened, Refusal, Viewer};
 
 /// Samples of a task in a report unless asked otherwise.
@@ -51,7 +51,7 @@ pub fn write_report(
     }
     let viewer = Viewer::new(&files)?;
     let found = viewer.catalog.scan();
-    let runs: Vec<Found> = files
+    let runs: Vec<FoundRun> = files
         .iter()
         .filter_map(|file| {
             let path = fs_err::canonicalize(file).ok()?;
@@ -96,7 +96,7 @@ impl Responses<'_> {
 
 fn fill(
     viewer: &Viewer,
-    runs: &[Found],
+    runs: &[FoundRun],
     limit: Option<usize>,
     writer: &mut Responses<'_>,
 ) -> Result<Contents, Error> {

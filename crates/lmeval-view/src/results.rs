@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use fs_err as fs;
 use lmeval_analysis::read::{Fields, results_change};
-use lmeval_analysis::stats::normal_quantile;
+use lmeval_analysis::stats::mean_interval;
 use lmeval_core::registry::Registry;
 use lmeval_core::results::task_file_name;
 use lmeval_core::{Diagnostic, secrets};
@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value as Json, json};
 
 use crate::Error;
-use crate::catalog::{Found, Kind};
+use crate::catalog::{FoundRun, Kind};
 use crate::wire;
 
 /// Keys of an entry of `results` that are not scores.
@@ -63,14 +63,14 @@ impl Score {
     fn to_json(&self) -> Json {
         // A corpus metric such as BLEU or MCC may look like a share of documents, and is none.
         let documents = self.documents.filter(|_| is_mean(&self.metric));
-        let interval = self.value.and_then(|value| interval(value, self.stderr, documents));
+        let interval = self.value.and_then(|value| mean_interval(value, self.stderr, documents));
         json!({
             "metric": self.metric,
             "filter": self.filter,
             "value": wire::optional(self.value),
             "stderr": wire::optional(self.stderr),
-            "low": wire::optional(interval.map(|(low, _)| low)),
-            "high": wire::optional(interval.map(|(_, high)| high)),
+            "low": wire::optional(interval.map(|interval| interval.low)),
+            "high": wire::optional(interval.map(|interval| interval.high)),
             "higher_is_better": self.higher_is_better,
         })
     }
@@ -84,28 +84,6 @@ fn is_mean(metric: &str) -> bool {
         corpus.map(|entry| entry.name.to_string()).collect()
     });
     !CORPUS.iter().any(|name| name == metric)
-}
-
-/// The 95 % interval of a mean; `None` without a finite standard error.
-///
-/// A mean of 0/1 values is recognised by its standard error and gets Wilson's interval, which has a width also where all
-/// values are equal.
-pub fn interval(value: f64, stderr: Option<f64>, count: Option<f64>) -> Option<(f64, f64)> {
-    let z = normal_quantile(0.975);
-    if let Some(count) = count.filter(|count| *count > 1.0)
-        && (0.0..=1.0).contains(&value)
-        && stderr.is_some_and(|stderr| {
-            let binary = (value * (1.0 - value) / (count - 1.0)).sqrt();
-            (stderr - binary).abs() <= 1e-9 + 1e-6 * binary
-        })
-    {
-        let shrink = 1.0 + z * z / count;
-        let middle = (value + z * z / (2.0 * count)) / shrink;
-        let reach = z / shrink * (value * (1.0 - value) / count + z * z / (4.0 * count * count)).sqrt();
-        return Some(((middle - reach).max(0.0), (middle + reach).min(1.0)));
-    }
-    let stderr = stderr.filter(|stderr| stderr.is_finite())?;
-    Some((value - z * stderr, value + z * stderr))
 }
 
 /// A task or group of a run.
@@ -231,7 +209,7 @@ impl Summary {
     }
 
     /// A run without a results file.
-    pub(crate) fn of_samples(run: &Found) -> Self {
+    pub(crate) fn of_samples(run: &FoundRun) -> Self {
         let folder = run.path.parent().and_then(Path::file_name);
         let tasks = run.samples.iter().map(|file| bare_task(&file.task)).collect();
         Self {
@@ -242,7 +220,7 @@ impl Summary {
     }
 
     /// A journal: its models and tasks. An unreadable one is listed with no tasks; its page shows the error.
-    pub(crate) fn of_journal(run: &Found) -> Self {
+    pub(crate) fn of_journal(run: &FoundRun) -> Self {
         let folder = run.path.parent().and_then(Path::file_name);
         let name = folder.map_or_else(|| run.shown.clone(), |name| name.to_string_lossy().into_owned());
         Self { name, ..Self::default() }
@@ -254,14 +232,14 @@ impl Summary {
     }
 
     /// `RunSummary` of the interface.
-    pub(crate) fn to_json(&self, run: &Found) -> Json {
+    pub(crate) fn to_json(&self, run: &FoundRun) -> Json {
         let tasks = self.tasks.iter().map(|task| Json::Object(task_json(task, run)));
         let tasks: Vec<Json> = tasks.collect();
         Json::Object(self.fields(run, &tasks))
     }
 
     /// `RunDetail` of the interface; `configs` and `settings` come from the file.
-    pub(crate) fn to_detail(&self, run: &Found) -> Result<Json, Error> {
+    pub(crate) fn to_detail(&self, run: &FoundRun) -> Result<Json, Error> {
         let (mut settings, mut configs, mut changed) = (Vec::new(), Dict::new(), None);
         if run.kind == Kind::Results {
             let text = read_text(&run.path)?;
@@ -303,7 +281,7 @@ impl Summary {
         Ok(Json::Object(detail))
     }
 
-    fn fields(&self, run: &Found, tasks: &[Json]) -> Map<String, Json> {
+    fn fields(&self, run: &FoundRun, tasks: &[Json]) -> Map<String, Json> {
         let Json::Object(fields) = json!({
             "id": run.id,
             "name": self.name,
@@ -330,7 +308,7 @@ impl Summary {
 }
 
 /// The samples file of a task. File names replace some characters, so names are compared in that form.
-pub(crate) fn samples_of<'run>(run: &'run Found, task: &str) -> Option<&'run Path> {
+pub(crate) fn samples_of<'run>(run: &'run FoundRun, task: &str) -> Option<&'run Path> {
     let wanted = task_file_name(task);
     let exact = run.samples.iter().find(|file| file.task == task);
     let found = exact.or_else(|| run.samples.iter().find(|file| task_file_name(&file.task) == wanted));
@@ -482,7 +460,7 @@ fn bare_task(name: &str) -> Task {
     }
 }
 
-fn task_json(task: &Task, run: &Found) -> Map<String, Json> {
+fn task_json(task: &Task, run: &FoundRun) -> Map<String, Json> {
     let Json::Object(entry) = json!({
         "task": task.name,
         "alias": task.alias,

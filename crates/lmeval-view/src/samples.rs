@@ -1,6 +1,7 @@
 //! Pages of samples, and one sample in full.
 
 use fs_err as fs;
+use lmeval_analysis::samples::Outcome;
 use lmeval_core::{Diagnostic, secrets};
 use lmeval_pycompat::{Dict, Value, json as python_json};
 use serde_json::{Value as Json, json};
@@ -10,7 +11,7 @@ use crate::index::{FileIndex, read_line};
 use crate::prompt;
 use crate::query::{Query, Selection};
 use crate::record::{Record, argmax, context_text, real};
-use crate::scan::{FLAGS, Outcome};
+use crate::scan::FLAGS;
 use crate::wire::{self, LONG, SHORT};
 
 /// Rows of a page at most.
@@ -42,10 +43,14 @@ pub(crate) fn page(
     let (places, metrics, state) = {
         let state = index.lock();
         let columns = &state.columns;
+        let chosen =
+            query.metric.as_ref().and_then(|name| columns.metrics.iter().find(|(known, _)| known == name));
         let places: Vec<(u32, u64, u32, Outcome, u8)> = rows
             .map(|row| {
                 let at = row as usize;
-                (row, columns.offsets[at], columns.lengths[at], columns.outcomes[at], columns.flags[at])
+                let outcome =
+                    chosen.map_or(columns.outcomes[at], |(_, values)| Outcome::decide([Some(values[at])]));
+                (row, columns.offsets[at], columns.lengths[at], outcome, columns.flags[at])
             })
             .collect();
         let metrics: Vec<String> = columns
@@ -62,7 +67,6 @@ pub(crate) fn page(
     for (row, offset, length, outcome, flags) in places {
         let line = read_line(&file, offset, length)?;
         let Some(record) = Record::parse(&line) else { continue };
-        let outcome = query.metric.as_deref().map_or(outcome, |metric| record.outcome(Some(metric)));
         let values: Vec<Json> = metrics.iter().map(|metric| wire::optional(record.score(metric))).collect();
         let mut entry = json!({
             "row": row,

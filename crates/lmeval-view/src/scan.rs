@@ -1,9 +1,9 @@
 //! One pass over the lines of a samples file: the columns that lists are filtered and sorted by.
 
-use lmeval_analysis::read::{Fields, NOT_SCORES, number};
+use lmeval_analysis::read::{Fields, number};
+use lmeval_analysis::samples::{self, Outcome, OutcomeRule};
 use lmeval_core::results::LinesChecksum;
 use memchr::memchr;
-use rustc_hash::FxHashSet;
 
 /// Answers of a generation that are empty.
 pub(crate) const EMPTY: u8 = 1;
@@ -20,44 +20,6 @@ pub(crate) const FLAGS: [(&str, u8); 4] =
 
 /// The output of filters for an answer that they do not match.
 const INVALID: &str = "\"[invalid]\"";
-
-/// How a document was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
-    Right,
-    Wrong,
-    Partial,
-    Unscored,
-}
-
-impl Outcome {
-    pub(crate) const ALL: [Self; 4] = [Self::Right, Self::Wrong, Self::Partial, Self::Unscored];
-
-    pub(crate) fn of(score: f64) -> Self {
-        if score == 1.0 {
-            Self::Right
-        } else if score == 0.0 {
-            Self::Wrong
-        } else if score.is_nan() {
-            Self::Unscored
-        } else {
-            Self::Partial
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Right => "right",
-            Self::Wrong => "wrong",
-            Self::Partial => "partial",
-            Self::Unscored => "unscored",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.name() == name)
-    }
-}
 
 /// Columns of some lines, in the order of the file.
 #[derive(Debug, Default)]
@@ -166,9 +128,8 @@ impl Columns {
     }
 }
 
-/// Reads whole lines. `start` is the offset of the first one; `lower` has the metrics of which less is better, which do
-/// not decide outcomes.
-pub(crate) fn scan(block: &[u8], start: u64, is_first: bool, lower: &FxHashSet<String>) -> Columns {
+/// Reads whole lines. `start` is the offset of the first one; `rule` decides outcomes.
+pub(crate) fn scan(block: &[u8], start: u64, is_first: bool, rule: &OutcomeRule) -> Columns {
     let mut columns = Columns::default();
     let mut offset = start;
     let mut names = MetricNames::default();
@@ -177,7 +138,7 @@ pub(crate) fn scan(block: &[u8], start: u64, is_first: bool, lower: &FxHashSet<S
         if !line.is_empty() {
             columns.checksum.add(line);
             let at = offset + (bytes.len() - bytes.trim_ascii_start().len()) as u64;
-            let added = add(&mut columns, line, at, is_first, lower, &mut names);
+            let added = add(&mut columns, line, at, is_first, rule, &mut names);
             if let Err(error) = added
                 && columns.bad.len() < BAD_LINES
             {
@@ -199,7 +160,7 @@ pub(crate) fn is_complete(line: &[u8]) -> bool {
 #[derive(Default)]
 struct MetricNames {
     raw: String,
-    /// Names, columns, and whether they decide outcomes.
+    /// Names, columns, and whether they may decide outcomes.
     metrics: Vec<(String, usize, bool)>,
 }
 
@@ -208,7 +169,7 @@ fn add(
     line: &[u8],
     offset: u64,
     is_first: bool,
-    lower: &FxHashSet<String>,
+    rule: &OutcomeRule,
     names: &mut MetricNames,
 ) -> Result<(), String> {
     let line = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
@@ -231,8 +192,8 @@ fn add(
         names.metrics = found
             .map(|name| {
                 let column = columns.metric(&name);
-                let decides = !lower.contains(&name);
-                (name, column, decides)
+                let may_decide = rule.may_decide(&name);
+                (name, column, may_decide)
             })
             .collect();
         raw_names.clone_into(&mut names.raw);
@@ -240,14 +201,10 @@ fn add(
     let filter = fields.text("filter");
     let filter = columns.filter(filter.as_deref().unwrap_or("none"));
     let mut flags = 0;
-    let mut score = None;
-    for (name, column, decides) in &names.metrics {
+    for (name, column, _) in &names.metrics {
         let value = fields.raw(name).and_then(number);
         if value.is_some_and(f64::is_nan) {
             flags |= NAN;
-        }
-        if *decides && score.is_none() {
-            score = value;
         }
         columns.metrics[*column].1.push(value.unwrap_or(f64::NAN));
         let known = &mut columns.filter_metrics[filter as usize];
@@ -278,20 +235,21 @@ fn add(
     columns.doc_ids.push(doc_id.unwrap_or(-1));
     columns.hashes.push(hash.unwrap_or(0));
     columns.filters.push(filter);
-    columns.outcomes.push(score.map_or(Outcome::Unscored, Outcome::of));
+    let deciding = names.metrics.iter().filter(|(.., may_decide)| *may_decide);
+    columns.outcomes.push(Outcome::decide(deciding.map(|(name, ..)| fields.raw(name).and_then(number))));
     columns.flags.push(flags);
     columns.prompts.push(prompt);
     columns.answers.push(answer);
     Ok(())
 }
 
-/// The names of a sample's metrics, in order.
+/// The names of a sample's metrics, in order. Files of old releases do not list them: their metrics are all numbers.
 pub(crate) fn metric_names(fields: &Fields<'_>) -> Vec<String> {
-    if let Some(lmeval_pycompat::Value::List(names)) = fields.value("metrics") {
-        return names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    let mut names = samples::metric_names(fields);
+    if !fields.raw("metrics").is_some_and(|raw| raw.starts_with('[')) {
+        names.retain(|name| fields.raw(name).and_then(number).is_some());
     }
-    let others = fields.iter().filter(|(name, raw)| !NOT_SCORES.contains(name) && number(raw).is_some());
-    others.map(|(name, _)| name.to_owned()).collect()
+    names
 }
 
 /// Characters of the first prompt and of the first answer, without decoding them. Sets the flags of the answer.
@@ -380,7 +338,7 @@ mod tests {
     use super::*;
 
     fn columns(lines: &str) -> Columns {
-        scan(lines.as_bytes(), 0, true, &FxHashSet::default())
+        scan(lines.as_bytes(), 0, true, &OutcomeRule::default())
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Distributions of a task's scores and lengths.
 
+use lmeval_analysis::samples::Outcome;
 use serde_json::{Map, Value as Json, json};
 
 use crate::index::{FileIndex, State};
-use crate::scan::{FLAGS, Outcome};
+use crate::scan::FLAGS;
 use crate::wire;
 
 /// Bins of a histogram.

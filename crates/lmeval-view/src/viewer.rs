@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fs_err as fs;
 use lmeval_analysis::compare::{Comparison, Settings};
 use lmeval_analysis::read::{Run, SamplesFile};
-use lmeval_core::registry::Registry;
+use lmeval_analysis::samples::OutcomeRule;
 use lmeval_core::{Diagnose as _, Diagnostic, secrets};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde_json::{Value as Json, json};
 
-use crate::catalog::{Catalog, Found, Kind, Version, explain};
+use crate::catalog::{Catalog, FoundRun, Kind, Version, explain};
 use crate::comparisons::{Comparisons, flips, scores};
 use crate::index::{FileIndex, Indexes, read_line};
 use crate::query::{Queries, Query, Selection};
@@ -80,14 +80,14 @@ pub struct Viewer {
 
 /// Runs that were asked for together, and how they differ.
 struct Compared {
-    base: Found,
-    others: Vec<Found>,
+    base: FoundRun,
+    others: Vec<FoundRun>,
     found: Arc<Vec<Comparison>>,
 }
 
 /// A samples file that was asked for.
 pub(crate) struct Opened {
-    pub(crate) found: Found,
+    pub(crate) found: FoundRun,
     pub(crate) run: Arc<Run>,
     pub(crate) file: SamplesFile,
     pub(crate) index: Arc<FileIndex>,
@@ -237,7 +237,7 @@ impl Viewer {
 
     fn compared(&self, parameters: &Parameters) -> Result<Compared, Refusal> {
         let base = self.found(required(parameters, "base")?)?;
-        let others: Vec<Found> = required(parameters, "new")?
+        let others: Vec<FoundRun> = required(parameters, "new")?
             .split(',')
             .filter(|id| !id.is_empty())
             .map(|id| self.found(id))
@@ -336,7 +336,7 @@ impl Viewer {
         answers::page(&path, parameters, &Page::parse(parameters))
     }
 
-    fn found(&self, id: &str) -> Result<Found, Refusal> {
+    fn found(&self, id: &str) -> Result<FoundRun, Refusal> {
         self.catalog.get(id).ok_or_else(|| {
             let hint = "It was moved or deleted; reload the list of runs";
             Refusal::new(404, Diagnostic::new(format!("There is no run `{id}`")).hint(hint))
@@ -349,7 +349,7 @@ impl Viewer {
     }
 
     /// The samples of a task of a run, with their index.
-    pub(crate) fn open_task(&self, found: &Found, task: &str) -> Result<Opened, Refusal> {
+    pub(crate) fn open_task(&self, found: &FoundRun, task: &str) -> Result<Opened, Refusal> {
         let run = self.open_run(found)?;
         let Some(file) = run.samples_of(task).cloned() else {
             let message = format!("There are no samples of `{task}`");
@@ -357,12 +357,13 @@ impl Viewer {
             return Err(Refusal::new(404, Diagnostic::new(message).hint(hint)));
         };
         let path = self.catalog.check(&file.path)?;
-        let index = self.indexes.get(&path, &lower_is_better(&run, task), run.written_samples(task))?;
+        let rule = OutcomeRule::new(&run, task, None);
+        let index = self.indexes.get(&path, &rule, run.written_samples(task))?;
         Ok(Opened { found: found.clone(), run, file, index })
     }
 
     /// A run as the analysis reads it, with only those samples files that may be read.
-    pub(crate) fn open_run(&self, found: &Found) -> Result<Arc<Run>, Refusal> {
+    pub(crate) fn open_run(&self, found: &FoundRun) -> Result<Arc<Run>, Refusal> {
         if found.kind == Kind::Journal {
             let hint = "`lm-eval rescore` scores the answers of a journal";
             return Err(Refusal::new(422, Diagnostic::new("A journal has answers and no scores").hint(hint)));
@@ -440,25 +441,6 @@ impl Side {
         };
         Ok((row, read_line(&self.file, start, length)?))
     }
-}
-
-/// Metrics of which less is better: they do not tell right from wrong.
-fn lower_is_better(run: &Run, task: &str) -> FxHashSet<String> {
-    static KNOWN: OnceLock<Vec<String>> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| {
-        let registry = Registry::default();
-        let lower = registry.metrics.iter().filter(|entry| !entry.facts.higher_is_better);
-        lower.map(|entry| entry.name.to_string()).collect()
-    });
-    let mut lower: FxHashSet<String> =
-        known.iter().filter(|metric| run.higher_is_better(task, metric).is_none()).cloned().collect();
-    let stated = run.section("higher_is_better").and_then(|section| section.get_str(task)?.as_dict());
-    for (metric, higher) in stated.into_iter().flat_map(lmeval_pycompat::Dict::iter) {
-        if higher.as_bool() == Some(false) {
-            lower.extend(metric.as_str().map(str::to_owned));
-        }
-    }
-    lower
 }
 
 /// A parameter that is present and not empty.

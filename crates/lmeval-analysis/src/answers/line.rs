@@ -84,7 +84,7 @@ pub(super) struct Indexed {
 }
 
 /// The lines of a block, with the index of the last one.
-type Part = (usize, Result<Indexed, Problem>);
+type ParsedBlock = (usize, Result<Indexed, Problem>);
 
 impl Indexed {
     /// Reads a file.
@@ -92,7 +92,7 @@ impl Indexed {
         let filter = first_filter(path)?;
         let (mut all, mut line) = (Self::default(), 0);
         let parse = |block: &[u8], start| parse_block(block, start, filter.as_deref());
-        parse_blocks(path, parse, |(count, part): Part| {
+        parse_blocks(path, parse, |(count, part): ParsedBlock| {
             line += count;
             let mut part = part.map_err(|problem| problem.diagnostic(path, line))?;
             all.lines.append(&mut part.lines);
@@ -126,7 +126,7 @@ fn first_filter(path: &Path) -> Result<Option<String>, Error> {
     Ok(fields.and_then(|fields| fields.text("filter").map(std::borrow::Cow::into_owned)))
 }
 
-fn parse_block(block: &[u8], start: u64, filter: Option<&str>) -> Part {
+fn parse_block(block: &[u8], start: u64, filter: Option<&str>) -> ParsedBlock {
     let mut part = Indexed::default();
     let mut names = MetricNames::default();
     let mut count = 0;

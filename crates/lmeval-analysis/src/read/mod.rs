@@ -14,7 +14,9 @@ pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
 pub use number::number;
 pub use position::read_exact_at;
-pub use run::{Run, SEARCH_DEPTH, SamplesFile, split_stamp};
+pub use run::{
+    Run, SEARCH_DEPTH, SamplesFile, file_name, has_extension, parent, split_stamp, stamp_of, task_of,
+};
 pub use samples::{Column, DocKey, NOT_SCORES, Pipeline, Row, Values, Wanted, read_line, read_samples};
 
 pub(crate) use blocks::{lines, parse_blocks, unreadable};

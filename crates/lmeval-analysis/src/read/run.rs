@@ -101,14 +101,12 @@ impl Run {
 
     fn from_samples(path: &Path) -> Self {
         let name = file_name(path);
-        let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
-        let task = task.unwrap_or_else(|| name.trim_end_matches(".jsonl")).replace("--", "::");
         let model = parent(path).file_name().map(|name| name.to_string_lossy().into_owned());
         Self {
             name: model.filter(|model| !model.is_empty()).unwrap_or(name),
             path: path.to_owned(),
             results: None,
-            samples: vec![SamplesFile { task, path: path.to_owned() }],
+            samples: vec![SamplesFile { task: task_of(path), path: path.to_owned() }],
         }
     }
 
@@ -159,8 +157,7 @@ impl Run {
 
     /// The time in the name of the results or samples file; empty if it has none.
     pub fn stamp(&self) -> String {
-        let name = file_name(&self.path);
-        split_stamp(&name).map(|(_, stamp)| stamp.to_owned()).unwrap_or_default()
+        stamp_of(&self.path)
     }
 
     /// Orders runs by their start: the later, the greater.
@@ -196,15 +193,18 @@ fn name_in_arguments(results: &Dict) -> Option<String> {
     }
 }
 
-fn parent(path: &Path) -> &Path {
+/// The folder of a file; `.` for a bare name.
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn has_extension(path: &Path, wanted: &str) -> bool {
+/// Whether the name of a file ends with a dot and `wanted`.
+pub fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension == wanted)
 }
 
-fn file_name(path: &Path) -> String {
+/// The name of a file without its folder.
+pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
@@ -231,6 +231,18 @@ pub fn split_stamp(name: &str) -> Option<(&str, &str)> {
         })
         && bytes[shape.len()..].iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     fits.then_some((front, stamp))
+}
+
+/// The time in the name of a results or samples file; empty if it has none.
+pub fn stamp_of(path: &Path) -> String {
+    split_stamp(&file_name(path)).map(|(_, stamp)| stamp.to_owned()).unwrap_or_default()
+}
+
+/// The task that a samples file is named after.
+pub fn task_of(path: &Path) -> String {
+    let name = file_name(path);
+    let task = split_stamp(&name).and_then(|(front, _)| front.strip_prefix("samples_"));
+    task.unwrap_or_else(|| name.trim_end_matches(".jsonl")).replace("--", "::")
 }
 
 /// The newest results file in the folder of a file, with this name before the time, or this time.

@@ -100,9 +100,9 @@ pub struct Seen {
     pub outcomes: [usize; Outcome::ALL.len()],
 }
 
-/// The outcome of [`find`].
+/// The samples that [`find`] found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Matches {
     /// Matching samples in the order asked for, at most as many as the limit says.
     pub positions: Vec<Position>,
     /// Matching samples that lack the value to sort by, or have NaN there. They come last.
@@ -143,14 +143,14 @@ pub fn find(
     query: &Query,
     sort: Option<&Sort>,
     limit: Option<usize>,
-) -> Result<Found, Error> {
+) -> Result<Matches, Error> {
     let Some(sort) = sort else {
         let mut positions = Vec::new();
         let seen = visit(readers, query, limit, |file, sample| {
             positions.push(Position { file, offset: sample.offset() });
             Ok::<(), Error>(())
         })?;
-        return Ok(Found { positions, unsorted: 0, seen });
+        return Ok(Matches { positions, unsorted: 0, seen });
     };
     let limit = limit.unwrap_or(usize::MAX);
     let most = limit.saturating_mul(2).saturating_add(1024);
@@ -171,7 +171,7 @@ pub fn find(
     }
     put_in_order(&mut keyed, sort, limit);
     let positions = keyed.into_iter().map(|(_, position)| position).collect();
-    Ok(Found { positions, unsorted, seen })
+    Ok(Matches { positions, unsorted, seen })
 }
 
 /// Sorts and keeps the first. Samples with equal values stay in the order of the files.

@@ -38,7 +38,7 @@ mod reader;
 mod sample;
 
 pub use expression::Expression;
-pub use find::{Found, Position, Query, Seen, Sort, find, visit};
-pub use outcome::Outcome;
+pub use find::{Matches, Position, Query, Seen, Sort, find, visit};
+pub use outcome::{Outcome, OutcomeRule};
 pub use reader::SampleReader;
-pub use sample::{DERIVED, Sample};
+pub use sample::{DERIVED, Sample, metric_names};

@@ -6,7 +6,7 @@ use fs_err as fs;
 use lmeval_core::Diagnostic;
 use lmeval_core::results::LinesChecksum;
 
-use super::outcome::Judge;
+use super::outcome::OutcomeRule;
 use super::sample::Sample;
 use crate::Error;
 use crate::read::{Fields, Run, SamplesFile, Wrong};
@@ -18,7 +18,7 @@ use crate::read::{Fields, Run, SamplesFile, Wrong};
 #[derive(Debug)]
 pub struct SampleReader {
     file: SamplesFile,
-    judge: Judge,
+    rule: OutcomeRule,
     input: BufReader<fs::File>,
     /// The current line.
     buffer: Vec<u8>,
@@ -38,7 +38,7 @@ impl SampleReader {
         let input = fs::File::open(&file.path).map_err(|error| unreadable(file, error))?;
         Ok(Self {
             file: file.clone(),
-            judge: Judge::new(run, &file.task, metric),
+            rule: OutcomeRule::new(run, &file.task, metric),
             input: BufReader::with_capacity(1 << 18, input),
             buffer: Vec::new(),
             offset: 0,
@@ -140,7 +140,7 @@ impl SampleReader {
         if fields.raw("doc_id").is_none() && fields.raw("doc_hash").is_none() {
             return Err(wrong(Wrong::NoIdentity));
         }
-        Ok(Sample::new(&self.file, &self.judge, offset, text, fields))
+        Ok(Sample::new(&self.file, &self.rule, offset, text, fields))
     }
 }
 

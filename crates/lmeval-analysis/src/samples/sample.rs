@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json};
 
-use super::outcome::{Judge, Outcome};
+use super::outcome::{Outcome, OutcomeRule};
 use super::parts;
 use crate::Error;
 use crate::read::{Fields, NOT_SCORES, SamplesFile};
@@ -17,7 +17,7 @@ pub const DERIVED: [&str; 6] = ["task", "prompt", "answer", "continuations", "ou
 #[derive(Debug)]
 pub struct Sample<'a> {
     file: &'a SamplesFile,
-    judge: &'a Judge,
+    rule: &'a OutcomeRule,
     offset: u64,
     text: &'a str,
     fields: Fields<'a>,
@@ -26,12 +26,12 @@ pub struct Sample<'a> {
 impl<'a> Sample<'a> {
     pub(super) fn new(
         file: &'a SamplesFile,
-        judge: &'a Judge,
+        rule: &'a OutcomeRule,
         offset: u64,
         text: &'a str,
         fields: Fields<'a>,
     ) -> Self {
-        Self { file, judge, offset, text, fields }
+        Self { file, rule, offset, text, fields }
     }
 
     /// The task that the document belongs to.
@@ -66,12 +66,12 @@ impl<'a> Sample<'a> {
 
     /// Whether the document was answered right.
     pub fn outcome(&self) -> Outcome {
-        self.judge.outcome(&self.fields)
+        self.rule.outcome(&self.fields)
     }
 
     /// The metric that decides [`Sample::outcome`], and its value.
     pub fn deciding_score(&self) -> Option<(String, f64)> {
-        self.judge.score(&self.fields)
+        self.rule.score(&self.fields)
     }
 
     /// The metrics of the document with their values, in the order of the file.
@@ -141,7 +141,7 @@ impl<'a> Sample<'a> {
 }
 
 /// The metrics of a sample, in order. Files of old releases do not list them: everything else is a metric there.
-pub(super) fn metric_names(fields: &Fields<'_>) -> Vec<String> {
+pub fn metric_names(fields: &Fields<'_>) -> Vec<String> {
     match fields.value("metrics") {
         Some(Value::List(names)) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => {

@@ -1,4 +1,6 @@
-//! Confidence intervals of a paired difference.
+//! Confidence intervals of a mean and of a paired difference.
+
+use lmeval_metrics::preference::wilson;
 
 use super::special::{normal_quantile, student_quantile};
 
@@ -9,6 +11,25 @@ pub struct Interval {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
+}
+
+/// The 95 % interval of the mean of `count` values; `None` without a finite standard error.
+///
+/// A mean of 0/1 values is recognised by its standard error and gets Wilson's interval, which is non-degenerate even if
+/// all values are equal. Without a count the mean is not taken for one of such values.
+pub fn mean_interval(mean: f64, stderr: Option<f64>, count: Option<f64>) -> Option<Interval> {
+    if let Some(count) = count.filter(|count| *count > 1.0)
+        && (0.0..=1.0).contains(&mean)
+        && stderr.is_some_and(|stderr| {
+            let binary = (mean * (1.0 - mean) / (count - 1.0)).sqrt();
+            (stderr - binary).abs() <= 1e-9 + 1e-6 * binary
+        })
+    {
+        let (low, high) = wilson(mean, count);
+        return Some(Interval { low, high });
+    }
+    let reach = normal_quantile(0.975) * stderr.filter(|stderr| stderr.is_finite())?;
+    Some(Interval { low: mean - reach, high: mean + reach })
 }
 
 /// The interval `mean ± t·stderr` with Student's t of `freedom` degrees.

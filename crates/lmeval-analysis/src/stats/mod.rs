@@ -1,6 +1,6 @@
-//! The arithmetic of paired comparisons.
+//! The arithmetic of scores and of paired comparisons.
 //!
-//! Everything here works on per-document differences `new − base`, so both runs must have scored the same documents.
+//! Everything but [`mean_interval`] works on per-document differences `new − base`, so both runs must have scored the same documents.
 
 mod adjust;
 mod cluster;
@@ -13,7 +13,7 @@ mod summary;
 
 pub use adjust::{benjamini_hochberg, holm};
 pub use cluster::{ClusterCorrection, clustered_stderr};
-pub use interval::{Interval, paired_proportions, student};
+pub use interval::{Interval, mean_interval, paired_proportions, student};
 pub use mcnemar::mcnemar;
 pub use power::{detectable_difference, documents_needed};
 pub use sign_flip::{Evidence, SignFlip, sign_flip};

@@ -1,10 +1,14 @@
 //! Pages of samples and single samples.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 
+use lmeval_analysis::Error;
+use lmeval_analysis::read::Run;
+use lmeval_analysis::samples::{Outcome, Query, SampleReader, visit};
 use serde_json::{Value as Json, json};
 
-use crate::{Fixture, chosen, four, generated, lines, samples_path, write_run};
+use crate::{Fixture, STAMP, chosen, four, generated, lines, samples_path, write_run};
 
 fn fixture() -> Fixture {
     Fixture::new(|folder| write_run(folder, "m", &four()))
@@ -42,6 +46,70 @@ fn filters_sorts_and_pages() {
     assert_eq!(ids(&page), [1, 2]);
     assert_eq!(page["matched"], 4);
     assert_eq!(ids(&fixture.samples("&offset=100")), [0i64; 0]);
+}
+
+/// The documents that `lm-eval samples` prints for an outcome.
+fn printed(fixture: &Fixture, filter: &str, metric: Option<&str>, outcome: Outcome) -> Vec<i64> {
+    let run = Run::open(fixture.path()).unwrap();
+    let mut readers = [SampleReader::open(&run, &run.samples[0], metric).unwrap()];
+    let query = Query { filter: Some(filter.to_owned()), outcome: Some(outcome), ..Query::default() };
+    let mut ids = Vec::new();
+    visit(&mut readers, &query, None, |_, sample| {
+        ids.extend(sample.doc_id());
+        Ok::<(), Error>(())
+    })
+    .unwrap();
+    ids
+}
+
+#[test]
+fn outcomes_are_those_of_the_command_line() {
+    let scores =
+        ["1", "0", "1.0", "0.0", "0.5", "-1", "NaN", "Infinity", "true", "false", "null", "\"x\"", ""];
+    // Less `loss` is better by the results, less `ter` by the registry. Old files do not list their metrics.
+    let listed = [
+        r#""metrics": ["loss", "exact_match"], "#,
+        r#""metrics": ["ter", "f1", "exact_match"], "#,
+        r#""metrics": ["loss", "ter"], "#,
+        "",
+    ];
+    let mut text = String::new();
+    for (id, (first, second)) in
+        scores.iter().flat_map(|first| scores.map(|second| (*first, second))).enumerate()
+    {
+        let value = |name: &str, value: &str| match value {
+            "" => String::new(),
+            value => format!(r#""{name}": {value}, "#),
+        };
+        let names = listed[id % listed.len()];
+        let values =
+            [value("loss", first), value("f1", first), value("exact_match", second), value("ter", second)];
+        let filter = if id % 3 == 0 { "strict" } else { "none" };
+        let _ = writeln!(text, r#"{{{names}{}"filter": "{filter}", "doc_id": {id}}}"#, values.concat());
+    }
+    let fixture = Fixture::new(|folder| {
+        write_run(folder, "m", &text);
+        let path = folder.join("m").join(format!("results_{STAMP}.json"));
+        let results = fs_err::read_to_string(&path).unwrap();
+        let (from, to) = (r#"{"exact_match":true}"#, r#"{"exact_match":true,"loss":false}"#);
+        assert!(results.contains(from));
+        fs_err::write(path, results.replace(from, to)).unwrap();
+    });
+    let mut found = 0;
+    for (filter, metric) in ["none", "strict"].into_iter().flat_map(|filter| {
+        [None, Some("exact_match"), Some("loss"), Some("f1")].map(|metric| (filter, metric))
+    }) {
+        for outcome in Outcome::ALL {
+            let chosen = metric.map(|metric| format!("&metric={metric}")).unwrap_or_default();
+            let name = outcome.name();
+            let page = fixture.samples(&format!("&filter={filter}&outcome={name}&limit=1000{chosen}"));
+            let shown = ids(&page);
+            assert_eq!(shown, printed(&fixture, filter, metric, outcome), "{filter} {metric:?} {name}");
+            assert!(page["rows"].as_array().unwrap().iter().all(|row| row["outcome"] == name));
+            found += shown.len();
+        }
+    }
+    assert_eq!(found, 4 * scores.len() * scores.len());
 }
 
 #[test]

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use lmeval_analysis::stats::mean_interval;
 use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Arguments, Context, Model, secrets};
 use lmeval_engine::{Event, PreviewScore};
 use lmeval_pycompat::repr;
-use lmeval_view::{Listen, Live, Server, Viewer, cut_text, interval, number, run_id};
+use lmeval_view::{Listen, Live, Server, Viewer, cut_text, number, run_id};
 use serde_json::{Value as Json, json};
 
 use crate::progress::{RequestCounts, Snapshot};
@@ -203,8 +204,8 @@ fn task(task: &LiveTask) -> Json {
         .iter()
         .map(|score| {
             let (mean, stderr) = (score.mean, score.stderr());
-            let (low, high) =
-                interval(mean, Some(stderr), Some(score.count as f64)).unwrap_or((f64::NAN, f64::NAN));
+            let interval = mean_interval(mean, Some(stderr), Some(score.count as f64));
+            let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| (interval.low, interval.high));
             json!({
                 "metric": &*score.metric,
                 "filter": &*score.filter,

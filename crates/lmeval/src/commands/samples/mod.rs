@@ -8,7 +8,7 @@ mod rows;
 use anyhow::{Result, bail};
 use lmeval_analysis::read::{Run, TaskNames};
 use lmeval_analysis::samples::{
-    Expression, Found, Outcome, Query, Sample, SampleReader, Seen, Sort, find, visit,
+    Expression, Matches, Outcome, Query, Sample, SampleReader, Seen, Sort, find, visit,
 };
 use lmeval_core::{Diagnostic, nearest};
 
@@ -111,7 +111,7 @@ fn report_lost(run: &Run, arguments: &SamplesArgs, printer: &mut Printer) {
 
 /// Reads the samples that were found once more, in their order.
 fn print_found(
-    found: &Found,
+    found: &Matches,
     readers: &mut [SampleReader],
     writer: &mut Writer,
     printer: &mut Printer,

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::Path;
 
-use lmeval_core::Diagnostic;
+use lmeval_core::{Diagnostic, secrets};
 use lmeval_pycompat::{Value, json as python_json};
-use serde_json::{Value as Json, json};
+use serde_json::{Number, Value as Json};
 
+use crate::api::{AnswerPage, JournalHeader, RunDetail, StoredAnswer, TaskDetail, TaskSummary, Text};
 use crate::samples::Page;
 use crate::search::{Needle, Places};
 use crate::viewer::{Parameters, Refusal, get};
@@ -17,40 +18,44 @@ use crate::wire::{self, MEDIUM};
 const REACH: usize = 20_000;
 
 /// Adds what a journal contains to the description of a run.
-pub(crate) fn describe(path: &Path, detail: &mut Json) -> Result<(), Refusal> {
+pub(crate) fn describe(path: &Path, detail: &mut RunDetail) -> Result<(), Refusal> {
     let listing = lmeval_journal::list(path).map_err(|error| unreadable(path, error))?;
-    let answers: usize = listing.models.iter().map(|model| model.answered).sum();
     let failed: usize = listing.models.iter().map(|model| model.failed).sum();
     let models: Vec<String> = listing
         .models
         .iter()
         .map(|model| model.identity.clone().unwrap_or_else(|| model.fingerprint.to_string()))
         .collect();
-    let tasks: Vec<Json> = listing
-        .models
-        .iter()
-        .flat_map(|model| &model.tasks)
-        .map(|task| {
-            let name = task.task.as_deref().unwrap_or("(from an old cache)");
-            json!({
-                "task": name, "alias": name, "is_group": false, "depth": 0, "main": null,
-                "documents": null, "failed": 0, "has_samples": false, "scores": [], "version": null,
-                "num_fewshot": null, "audit": [], "config": null,
-            })
-        })
-        .collect();
-    detail["journal"] = json!({
-        "answers": answers,
-        "model": lmeval_core::secrets::mask(&models.join("; ")),
-        "bytes": listing.bytes,
+    let task = |name: &str| TaskDetail {
+        summary: TaskSummary {
+            task: name.to_owned(),
+            alias: name.to_owned(),
+            is_group: false,
+            depth: 0,
+            main: None,
+            documents: None,
+            failed: Number::from(0),
+            has_samples: false,
+        },
+        scores: Vec::new(),
+        version: Json::Null,
+        num_fewshot: Json::Null,
+        audit: Vec::new(),
+        config: Json::Null,
+    };
+    detail.journal = Some(JournalHeader {
+        answers: listing.models.iter().map(|model| model.answered).sum(),
+        model: secrets::mask(&models.join("; ")).into_owned(),
+        bytes: listing.bytes,
     });
-    detail["failed_requests"] = Json::from(failed);
-    detail["tasks"] = Json::from(tasks);
+    detail.head.failed_requests = Number::from(failed);
+    let tasks = listing.models.iter().flat_map(|model| &model.tasks);
+    detail.tasks = tasks.map(|found| task(found.task.as_deref().unwrap_or("(from an old cache)"))).collect();
     Ok(())
 }
 
-/// `AnswerPage` of the interface: the newest answers first.
-pub(crate) fn page(path: &Path, parameters: &Parameters, page: &Page) -> Result<Json, Refusal> {
+/// The newest answers of a journal first.
+pub(crate) fn page(path: &Path, parameters: &Parameters, page: &Page) -> Result<AnswerPage, Refusal> {
     let needle = match get(parameters, "text") {
         Some(text) => {
             let (is_regex, is_case) =
@@ -66,7 +71,7 @@ pub(crate) fn page(path: &Path, parameters: &Parameters, page: &Page) -> Result<
     let mut newest =
         Newest { line: Vec::new(), kept: VecDeque::new(), capacity, total: 0, matched: 0, needle };
     lmeval_journal::export(path, &mut newest).map_err(|error| unreadable(path, error))?;
-    let rows: Vec<Json> = newest
+    let rows = newest
         .kept
         .iter()
         .rev()
@@ -74,12 +79,7 @@ pub(crate) fn page(path: &Path, parameters: &Parameters, page: &Page) -> Result<
         .take(page.limit)
         .filter_map(|(at, line)| row(*at, line))
         .collect();
-    Ok(json!({
-        "total": newest.total,
-        "matched": newest.matched,
-        "offset": page.offset,
-        "rows": rows,
-    }))
+    Ok(AnswerPage { total: newest.total, matched: newest.matched, offset: page.offset, rows })
 }
 
 fn unreadable(path: &Path, error: lmeval_journal::Error) -> Refusal {
@@ -141,20 +141,21 @@ fn answer_of(line: &Value) -> Option<String> {
     line.get_str("response").or_else(|| line.get_str("error")).map(wire::plain)
 }
 
-fn row(index: u64, line: &str) -> Option<Json> {
+fn row(index: u64, line: &str) -> Option<StoredAnswer> {
     let value = python_json::loads(line).ok()?;
     let entry = value.as_dict()?;
-    let field = |name: &str| entry.get_str(name).map_or(Json::Null, wire::json);
-    let answer = entry.get_str("response").map(|answer| wire::text(&wire::plain(answer), MEDIUM));
-    Some(json!({
-        "index": index,
-        "task": field("task"),
-        "doc_id": field("doc_id"),
-        "request": field("idx"),
-        "repeat": field("repeat"),
-        "kind": field("type"),
-        "answer": answer,
-        "truncated": entry.get_str("truncated").and_then(Value::as_bool).unwrap_or(false),
-        "error": entry.get_str("error").map(|error| wire::text(&wire::plain(error), MEDIUM)["text"].clone()),
-    }))
+    let text = |name: &str| Some(secrets::mask_data(entry.get_str(name)?.as_str()?).into_owned());
+    let number = |name: &str| entry.get_str(name).and_then(Value::as_i64);
+    let shown = |name: &str| entry.get_str(name).map(|answer| Text::start_of(&wire::plain(answer), MEDIUM));
+    Some(StoredAnswer {
+        index,
+        task: text("task"),
+        doc_id: number("doc_id"),
+        request: number("idx"),
+        repeat: number("repeat").unwrap_or(0),
+        kind: text("type"),
+        answer: shown("response"),
+        truncated: entry.get_str("truncated").and_then(Value::as_bool).unwrap_or(false),
+        error: shown("error").map(|error| error.text),
+    })
 }

@@ -10,45 +10,25 @@ use fs_err as fs;
 use lmeval_analysis::read::{
     SEARCH_DEPTH, SamplesFile, file_name, has_extension, parent, split_stamp, stamp_of, task_of,
 };
+use lmeval_analysis::summary::Summary;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
-use crate::results::Summary;
+use crate::api::{FileProblem, RunKind, RunList, RunSummary};
+use crate::results::{bare_summary, summarise};
 use lmeval_core::Diagnostic;
 
 /// How many files are looked at, so that a viewer of `/` answers.
 const FILES: usize = 500_000;
-
-/// The files that a run consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A results file, and the samples files beside it.
-    Results,
-    /// Samples files without results.
-    Samples,
-    /// A journal of answers.
-    Journal,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Results => "results",
-            Self::Samples => "samples",
-            Self::Journal => "journal",
-        }
-    }
-}
 
 /// A run that was found.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundRun {
     /// A hash of the path: what addresses contain.
     pub(crate) id: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RunKind,
     /// The results file, the first samples file or the journal.
     pub(crate) path: PathBuf,
     /// The path relative to the folder that was given.
@@ -188,19 +168,20 @@ impl Catalog {
         Ok(summary)
     }
 
-    /// `api/runs`: every run, and the files that cannot be read.
-    pub(crate) fn list_runs(&self, is_live: bool) -> Json {
+    /// Every run, and the files that cannot be read.
+    pub(crate) fn list_runs(&self, is_live: bool) -> RunList {
         let found = self.scan();
-        let listed: Vec<Result<Json, Json>> = found
+        let listed: Vec<Result<RunSummary, FileProblem>> = found
             .par_iter()
             .map(|run| {
-                self.describe(run).map_err(|error| json!({ "path": run.shown, "error": explain(&error) }))
+                self.describe(run)
+                    .map_err(|error| FileProblem { path: run.shown.clone(), error: explain(&error) })
             })
             .collect();
         let (mut runs, mut problems) = (Vec::new(), Vec::new());
         if self.is_cut.load(Ordering::Relaxed) {
             let error = format!("There are more than {FILES} files of runs; the rest is not shown");
-            problems.push(json!({ "path": self.given.join(", "), "error": error }));
+            problems.push(FileProblem { path: self.given.join(", "), error });
         }
         for run in listed {
             match run {
@@ -208,22 +189,16 @@ impl Catalog {
                 Err(problem) => problems.push(problem),
             }
         }
-        json!({
-            "paths": self.given,
-            "version": env!("CARGO_PKG_VERSION"),
-            "runs": runs,
-            "problems": problems,
-            "live": is_live,
-        })
+        let version = env!("CARGO_PKG_VERSION");
+        RunList { paths: self.given.clone(), version, runs, problems, live: is_live }
     }
 
-    /// The summary of a run as JSON.
-    pub(crate) fn describe(&self, run: &FoundRun) -> Result<Json, Error> {
-        match run.kind {
-            Kind::Results => Ok(self.summary(&run.path)?.to_json(run)),
-            Kind::Samples => Ok(Summary::of_samples(run).to_json(run)),
-            Kind::Journal => Ok(Summary::of_journal(run).to_json(run)),
-        }
+    /// A run in a list. An unreadable journal is listed with no tasks; its page shows the error.
+    pub(crate) fn describe(&self, run: &FoundRun) -> Result<RunSummary, Error> {
+        Ok(match run.kind {
+            RunKind::Results => summarise(run, &*self.summary(&run.path)?),
+            RunKind::Samples | RunKind::Journal => summarise(run, &bare_summary(run)),
+        })
     }
 
     fn list(&self, folder: &Path) -> Vec<PathBuf> {
@@ -267,7 +242,7 @@ impl Catalog {
         let (mut results, mut found) = (Vec::new(), Vec::new());
         for path in files {
             if has_extension(&path, "journal") {
-                found.push(self.found(Kind::Journal, path, Vec::new()));
+                found.push(self.found(RunKind::Journal, path, Vec::new()));
             } else if has_extension(&path, "jsonl") {
                 let key = (parent(&path).to_owned(), stamp_of(&path));
                 samples.entry(key).or_default().push(SamplesFile { task: task_of(&path), path });
@@ -280,22 +255,22 @@ impl Catalog {
             let stamp = stamp_of(&path);
             let own =
                 if stamp.is_empty() { None } else { samples.remove(&(parent(&path).to_owned(), stamp)) };
-            found.push(self.found(Kind::Results, path, own.unwrap_or_default()));
+            found.push(self.found(RunKind::Results, path, own.unwrap_or_default()));
         }
         for ((_, stamp), mut files) in samples {
             files.sort_by(|left, right| left.task.cmp(&right.task));
             if stamp.is_empty() {
                 for file in files {
-                    found.push(self.found(Kind::Samples, file.path.clone(), vec![file]));
+                    found.push(self.found(RunKind::Samples, file.path.clone(), vec![file]));
                 }
             } else if let Some(first) = files.first() {
-                found.push(self.found(Kind::Samples, first.path.clone(), files));
+                found.push(self.found(RunKind::Samples, first.path.clone(), files));
             }
         }
         found
     }
 
-    fn found(&self, kind: Kind, path: PathBuf, mut samples: Vec<SamplesFile>) -> FoundRun {
+    fn found(&self, kind: RunKind, path: PathBuf, mut samples: Vec<SamplesFile>) -> FoundRun {
         samples.sort_by(|left, right| left.task.cmp(&right.task));
         let root = self.roots.iter().find(|root| path.starts_with(&root.folder));
         let shown = root.and_then(|root| path.strip_prefix(&root.folder).ok()).unwrap_or(&path);

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lmeval_analysis::compare::{Comparison, Difference, Flip, Settings, adjust, compare};
 use lmeval_analysis::read::Run;
 use lmeval_core::registry::Registry;
-use serde_json::{Map, Value as Json, json};
 
 use crate::Error;
-use crate::wire;
+use crate::api::{self, ComparedScore, LabelledDifference, Text};
+use crate::wire::{Num, SHORT};
 
 /// Comparisons that are kept.
 const KEPT: usize = 4;
@@ -44,58 +44,49 @@ impl Comparisons {
     }
 }
 
-/// The scores of a comparison as JSON.
-pub(crate) fn scores(comparison: &Comparison) -> Vec<Json> {
+/// The scores of a comparison as pages show them.
+pub(crate) fn scores(comparison: &Comparison) -> Vec<ComparedScore> {
+    let labelled = |(label, outcome): &(String, Difference)| LabelledDifference {
+        difference: outcome.into(),
+        label: Text::start_of(label, SHORT).text,
+    };
     comparison
         .scores
         .iter()
-        .map(|score| {
-            let by = score.by.iter().map(|(label, outcome)| {
-                let mut entry = difference(outcome);
-                entry.insert("label".to_owned(), wire::text(label, wire::SHORT)["text"].clone());
-                Json::Object(entry)
-            });
-            let by: Vec<Json> = by.collect();
-            let mut entry = difference(&score.outcome);
-            let Json::Object(rest) = json!({
-                "task": score.task,
-                "filter": score.filter,
-                "metric": score.metric,
-                "higher_is_better": score.higher_is_better,
-                "is_group": score.is_group,
-                "benjamini_hochberg": wire::number(score.benjamini_hochberg),
-                "holm": wire::number(score.holm),
-                "only_base": score.only_base,
-                "only_new": score.only_new,
-                "by": by,
-                "flips": score.flips.len(),
-            }) else {
-                return Json::Null;
-            };
-            entry.extend(rest);
-            Json::Object(entry)
+        .map(|score| ComparedScore {
+            difference: (&score.outcome).into(),
+            task: score.task.clone(),
+            filter: score.filter.clone(),
+            metric: score.metric.clone(),
+            higher_is_better: score.higher_is_better,
+            is_group: score.is_group,
+            benjamini_hochberg: Num(score.benjamini_hochberg),
+            holm: Num(score.holm),
+            only_base: score.only_base,
+            only_new: score.only_new,
+            by: score.by.iter().map(labelled).collect(),
+            flips: score.flips.len(),
         })
         .collect()
 }
 
-fn difference(outcome: &Difference) -> Map<String, Json> {
-    let Json::Object(entry) = json!({
-        "base_score": wire::number(outcome.base),
-        "new_score": wire::number(outcome.new),
-        "difference": wire::number(outcome.difference),
-        "stderr": wire::number(outcome.stderr),
-        "low": wire::number(outcome.interval.low),
-        "high": wire::number(outcome.interval.high),
-        "p_value": wire::number(outcome.p_value),
-        "test": outcome.test.name(),
-        "count": outcome.count,
-        "up": outcome.up,
-        "down": outcome.down,
-        "detectable": wire::number(outcome.detectable),
-    }) else {
-        return Map::new();
-    };
-    entry
+impl From<&Difference> for api::Difference {
+    fn from(outcome: &Difference) -> Self {
+        Self {
+            base_score: Num(outcome.base),
+            new_score: Num(outcome.new),
+            difference: Num(outcome.difference),
+            stderr: Num(outcome.stderr),
+            low: Num(outcome.interval.low),
+            high: Num(outcome.interval.high),
+            p_value: Num(outcome.p_value),
+            test: outcome.test.name(),
+            count: outcome.count,
+            up: outcome.up,
+            down: outcome.down,
+            detectable: Num(outcome.detectable),
+        }
+    }
 }
 
 /// The flips of one score: all that are selected, and how many went up and down.

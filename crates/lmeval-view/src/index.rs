@@ -14,9 +14,9 @@ use lmeval_core::Diagnostic;
 use lmeval_core::results::LinesChecksum;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use serde_json::{Value as Json, json};
 
 use crate::Error;
+use crate::api::{BadLine, IndexState};
 use crate::catalog::Version;
 use crate::scan::{Columns, is_complete, scan};
 
@@ -180,27 +180,18 @@ impl FileIndex {
         Ok(())
     }
 
-    /// `IndexState` of the interface.
-    pub(crate) fn progress(state: &State) -> Json {
-        let mut bad: Vec<Json> = state
-            .columns
-            .bad
-            .iter()
-            .map(|(line, error)| json!({ "line": line + 1, "error": error }))
-            .collect();
-        if let Some(error) = &state.unfinished {
-            bad.push(json!({ "line": state.columns.lines + 1, "error": error }));
+    /// How much of the file was read, and what was wrong with it.
+    pub(crate) fn progress(state: &State) -> IndexState {
+        let next = state.columns.lines;
+        let bad = state.columns.bad.iter().map(|(line, error)| (*line, error));
+        let bad = bad.chain(state.unfinished.iter().chain(&state.error).map(|error| (next, error)));
+        IndexState {
+            complete: state.is_complete,
+            bytes: state.end,
+            total_bytes: state.version.size,
+            bad_lines: bad.map(|(line, error)| BadLine { line: line + 1, error: error.clone() }).collect(),
+            changed: Self::change(state),
         }
-        if let Some(error) = &state.error {
-            bad.push(json!({ "line": state.columns.lines + 1, "error": error }));
-        }
-        json!({
-            "complete": state.is_complete,
-            "bytes": state.end,
-            "total_bytes": state.version.size,
-            "bad_lines": bad,
-            "changed": Self::change(state),
-        })
     }
 
     /// Changes of the file since the run wrote it, once it is read.

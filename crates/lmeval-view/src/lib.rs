@@ -14,15 +14,15 @@
 //! # std::fs::create_dir_all(&folder).unwrap();
 //! let viewer = Viewer::new(&[folder]).unwrap();
 //! let runs = viewer.answer("api/runs", &[]).unwrap();
-//! assert_eq!(runs["runs"].as_array().unwrap().len(), 0);
+//! assert!(runs.contains("\"runs\":[]"));
 //! ```
 
 mod address;
 mod answers;
+mod api;
 mod assets;
 mod catalog;
 mod comparisons;
-mod condition;
 mod index;
 mod peer;
 mod prompt;
@@ -35,14 +35,17 @@ mod scan;
 mod search;
 mod server;
 mod stats;
+#[cfg(test)]
+mod typescript;
 mod viewer;
 mod wire;
 
+pub use api::{LiveAnswer, LiveLevel, LiveMessage, LiveRequests, LiveState, LiveTask, Score, Text};
 pub use catalog::run_id;
 pub use report::{Contents, SAMPLES, write_report};
 pub use server::{Listen, Server};
 pub use viewer::{Live, Refusal, Viewer};
-pub use wire::{number, text as cut_text};
+pub use wire::Num;
 
 /// Why something cannot be shown, with advice.
 pub use lmeval_analysis::Error;

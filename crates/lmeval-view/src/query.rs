@@ -5,18 +5,20 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 use lmeval_analysis::read::{Run, SamplesFile};
-use lmeval_analysis::samples::Outcome;
+use lmeval_analysis::samples::{Expression, Outcome, SampleReader};
 use lmeval_core::Diagnostic;
 use rayon::prelude::*;
 
 use crate::Error;
-use crate::condition;
 use crate::index::{FileIndex, State};
 use crate::scan::FLAGS;
 use crate::search::{Needle, Places};
 
 /// Bytes that are searched at a time.
 const CHUNK: u64 = 2 << 20;
+
+/// Steps that an expression may take for a document: a hundred thousand times as many as any condition that makes sense.
+const STEPS: u64 = 1_000_000;
 
 /// Results of searches that are kept, so that scrolling does not search again.
 const KEPT: usize = 16;
@@ -29,7 +31,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// The end of the time that a search may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Instant);
+struct Deadline(Instant);
 
 impl Deadline {
     fn new() -> Self {
@@ -37,7 +39,7 @@ impl Deadline {
     }
 
     /// Fails if the time is over.
-    pub(crate) fn check(self) -> Result<(), Error> {
+    fn check(self) -> Result<(), Error> {
         if Instant::now() < self.0 {
             return Ok(());
         }
@@ -129,7 +131,7 @@ impl Query {
         };
         if let Some(condition) = get("where") {
             // Mistakes are reported before the file is read.
-            condition::check(condition)?;
+            parse_condition(condition)?;
         }
         let sort = get("sort").map(|sort| {
             let (name, is_descending) = sort.strip_prefix('-').map_or((sort, false), |name| (name, true));
@@ -350,6 +352,11 @@ fn search(
     Ok(rows)
 }
 
+/// Compiles an expression of the language of `lm-eval samples --where`.
+fn parse_condition(text: &str) -> Result<Expression, Error> {
+    Expression::parse_limited(text, "where", STEPS)
+}
+
 /// The rows for which an expression is true, sorted.
 fn conditions(
     run: &Run,
@@ -360,7 +367,17 @@ fn conditions(
 ) -> Result<Vec<u32>, Error> {
     let found: Vec<Vec<u32>> = chunks(places)
         .par_iter()
-        .map(|chunk| condition::matching(run, file, metric, chunk, (condition, deadline)))
+        .map(|chunk| {
+            let (expression, mut rows) = (parse_condition(condition)?, Vec::new());
+            let mut reader = SampleReader::open(run, file, metric)?;
+            for (row, offset, _) in chunk {
+                deadline.check()?;
+                if expression.is_true(&reader.read_at(*offset)?)? {
+                    rows.push(*row);
+                }
+            }
+            Ok(rows)
+        })
         .collect::<Result<_, Error>>()?;
     let mut rows = found.concat();
     rows.sort_unstable();

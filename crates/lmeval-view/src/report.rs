@@ -10,16 +10,17 @@ use flate2::write::GzEncoder;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::samples::Outcome;
 use lmeval_core::Diagnostic;
-use serde_json::{Value as Json, json};
+use serde::Serialize;
 
 use crate::Error;
 use crate::address::encode;
+use crate::api::Excerpt;
 use crate::assets::{SCRIPT, STYLE, policy_hash};
 use crate::catalog::FoundRun;
 use crate::index::FileIndex;
 use crate::query::Query;
 use crate::samples::{Page, page};
-use crate::viewer::{Opened, Refusal, Viewer};
+use crate::viewer::{Opened, Viewer, to_json};
 
 /// Samples of a task in a report unless asked otherwise.
 pub const SAMPLES: usize = 200;
@@ -81,7 +82,7 @@ struct Responses<'a> {
 }
 
 impl Responses<'_> {
-    fn add(&mut self, path: &str, parameters: &[(&str, &str)], value: &Json) -> Result<(), Error> {
+    fn add(&mut self, path: &str, parameters: &[(&str, &str)], value: &impl Serialize) -> Result<(), Error> {
         let mut sorted = parameters.to_vec();
         sorted.sort_unstable();
         let pairs: Vec<String> =
@@ -89,7 +90,7 @@ impl Responses<'_> {
         let key = if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) };
         let comma = if self.is_first { "" } else { "," };
         self.is_first = false;
-        write!(self.output, "{comma}{}:{value}", Json::from(key))
+        write!(self.output, "{comma}{}:{}", to_json(&key), to_json(value))
             .map_err(|error| Diagnostic::new("Cannot write the report").caused_by(error).into())
     }
 }
@@ -100,22 +101,14 @@ fn fill(
     limit: Option<usize>,
     writer: &mut Responses<'_>,
 ) -> Result<Contents, Error> {
-    let ask = |path: &str, parameters: &[(&str, &str)]| -> Result<Json, Refusal> {
-        let owned: Vec<(String, String)> =
-            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        viewer.answer(path, &owned)
-    };
     let mut list = viewer.catalog.list_runs(false);
-    let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    if let Some(listed) = list["runs"].as_array_mut() {
-        listed.retain(|run| run["id"].as_str().is_some_and(|id| ids.contains(&id)));
-    }
-    list["paths"] = runs.iter().map(|run| run.shown.clone()).collect();
-    list["problems"] = json!([]);
+    list.runs.retain(|listed| runs.iter().any(|run| run.id == listed.head.id));
+    list.paths = runs.iter().map(|run| run.shown.clone()).collect();
+    list.problems.clear();
     writer.add("api/runs", &[], &list)?;
     let mut contents = Contents::default();
     for run in runs {
-        let detail = ask("api/run", &[("run", &run.id)]).map_err(|refusal| refusal.error)?;
+        let detail = viewer.describe(run).map_err(|refusal| refusal.error)?;
         writer.add("api/run", &[("run", &run.id)], &detail)?;
         let opened = viewer.open_run(run).map_err(|refusal| refusal.error)?;
         contents.changes.extend(opened.results_change());
@@ -136,7 +129,7 @@ fn fill(
             .filter_map(|run| run.path.parent())
             .map(|folder| format!("{}/", folder.display()))
             .collect();
-        add_comparison(&ask, (&base.id, &new), limit.unwrap_or(usize::MAX), &folders, writer)?;
+        add_comparison(viewer, (&base.id, &new), limit.unwrap_or(usize::MAX), &folders, writer)?;
     }
     Ok(contents)
 }
@@ -179,8 +172,8 @@ fn add_task(
         };
         let whole = Page { offset: 0, limit: usize::MAX };
         let mut listed = page(&task.index, &excerpt, &query, &whole)?;
-        listed["total"] = Json::from(all.rows.len());
-        listed["excerpt"] = json!({ "shown": excerpt.rows.len(), "of": all.rows.len() });
+        listed.total = all.rows.len();
+        listed.excerpt = Some(Excerpt { shown: excerpt.rows.len(), of: all.rows.len() });
         for key in &keys {
             writer.add("api/task", key, &stats)?;
             writer.add("api/samples", key, &listed)?;
@@ -189,7 +182,7 @@ fn add_task(
             let mut sample = Viewer::render(task, &excerpt, *row, false).map_err(|refusal| refusal.error)?;
             if limit.is_some() {
                 // Other pipelines have other excerpts.
-                sample["other_filters"] = json!([]);
+                sample.other_filters.clear();
             }
             let row = row.to_string();
             writer.add("api/sample", &[("run", run), ("task", name), ("row", &row)], &sample)?;
@@ -200,49 +193,42 @@ fn add_task(
     Ok(contents)
 }
 
-/// Answers a request with these parameters.
-type Ask<'a> = &'a dyn Fn(&str, &[(&str, &str)]) -> Result<Json, Refusal>;
-
 /// Adds the comparison, or the reason why there is none.
 fn add_comparison(
-    ask: Ask<'_>,
+    viewer: &Viewer,
     (base, new): (&str, &str),
     limit: usize,
     folders: &[String],
     writer: &mut Responses<'_>,
 ) -> Result<(), Error> {
-    let compared = match ask("api/compare", &[("base", base), ("new", new)]) {
+    let owned = |parameters: &[(&str, &str)]| -> Vec<(String, String)> {
+        parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let key = [("base", base), ("new", new)];
+    let compared = match viewer.compare(&owned(&key)) {
         Ok(compared) => compared,
         Err(refusal) => {
-            let mut problem = refusal.to_json();
-            if let Some(text) = problem["error"].as_str() {
-                // A report says nothing about the machine that it was made on.
-                let bare = folders.iter().fold(text.to_owned(), |text, folder| text.replace(folder, ""));
-                problem["error"] = Json::from(bare);
-            }
-            problem["status"] = Json::from(refusal.status);
-            return writer.add("api/compare", &[("base", base), ("new", new)], &problem);
+            let mut problem = refusal.to_answer();
+            // A report says nothing about the machine that it was made on.
+            problem.error = folders.iter().fold(problem.error, |text, folder| text.replace(folder, ""));
+            problem.status = Some(refusal.status);
+            return writer.add("api/compare", &key, &problem);
         }
     };
-    writer.add("api/compare", &[("base", base), ("new", new)], &compared)?;
+    writer.add("api/compare", &key, &compared)?;
     let limit = limit.min(1000).to_string();
-    for comparison in compared["comparisons"].as_array().into_iter().flatten() {
-        let other = comparison["new"]["id"].as_str().unwrap_or_default();
-        for score in comparison["scores"].as_array().into_iter().flatten() {
-            if score["is_group"] == true || score["flips"] == 0 {
-                continue;
-            }
-            let text = |name: &str| score[name].as_str().unwrap_or_default();
+    for comparison in &compared.comparisons {
+        for score in comparison.scores.iter().filter(|score| !score.is_group && score.flips > 0) {
             let key = [
                 ("base", base),
-                ("new", other),
-                ("task", text("task")),
-                ("filter", text("filter")),
-                ("metric", text("metric")),
+                ("new", comparison.new.head.id.as_str()),
+                ("task", &score.task),
+                ("filter", &score.filter),
+                ("metric", &score.metric),
             ];
-            let mut asked = key.to_vec();
-            asked.push(("limit", &limit));
-            if let Ok(flips) = ask("api/flips", &asked) {
+            let mut parameters = owned(&key);
+            parameters.extend(owned(&[("limit", &limit)]));
+            if let Ok(flips) = viewer.flips(&parameters) {
                 writer.add("api/flips", &key, &flips)?;
             }
         }

@@ -2,17 +2,22 @@
 
 use fs_err as fs;
 use lmeval_analysis::samples::Outcome;
+use lmeval_analysis::summary::TaskSettings;
 use lmeval_core::{Diagnostic, secrets};
-use lmeval_pycompat::{Dict, Value, json as python_json};
-use serde_json::{Value as Json, json};
+use lmeval_pycompat::{Value, json as python_json};
+use serde_json::Value as Json;
 
 use crate::Error;
+use crate::api::{
+    Choice, DocField, FilterStep, Flag, Generation, Hashes, OtherFilter, Rolling, Sample, SamplePage,
+    SampleRow, SampleValue, Text,
+};
 use crate::index::{FileIndex, read_line};
 use crate::prompt;
 use crate::query::{Query, Selection};
 use crate::record::{Record, argmax, context_text, real};
 use crate::scan::FLAGS;
-use crate::wire::{self, LONG, SHORT};
+use crate::wire::{self, LONG, Num, SHORT};
 
 /// Rows of a page at most.
 const MOST_ROWS: usize = 1000;
@@ -32,13 +37,13 @@ impl Page {
     }
 }
 
-/// `SamplePage` of the interface.
+/// The rows of a page, and the state of the index.
 pub(crate) fn page(
     index: &FileIndex,
     selection: &Selection,
     query: &Query,
     page: &Page,
-) -> Result<Json, Error> {
+) -> Result<SamplePage, Error> {
     let rows = selection.rows.iter().skip(page.offset).take(page.limit).copied();
     let (places, metrics, state) = {
         let state = index.lock();
@@ -67,32 +72,29 @@ pub(crate) fn page(
     for (row, offset, length, outcome, flags) in places {
         let line = read_line(&file, offset, length)?;
         let Some(record) = Record::parse(&line) else { continue };
-        let values: Vec<Json> = metrics.iter().map(|metric| wire::optional(record.score(metric))).collect();
-        let mut entry = json!({
-            "row": row,
-            "doc_id": record.doc_id(),
-            "input": wire::tail(&record.prompt(), SHORT),
-            "target": wire::text(&record.target(), SHORT),
-            "answer": wire::text(&record.answer(), SHORT),
-            "filtered": wire::text(&filtered(&record), SHORT),
-            "values": values,
-            "outcome": outcome.name(),
-            "flags": flag_names(flags),
+        shown.push(SampleRow {
+            row,
+            doc_id: record.doc_id(),
+            input: Text::end_of(&record.prompt(), SHORT),
+            target: Text::start_of(&record.target(), SHORT),
+            answer: Text::start_of(&record.answer(), SHORT),
+            filtered: Text::start_of(&filtered(&record), SHORT),
+            values: metrics.iter().map(|metric| record.score(metric).map(Num)).collect(),
+            outcome,
+            flags: flag_names(flags),
+            hit: query.needle.as_ref().and_then(|needle| needle.hit(&line)),
         });
-        if let Some(hit) = query.needle.as_ref().and_then(|needle| needle.hit(&line)) {
-            entry["hit"] = hit;
-        }
-        shown.push(entry);
     }
-    Ok(json!({
-        "index": state,
-        "filter": selection.filter_name,
-        "columns": metrics,
-        "total": selection.total,
-        "matched": selection.rows.len(),
-        "offset": page.offset,
-        "rows": shown,
-    }))
+    Ok(SamplePage {
+        index: state,
+        filter: selection.filter_name.clone(),
+        columns: metrics,
+        total: selection.total,
+        matched: selection.rows.len(),
+        offset: page.offset,
+        rows: shown,
+        excerpt: None,
+    })
 }
 
 /// The filtered answer in a list: empty for log-likelihoods, which filters rarely change.
@@ -100,26 +102,19 @@ pub(crate) fn filtered(record: &Record<'_>) -> String {
     if record.likelihoods().is_empty() { record.filtered().join("\n") } else { String::new() }
 }
 
-fn flag_names(flags: u8) -> Vec<&'static str> {
+fn flag_names(flags: u8) -> Vec<Flag> {
     FLAGS.iter().filter(|(_, flag)| flags & flag != 0).map(|(name, _)| *name).collect()
 }
 
-/// Facts about a task from the results file, for the page of a document.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TaskFacts {
-    pub(crate) config: Dict,
-    pub(crate) num_fewshot: Option<f64>,
-}
-
-/// `Sample` of the interface.
+/// One sample in full, with its neighbours in the selection.
 pub(crate) fn sample(
     index: &FileIndex,
     selection: &Selection,
     (run, task): (&str, &str),
     row: u32,
-    facts: &TaskFacts,
+    settings: &TaskSettings,
     is_full: bool,
-) -> Result<Json, Error> {
+) -> Result<Sample, Error> {
     let limit = if is_full { usize::MAX } else { LONG };
     let at = row as usize;
     let found = {
@@ -133,9 +128,10 @@ pub(crate) fn sample(
                     && columns.hashes[*other] == hash
                     && columns.filters[*other] != columns.filters[at]
             });
-            let others: Vec<Json> = same
-                .map(|other| {
-                    json!({ "filter": columns.filter_names[columns.filters[other] as usize], "row": other })
+            let others: Vec<OtherFilter> = same
+                .map(|other| OtherFilter {
+                    filter: columns.filter_names[columns.filters[other] as usize].clone(),
+                    row: other,
                 })
                 .collect();
             (columns.offsets[at], columns.lengths[at], columns.outcomes[at], columns.flags[at], others)
@@ -148,41 +144,39 @@ pub(crate) fn sample(
     let record = Record::parse(&line)
         .ok_or_else(|| Diagnostic::new("The file changed while it was read").hint("Reload the page"))?;
     let position = selection.rows.iter().position(|known| *known == row);
-    let neighbour = |position: Option<usize>| position.and_then(|position| selection.rows.get(position));
-    let text = |text: &str| wire::text(text, limit);
-    let doc: Vec<Json> = match record.fields.value("doc") {
-        Some(Value::Dict(doc)) => doc
-            .iter()
-            .map(|(field, value)| json!({ "field": wire::plain(field), "value": text(&pretty(value)) }))
-            .collect(),
-        Some(other) => vec![json!({ "field": "doc", "value": text(&pretty(&other)) })],
+    let neighbour = |position: Option<usize>| selection.rows.get(position?).copied();
+    let text = |text: &str| Text::start_of(text, limit);
+    let field = |field: String, value: &Value| DocField { field, value: text(&pretty(value)) };
+    let doc = match record.fields.value("doc") {
+        Some(Value::Dict(doc)) => doc.iter().map(|(name, value)| field(wire::plain(name), value)).collect(),
+        Some(other) => vec![field("doc".to_owned(), &other)],
         None => Vec::new(),
     };
     let hash = |name: &str| record.fields.text(name).map(std::borrow::Cow::into_owned);
-    Ok(json!({
-        "run": run,
-        "task": task,
-        "row": row,
-        "doc_id": record.doc_id(),
-        "filter": record.filter(),
-        "previous": neighbour(position.and_then(|position| position.checked_sub(1))),
-        "next": neighbour(position.map(|position| position + 1)),
-        "position": position,
-        "matched": selection.rows.len(),
-        "prompt": prompt::describe(&record, facts, limit),
-        "choices": choices(&record, &text),
-        "rolling": rolling(&record),
-        "generations": generations(&record, &text),
-        "steps": steps(&record, facts, &text),
-        "target": text(&record.target()),
-        "values": values(&record),
-        "outcome": outcome.name(),
-        "flags": flag_names(flags),
-        "doc": doc,
-        "hashes": { "doc": hash("doc_hash"), "prompt": hash("prompt_hash"), "target": hash("target_hash") },
-        "raw": text(&line),
-        "other_filters": others,
-    }))
+    Ok(Sample {
+        run: run.to_owned(),
+        task: task.to_owned(),
+        row,
+        doc_id: record.doc_id(),
+        filter: record.filter(),
+        previous: neighbour(position.and_then(|position| position.checked_sub(1))),
+        next: neighbour(position.map(|position| position + 1)),
+        position,
+        matched: selection.rows.len(),
+        prompt: prompt::describe(&record, settings, limit),
+        choices: choices(&record, &text),
+        rolling: rolling(&record),
+        generations: generations(&record, &text),
+        steps: steps(&record, settings, &text),
+        target: text(&record.target()),
+        values: values(&record),
+        outcome,
+        flags: flag_names(flags),
+        doc,
+        hashes: Hashes { doc: hash("doc_hash"), prompt: hash("prompt_hash"), target: hash("target_hash") },
+        raw: text(&line),
+        other_filters: others,
+    })
 }
 
 /// A value for reading: strings as they are, others as JSON.
@@ -195,7 +189,7 @@ fn pretty(value: &Value) -> String {
 }
 
 /// The choices of a multiple-choice document with what the model made of them.
-fn choices(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+fn choices(record: &Record<'_>, text: &dyn Fn(&str) -> Text) -> Vec<Choice> {
     let likelihoods = record.likelihoods();
     if likelihoods.is_empty() {
         return Vec::new();
@@ -223,23 +217,21 @@ fn choices(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
     let byte_shares: Option<Vec<f64>> = per_byte.iter().copied().collect();
     let byte_shares = byte_shares.map(|values| softmax(&values));
     (0..count)
-        .map(|at| {
-            json!({
-                "text": text(texts[at]),
-                "context": own_contexts.then(|| text(&context_text(&record.requests[at].context))),
-                "loglikelihood": wire::number(logprobs[at]),
-                "per_byte": wire::optional(per_byte[at]),
-                "per_char": wire::optional(per_char[at]),
-                "per_token": null,
-                "tokens": null,
-                "probability": wire::number(shares[at]),
-                "probability_per_byte": byte_shares.as_ref().map(|shares| wire::number(shares[at])),
-                "is_greedy": likelihoods[at].is_greedy,
-                "is_gold": gold.as_ref().map(|gold| gold.contains(&at)),
-                "is_best": best == Some(at),
-                "is_best_per_byte": best_per_byte == Some(at),
-                "is_best_per_char": best_per_char == Some(at),
-            })
+        .map(|at| Choice {
+            text: text(texts[at]),
+            context: own_contexts.then(|| text(&context_text(&record.requests[at].context))),
+            loglikelihood: Num(logprobs[at]),
+            per_byte: per_byte[at].map(Num),
+            per_char: per_char[at].map(Num),
+            per_token: None,
+            tokens: None,
+            probability: Num(shares[at]),
+            probability_per_byte: byte_shares.as_ref().map(|shares| Num(shares[at])),
+            is_greedy: likelihoods[at].is_greedy,
+            is_gold: gold.as_ref().map(|gold| gold.contains(&at)),
+            is_best: best == Some(at),
+            is_best_per_byte: best_per_byte == Some(at),
+            is_best_per_char: best_per_char == Some(at),
         })
         .collect()
 }
@@ -253,7 +245,7 @@ fn softmax(logprobs: &[f64]) -> Vec<f64> {
 }
 
 /// Log-likelihoods of whole documents.
-fn rolling(record: &Record<'_>) -> Vec<Json> {
+fn rolling(record: &Record<'_>) -> Vec<Rolling> {
     if record.requests.iter().any(|request| request.settings.is_some()) || !record.likelihoods().is_empty() {
         return Vec::new();
     }
@@ -261,15 +253,12 @@ fn rolling(record: &Record<'_>) -> Vec<Json> {
         Value::List(items) => items.first().and_then(real),
         other => real(other),
     });
-    let numbers: Option<Vec<f64>> = numbers.collect();
-    numbers
-        .unwrap_or_default()
-        .into_iter()
-        .map(|value| json!({ "loglikelihood": wire::number(value) }))
-        .collect()
+    let found: Option<Vec<Rolling>> =
+        numbers.map(|number| number.map(|value| Rolling { loglikelihood: Num(value) })).collect();
+    found.unwrap_or_default()
 }
 
-fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Text) -> Vec<Generation> {
     if !record.likelihoods().is_empty() || !rolling(record).is_empty() {
         return Vec::new();
     }
@@ -277,22 +266,22 @@ fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
         let settings = record.requests.get(at).and_then(|request| request.settings.as_ref());
         settings.map_or(Json::Null, |settings| wire::json(&secrets::mask_secrets(settings)))
     };
-    let entries = record.answers.iter().enumerate().map(|(at, answers)| {
-        let repeats: Vec<Json> = answers.iter().map(|answer| text(&wire::plain(answer))).collect();
-        json!({ "settings": settings(at), "repeats": repeats })
+    let entries = record.answers.iter().enumerate().map(|(at, answers)| Generation {
+        settings: settings(at),
+        repeats: answers.iter().map(|answer| text(&wire::plain(answer))).collect(),
     });
     entries.collect()
 }
 
 /// From raw answers to what was scored: the filters that the configuration names, then the outcome.
-fn steps(record: &Record<'_>, facts: &TaskFacts, text: &dyn Fn(&str) -> Json) -> Vec<Json> {
+fn steps(record: &Record<'_>, settings: &TaskSettings, text: &dyn Fn(&str) -> Text) -> Vec<FilterStep> {
     // Filters change nothing about log-likelihoods, which are shown with the choices.
     if !record.likelihoods().is_empty() || !rolling(record).is_empty() {
         return Vec::new();
     }
     let name = record.filter();
     let mut steps = Vec::new();
-    let pipelines = facts.config.get_str("filter_list").and_then(Value::as_list).unwrap_or_default();
+    let pipelines = settings.config.get_str("filter_list").and_then(Value::as_list).unwrap_or_default();
     let pipeline = pipelines
         .iter()
         .filter_map(Value::as_dict)
@@ -300,16 +289,16 @@ fn steps(record: &Record<'_>, facts: &TaskFacts, text: &dyn Fn(&str) -> Json) ->
     let functions = pipeline.and_then(|pipeline| pipeline.get_str("filter")).and_then(Value::as_list);
     for function in functions.unwrap_or_default().iter().filter_map(Value::as_dict) {
         let mut arguments = function.clone();
-        let called = arguments.remove_str("function").map(|name| wire::plain(&name)).unwrap_or_default();
+        let name = arguments.remove_str("function").map(|name| wire::plain(&name)).unwrap_or_default();
         let detail = (!arguments.is_empty()).then(|| pretty(&Value::from(arguments)));
-        steps.push(json!({ "name": called, "detail": detail, "output": null }));
+        steps.push(FilterStep { name, detail, output: None });
     }
-    let output: Vec<Json> = record.filtered().iter().map(|answer| text(answer)).collect();
-    steps.push(json!({ "name": name, "detail": null, "output": output }));
+    let output = record.filtered().iter().map(|answer| text(answer)).collect();
+    steps.push(FilterStep { name, detail: None, output: Some(output) });
     steps
 }
 
-fn values(record: &Record<'_>) -> Vec<Json> {
+fn values(record: &Record<'_>) -> Vec<SampleValue> {
     let repeats = match record.fields.value("scores_per_repeat") {
         Some(Value::Dict(repeats)) => Some(repeats),
         _ => None,
@@ -319,15 +308,13 @@ fn values(record: &Record<'_>) -> Vec<Json> {
         .map(|metric| {
             let shown = record.fields.value(&metric).map(|value| pretty(&value)).unwrap_or_default();
             let per_repeat = repeats.as_ref().and_then(|repeats| repeats.get_str(&metric)?.as_list());
-            let per_repeat: Option<Vec<Json>> =
-                per_repeat.map(|values| values.iter().map(|value| wire::optional(value.to_f64())).collect());
-            let shown: String = shown.chars().take(SHORT).collect();
-            json!({
-                "metric": metric,
-                "value": wire::optional(record.score(&metric)),
-                "text": shown,
-                "per_repeat": per_repeat,
-            })
+            SampleValue {
+                value: record.score(&metric).map(Num),
+                text: shown.chars().take(SHORT).collect(),
+                per_repeat: per_repeat
+                    .map(|values| values.iter().map(|value| value.to_f64().map(Num)).collect()),
+                metric,
+            }
         })
         .collect()
 }

@@ -6,9 +6,9 @@ use lmeval_analysis::read::Fields;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Value, json};
 use regex::{Regex, RegexBuilder};
-use serde_json::{Value as Json, json};
 
 use crate::Error;
+use crate::api::Hit;
 use crate::scan::string_at;
 
 /// Characters around a hit.
@@ -92,7 +92,7 @@ impl Needle {
     }
 
     /// The first hit with the text around it.
-    pub(crate) fn hit(&self, line: &str) -> Option<Json> {
+    pub(crate) fn hit(&self, line: &str) -> Option<Hit> {
         let (place, text, (start, end)) =
             self.find(line, |regex, text| regex.find(text).map(|found| (found.start(), found.end())))?;
         let before: usize = text[..start].char_indices().rev().nth(AROUND - 1).map_or(0, |(at, _)| at);
@@ -106,10 +106,9 @@ impl Needle {
         let from = units(lead) + units(&text[before..start]);
         let shown = format!("{lead}{}{}", &text[before..after], if after < text.len() { "…" } else { "" });
         let masked = lmeval_core::secrets::mask_data(&shown);
-        let changed = masked != shown;
         let to = from + units(&text[start..shown_end]);
-        let (from, to) = if changed { (0, 0) } else { (from, to) };
-        Some(json!({ "where": place, "text": masked, "start": from, "end": to }))
+        let (start, end) = if masked == shown { (from, to) } else { (0, 0) };
+        Some(Hit { r#where: place, text: masked.into_owned(), start, end })
     }
 
     fn find(
@@ -261,8 +260,7 @@ mod tests {
     fn hits_have_utf16_offsets() {
         let needle = Needle::new("why", false, true, Places::parse("prompt").unwrap()).unwrap();
         let hit = needle.hit(LINE).unwrap();
-        assert_eq!(hit["where"], "prompt");
-        assert_eq!((hit["start"].as_u64(), hit["end"].as_u64()), (Some(4), Some(7)));
+        assert_eq!((hit.r#where, hit.start, hit.end), ("prompt", 4, 7));
     }
 
     #[test]

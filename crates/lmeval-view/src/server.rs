@@ -18,15 +18,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lmeval_core::Diagnostic;
-use serde_json::{Value as Json, json};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 use crate::Error;
 use crate::address::{is_own_host, parameters};
+use crate::api::ApiError;
 use crate::assets::asset;
 use crate::peer::is_of_another_user;
-use crate::viewer::{Live, Viewer};
+use crate::viewer::{Live, Viewer, to_json};
 
 /// The port if none is asked for; the next free one if it is taken.
 const PORT: u16 = 7373;
@@ -385,11 +385,11 @@ async fn respond(shared: &Arc<Shared>, request: &Parts) -> Response {
         Ok(value) => (StatusCode::OK, value),
         Err(refusal) => {
             let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (status, refusal.to_json())
+            (status, to_json(&refusal.to_answer()))
         }
     });
     match work.await {
-        Ok((status, value)) => answer(status, "application/json", Body::from(value.to_string())),
+        Ok((status, value)) => answer(status, "application/json", Body::from(value)),
         Err(_) => {
             refuse(StatusCode::INTERNAL_SERVER_ERROR, "The request failed because of a bug in lm-eval", None)
         }
@@ -404,7 +404,8 @@ fn answer(status: StatusCode, kind: &'static str, body: Body) -> Response {
 }
 
 fn refuse(status: StatusCode, error: &str, hint: Option<&str>) -> Response {
-    answer(status, "application/json", Body::from(json!({ "error": error, "hint": hint }).to_string()))
+    let problem = ApiError { error: error.to_owned(), hint: hint.map(str::to_owned), status: None };
+    answer(status, "application/json", Body::from(to_json(&problem)))
 }
 
 fn remember(name: &str, token: &str) -> Response {
@@ -447,18 +448,18 @@ fn follow(live: Arc<dyn Live>, mut stop: watch::Receiver<bool>, followers: Arc<A
     let end = Counted(followers);
     tokio::spawn(async move {
         let _end = end;
-        let mut previous = Json::Null;
+        let mut previous = String::new();
         loop {
             let source = Arc::clone(&live);
             let Ok(state) = tokio::task::spawn_blocking(move || source.state()).await else { return };
-            let is_finished = state["finished"] == Json::Bool(true);
-            if state != previous && sender.send(Bytes::from(format!("data: {state}\n\n"))).await.is_err() {
+            let text = to_json(&state);
+            if text != previous && sender.send(Bytes::from(format!("data: {text}\n\n"))).await.is_err() {
                 return;
             }
-            if is_finished {
+            if state.finished {
                 return;
             }
-            previous = state;
+            previous = text;
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
                 () = async { drop(stop.wait_for(|stop| *stop).await) } => return,

@@ -9,18 +9,23 @@ use fs_err as fs;
 use lmeval_analysis::compare::{Comparison, Settings};
 use lmeval_analysis::read::{Run, SamplesFile};
 use lmeval_analysis::samples::OutcomeRule;
+use lmeval_analysis::summary::TaskSettings;
 use lmeval_core::{Diagnose as _, Diagnostic, secrets};
 use rustc_hash::FxHashMap;
-use serde_json::{Value as Json, json};
+use serde::Serialize;
 
-use crate::catalog::{Catalog, FoundRun, Kind, Version, explain};
+use crate::api::{
+    AnswerPage, ApiError, Compare, Flip, FlipPage, LiveState, RunDetail, RunKind, Sample, SamplePage,
+    TaskStats, Text,
+};
+use crate::catalog::{Catalog, FoundRun, Version, explain};
 use crate::comparisons::{Comparisons, flips, scores};
 use crate::index::{FileIndex, Indexes, read_line};
 use crate::query::{Queries, Query, Selection};
 use crate::record::Record;
-use crate::samples::{Page, TaskFacts, filtered, page, sample};
-use crate::wire::{self, MEDIUM};
-use crate::{Error, answers, results, stats};
+use crate::samples::{Page, filtered, page, sample};
+use crate::wire::{MEDIUM, Num};
+use crate::{Error, answers, api, results, stats};
 
 /// How long a request that needs a whole file waits for its index.
 const INDEXING: Duration = Duration::from_mins(10);
@@ -42,11 +47,10 @@ impl Refusal {
         Self { status, error: error.into() }
     }
 
-    /// The body of the answer.
-    pub fn to_json(&self) -> Json {
-        let hints = self.error.hints();
-        let text = explain(&self.error);
-        json!({ "error": secrets::mask(&text), "hint": hints.first().map(|hint| secrets::mask(hint)) })
+    /// The answer without its status.
+    pub(crate) fn to_answer(&self) -> ApiError {
+        let hint = self.error.hints().first().map(|hint| secrets::mask(hint).into_owned());
+        ApiError { error: secrets::mask(&explain(&self.error)).into_owned(), hint, status: None }
     }
 }
 
@@ -64,8 +68,8 @@ impl From<Diagnostic> for Refusal {
 
 /// A running evaluation that the live page follows.
 pub trait Live: Send + Sync {
-    /// `LiveState` of the interface at this moment.
-    fn state(&self) -> Json;
+    /// The state at this moment.
+    fn state(&self) -> LiveState;
 }
 
 /// The runs below some paths, and everything that pages show of them.
@@ -118,36 +122,38 @@ impl Viewer {
         self.live.as_ref()
     }
 
-    /// Answers a request, such as `api/run` with `run`. Blocks while files are read.
-    pub fn answer(&self, path: &str, parameters: &[(String, String)]) -> Result<Json, Refusal> {
+    /// Answers a request, such as `api/run` with `run`, with JSON. Blocks while files are read.
+    pub fn answer(&self, path: &str, parameters: &[(String, String)]) -> Result<String, Refusal> {
         match path {
-            "api/runs" => Ok(self.catalog.list_runs(self.live.is_some())),
-            "api/run" => self.run(parameters),
-            "api/task" => self.task(parameters),
-            "api/samples" => self.samples(parameters),
-            "api/sample" => self.sample(parameters),
-            "api/compare" => self.compare(parameters),
-            "api/flips" => self.flips(parameters),
-            "api/answers" => self.answers(parameters),
+            "api/runs" => Ok(to_json(&self.catalog.list_runs(self.live.is_some()))),
+            "api/run" => self.run(parameters).map(|run| to_json(&run)),
+            "api/task" => self.task(parameters).map(|task| to_json(&task)),
+            "api/samples" => self.samples(parameters).map(|page| to_json(&page)),
+            "api/sample" => self.sample(parameters).map(|sample| to_json(&sample)),
+            "api/compare" => self.compare(parameters).map(|compared| to_json(&compared)),
+            "api/flips" => self.flips(parameters).map(|page| to_json(&page)),
+            "api/answers" => self.answers(parameters).map(|page| to_json(&page)),
             other => Err(Refusal::new(404, Diagnostic::new(format!("There is nothing at `/{other}`")))),
         }
     }
 
-    fn run(&self, parameters: &Parameters) -> Result<Json, Refusal> {
-        let found = self.found(required(parameters, "run")?)?;
-        match found.kind {
-            Kind::Results => Ok(self.catalog.summary(&found.path)?.to_detail(&found)?),
-            Kind::Samples => Ok(results::Summary::of_samples(&found).to_detail(&found)?),
-            Kind::Journal => {
-                let path = self.catalog.check(&found.path)?;
-                let mut detail = results::Summary::of_journal(&found).to_detail(&found)?;
-                answers::describe(&path, &mut detail)?;
-                Ok(detail)
-            }
-        }
+    fn run(&self, parameters: &Parameters) -> Result<RunDetail, Refusal> {
+        self.describe(&self.found(required(parameters, "run")?)?)
     }
 
-    fn task(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    /// The page of a run.
+    pub(crate) fn describe(&self, found: &FoundRun) -> Result<RunDetail, Refusal> {
+        if found.kind == RunKind::Results {
+            return Ok(results::detail(found, &*self.catalog.summary(&found.path)?)?);
+        }
+        let mut detail = results::detail(found, &results::bare_summary(found))?;
+        if found.kind == RunKind::Journal {
+            answers::describe(&self.catalog.check(&found.path)?, &mut detail)?;
+        }
+        Ok(detail)
+    }
+
+    fn task(&self, parameters: &Parameters) -> Result<TaskStats, Refusal> {
         let opened = self.open(parameters)?;
         let state = opened.index.wait(Duration::from_millis(700), |_| false);
         let names = &state.columns.filter_names;
@@ -162,7 +168,7 @@ impl Viewer {
         Ok(stats::describe(&state, filter))
     }
 
-    fn samples(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    fn samples(&self, parameters: &Parameters) -> Result<SamplePage, Refusal> {
         let opened = self.open(parameters)?;
         let query = Query::parse(parameters).map_err(|error| Refusal::new(400, error))?;
         let shown = Page::parse(parameters);
@@ -170,7 +176,7 @@ impl Viewer {
         Ok(page(&opened.index, &selection, &query, &shown)?)
     }
 
-    fn sample(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    fn sample(&self, parameters: &Parameters) -> Result<Sample, Refusal> {
         let opened = self.open(parameters)?;
         let query = Query::parse(parameters).map_err(|error| Refusal::new(400, error))?;
         let row: u32 = required(parameters, "row")?
@@ -199,14 +205,13 @@ impl Viewer {
         selection: &Selection,
         row: u32,
         is_full: bool,
-    ) -> Result<Json, Refusal> {
-        let facts = match opened.found.kind {
-            Kind::Results => results::task_config(&opened.found.path, &opened.file.task),
-            Kind::Samples | Kind::Journal => None,
+    ) -> Result<Sample, Refusal> {
+        let settings = match opened.found.kind {
+            RunKind::Results => TaskSettings::read(&opened.found.path, &opened.file.task),
+            RunKind::Samples | RunKind::Journal => None,
         };
-        let facts = facts.map(|(config, num_fewshot)| TaskFacts { config, num_fewshot }).unwrap_or_default();
         let names = (opened.found.id.as_str(), opened.file.task.as_str());
-        sample(&opened.index, selection, names, row, &facts, is_full)
+        sample(&opened.index, selection, names, row, &settings.unwrap_or_default(), is_full)
             .map_err(|error| Refusal::new(404, error))
     }
 
@@ -220,19 +225,19 @@ impl Viewer {
         selection.map_err(|error| Refusal::new(400, error))
     }
 
-    fn compare(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    pub(crate) fn compare(&self, parameters: &Parameters) -> Result<Compare, Refusal> {
         let Compared { base, others, found } = self.compared(parameters)?;
         let mut comparisons = Vec::with_capacity(others.len());
         for (new, comparison) in others.iter().zip(found.iter()) {
-            comparisons.push(json!({
-                "new": self.catalog.describe(new)?,
-                "scores": scores(comparison),
-                "only_base": comparison.only_base,
-                "only_new": comparison.only_new,
-                "notes": comparison.notes,
-            }));
+            comparisons.push(api::Comparison {
+                new: self.catalog.describe(new)?,
+                scores: scores(comparison),
+                only_base: comparison.only_base.clone(),
+                only_new: comparison.only_new.clone(),
+                notes: comparison.notes.clone(),
+            });
         }
-        Ok(json!({ "base": self.catalog.describe(&base)?, "comparisons": comparisons }))
+        Ok(Compare { base: self.catalog.describe(&base)?, comparisons })
     }
 
     fn compared(&self, parameters: &Parameters) -> Result<Compared, Refusal> {
@@ -280,7 +285,7 @@ impl Viewer {
         Ok(Compared { base, others, found })
     }
 
-    fn flips(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    pub(crate) fn flips(&self, parameters: &Parameters) -> Result<FlipPage, Refusal> {
         let Compared { base, others, found } = self.compared(parameters)?;
         let (Some(new), Some(comparison)) = (others.first(), found.first()) else {
             return Err(Refusal::new(400, Diagnostic::new("`new` names no run")));
@@ -303,33 +308,28 @@ impl Viewer {
             let (Some(base), Some(new)) = (Record::parse(&base_line), Record::parse(&new_line)) else {
                 continue;
             };
-            let text = |text: &str| wire::text(text, MEDIUM);
-            rows.push(json!({
-                "doc_id": flip.doc_id,
-                "base_row": base_row,
-                "new_row": new_row,
-                "base_value": wire::number(flip.base),
-                "new_value": wire::number(flip.new),
-                "input": wire::tail(&base.prompt(), MEDIUM),
-                "target": text(&base.target()),
-                "base_answer": text(&base.answer()),
-                "new_answer": text(&new.answer()),
-                "base_filtered": text(&filtered(&base)),
-                "new_filtered": text(&filtered(&new)),
-            }));
+            let text = |text: &str| Text::start_of(text, MEDIUM);
+            rows.push(Flip {
+                doc_id: flip.doc_id,
+                base_row,
+                new_row,
+                base_value: Num(flip.base),
+                new_value: Num(flip.new),
+                input: Text::end_of(&base.prompt(), MEDIUM),
+                target: text(&base.target()),
+                base_answer: text(&base.answer()),
+                new_answer: text(&new.answer()),
+                base_filtered: text(&filtered(&base)),
+                new_filtered: text(&filtered(&new)),
+            });
         }
-        Ok(json!({
-            "total": found.selected.len(),
-            "up": found.up,
-            "down": found.down,
-            "offset": shown.offset,
-            "rows": rows,
-        }))
+        let (total, offset) = (found.selected.len(), shown.offset);
+        Ok(FlipPage { total, up: found.up, down: found.down, offset, rows })
     }
 
-    fn answers(&self, parameters: &Parameters) -> Result<Json, Refusal> {
+    fn answers(&self, parameters: &Parameters) -> Result<AnswerPage, Refusal> {
         let found = self.found(required(parameters, "run")?)?;
-        if found.kind != Kind::Journal {
+        if found.kind != RunKind::Journal {
             return Err(Refusal::new(400, Diagnostic::new("Only journals have answers without documents")));
         }
         let path = self.catalog.check(&found.path)?;
@@ -364,7 +364,7 @@ impl Viewer {
 
     /// A run as the analysis reads it, with only those samples files that may be read.
     pub(crate) fn open_run(&self, found: &FoundRun) -> Result<Arc<Run>, Refusal> {
-        if found.kind == Kind::Journal {
+        if found.kind == RunKind::Journal {
             let hint = "`lm-eval rescore` scores the answers of a journal";
             return Err(Refusal::new(422, Diagnostic::new("A journal has answers and no scores").hint(hint)));
         }
@@ -385,20 +385,20 @@ impl Viewer {
             })
             .collect();
         let mut run = match found.kind {
-            Kind::Results => Run::open(&path)?,
-            Kind::Samples | Kind::Journal => {
+            RunKind::Results => Run::open(&path)?,
+            RunKind::Samples | RunKind::Journal => {
                 Run { name: found.shown.clone(), path: path.clone(), results: None, samples: Vec::new() }
             }
         };
         let names = match found.kind {
-            Kind::Results => Some(self.catalog.summary(&path)?),
-            Kind::Samples | Kind::Journal => None,
+            RunKind::Results => Some(self.catalog.summary(&path)?),
+            RunKind::Samples | RunKind::Journal => None,
         };
         run.samples = allowed
             .into_iter()
             .map(|file| {
                 let named = names.as_ref().and_then(|summary| {
-                    let mut tasks = summary.task_names();
+                    let mut tasks = summary.tasks.iter().map(|task| task.name.as_str());
                     tasks.find(|task| results::samples_of(found, task) == Some(file.path.as_path()))
                 });
                 SamplesFile { task: named.map_or(file.task, str::to_owned), path: file.path }
@@ -441,6 +441,11 @@ impl Side {
         };
         Ok((row, read_line(&self.file, start, length)?))
     }
+}
+
+/// An answer as JSON.
+pub(crate) fn to_json(answer: &impl Serialize) -> String {
+    serde_json::to_string(answer).expect("all keys are strings and nothing is written to a file")
 }
 
 /// A parameter that is present and not empty.

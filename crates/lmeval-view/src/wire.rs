@@ -2,7 +2,10 @@
 
 use lmeval_core::secrets;
 use lmeval_pycompat::{Value, repr};
-use serde_json::{Map, Value as Json, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value as Json};
+
+use crate::api::Text;
 
 /// The largest integer that JavaScript represents exactly.
 const SAFE_INTEGER: i64 = (1 << 53) - 1;
@@ -17,19 +20,24 @@ pub(crate) const MEDIUM: usize = 2_000;
 pub(crate) const LONG: usize = 100_000;
 
 /// A number. JSON has neither NaN nor infinity; they become strings.
-pub fn number(value: f64) -> Json {
-    if value.is_nan() {
-        return Json::from("NaN");
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Num(pub f64);
+
+impl From<Num> for Json {
+    fn from(Num(value): Num) -> Self {
+        match value {
+            f64::INFINITY => Self::from("Infinity"),
+            f64::NEG_INFINITY => Self::from("-Infinity"),
+            value if value.is_nan() => Self::from("NaN"),
+            value => Self::from(value),
+        }
     }
-    if value.is_infinite() {
-        return Json::from(if value > 0.0 { "Infinity" } else { "-Infinity" });
-    }
-    Json::from(value)
 }
 
-/// A number that may be missing.
-pub(crate) fn optional(value: Option<f64>) -> Json {
-    value.map_or(Json::Null, number)
+impl Serialize for Num {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Json::from(*self).serialize(serializer)
+    }
 }
 
 /// A value of a results file. Integers that JavaScript cannot represent become strings.
@@ -38,7 +46,7 @@ pub(crate) fn json(value: &Value) -> Json {
         Value::None => Json::Null,
         Value::Bool(value) => Json::from(*value),
         Value::Int(value) if (-SAFE_INTEGER..=SAFE_INTEGER).contains(value) => Json::from(*value),
-        Value::Float(value) => number(*value),
+        Value::Float(value) => Json::from(Num(*value)),
         Value::Str(text) => Json::from(secrets::mask_data(text).into_owned()),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => items.iter().map(json).collect(),
         Value::Dict(dict) => Json::Object(
@@ -53,46 +61,51 @@ pub(crate) fn plain(value: &Value) -> String {
     repr::str(value)
 }
 
-/// The beginning of a string, at most `limit` characters, with its whole length. Secrets are masked.
-pub fn text(text: &str, limit: usize) -> Json {
-    let masked = secrets::mask_data(text);
-    match masked.char_indices().nth(limit) {
-        Some((end, _)) => {
-            let length = limit + masked[end..].chars().count();
-            json!({ "text": &masked[..end], "length": length, "cut": true })
+impl Text {
+    /// The beginning of a string, at most `limit` characters, with its whole length. Secrets are masked.
+    pub fn start_of(text: &str, limit: usize) -> Self {
+        let masked = secrets::mask_data(text);
+        match masked.char_indices().nth(limit) {
+            Some((end, _)) => {
+                let length = limit + masked[end..].chars().count();
+                Self { text: masked[..end].to_owned(), length, cut: true }
+            }
+            None => Self { length: masked.chars().count(), text: masked.into_owned(), cut: false },
         }
-        None => json!({ "text": masked, "length": masked.chars().count() }),
     }
-}
 
-/// The end of a string, at most `limit` characters: documents with the same few-shot examples differ there.
-pub(crate) fn tail(text: &str, limit: usize) -> Json {
-    let masked = secrets::mask_data(text);
-    let length = masked.chars().count();
-    match masked.char_indices().nth(length.saturating_sub(limit)) {
-        Some((start, _)) if length > limit => {
-            json!({ "text": format!("…{}", &masked[start..]), "length": length, "cut": true })
+    /// The end of a string, at most `limit` characters: documents with the same few-shot examples differ there.
+    pub(crate) fn end_of(text: &str, limit: usize) -> Self {
+        let masked = secrets::mask_data(text);
+        let length = masked.chars().count();
+        match masked.char_indices().nth(length.saturating_sub(limit)) {
+            Some((start, _)) if length > limit => {
+                Self { text: format!("…{}", &masked[start..]), length, cut: true }
+            }
+            _ => Self { text: masked.into_owned(), length, cut: false },
         }
-        _ => json!({ "text": masked, "length": length }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json as object;
+
     use super::*;
 
     #[test]
     fn cuts_between_characters() {
-        assert_eq!(text("äöü", 2), json!({ "text": "äö", "length": 3, "cut": true }));
-        assert_eq!(text("äöü", 3), json!({ "text": "äöü", "length": 3 }));
-        assert_eq!(tail("äöü", 2), json!({ "text": "…öü", "length": 3, "cut": true }));
-        assert_eq!(tail("", 2), json!({ "text": "", "length": 0 }));
+        let text = |text: Text| serde_json::to_value(text).unwrap();
+        assert_eq!(text(Text::start_of("äöü", 2)), object!({ "text": "äö", "length": 3, "cut": true }));
+        assert_eq!(text(Text::start_of("äöü", 3)), object!({ "text": "äöü", "length": 3 }));
+        assert_eq!(text(Text::end_of("äöü", 2)), object!({ "text": "…öü", "length": 3, "cut": true }));
+        assert_eq!(text(Text::end_of("", 2)), object!({ "text": "", "length": 0 }));
     }
 
     #[test]
     fn numbers_survive_javascript() {
-        assert_eq!(number(f64::NAN), Json::from("NaN"));
-        assert_eq!(number(f64::NEG_INFINITY), Json::from("-Infinity"));
+        assert_eq!(Json::from(Num(f64::NAN)), Json::from("NaN"));
+        assert_eq!(serde_json::to_string(&Num(f64::NEG_INFINITY)).unwrap(), "\"-Infinity\"");
         assert_eq!(json(&Value::Int(1 << 60)), Json::from("1152921504606846976"));
         assert_eq!(json(&Value::Int(-7)), Json::from(-7));
     }

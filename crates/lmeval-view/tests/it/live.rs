@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lmeval_view::{Live, Viewer};
-use serde_json::{Value as Json, json};
+use lmeval_view::{Live, LiveState, Viewer};
+use serde_json::Value as Json;
 
 /// Counts its calls and is finished after three.
 struct Counting(AtomicUsize);
 
 impl Live for Counting {
-    fn state(&self) -> Json {
+    fn state(&self) -> LiveState {
         let calls = self.0.fetch_add(1, Ordering::Relaxed) + 1;
-        json!({ "elapsed": calls, "finished": calls >= 3, "model": "</script>\nm" })
+        let model = "</script>\nm".to_owned();
+        LiveState { elapsed: calls as f64, finished: calls >= 3, model, ..LiveState::default() }
     }
 }
 
@@ -34,8 +35,8 @@ fn states_arrive_until_the_run_is_finished() {
             states.push(serde_json::from_str::<Json>(data).unwrap());
         }
     }
-    let elapsed: Vec<u64> = states.iter().map(|state| state["elapsed"].as_u64().unwrap()).collect();
-    assert_eq!(elapsed, [1, 2, 3]);
+    let elapsed: Vec<f64> = states.iter().map(|state| state["elapsed"].as_f64().unwrap()).collect();
+    assert_eq!(elapsed, [1.0, 2.0, 3.0]);
     assert_eq!(states[0]["model"], "</script>\nm");
     assert!(!server.is_watched());
 }

@@ -12,8 +12,10 @@ use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Arguments, Context, Model, secrets};
 use lmeval_engine::{Event, PreviewScore};
 use lmeval_pycompat::repr;
-use lmeval_view::{Listen, Live, Server, Viewer, cut_text, number, run_id};
-use serde_json::{Value as Json, json};
+use lmeval_view::{
+    Listen, Live, LiveAnswer, LiveLevel, LiveMessage, LiveRequests, LiveState, LiveTask, Num, Score, Server,
+    Text, Viewer, run_id,
+};
 
 use crate::progress::{RequestCounts, Snapshot};
 
@@ -76,8 +78,11 @@ impl LiveView {
             }
             Event::Failed { request, error } => {
                 let text = format!("{}: {error}", request.describe());
-                let elapsed = self.state.counts.snapshot().elapsed;
-                inner.messages.push_front(("error", secrets::mask(&text).into_owned(), elapsed));
+                inner.messages.push_front(LiveMessage {
+                    level: LiveLevel::Error,
+                    text: secrets::mask(&text).into_owned(),
+                    elapsed: self.state.counts.snapshot().elapsed.as_secs_f64(),
+                });
                 inner.messages.truncate(SHOWN);
             }
             Event::Scoring { .. } => inner.phase = "Scoring",
@@ -109,10 +114,9 @@ struct LiveRun {
 #[derive(Default)]
 struct Inner {
     phase: &'static str,
-    tasks: Vec<LiveTask>,
-    answers: VecDeque<Json>,
-    /// Level, text and time since the start.
-    messages: VecDeque<(&'static str, String, Duration)>,
+    tasks: Vec<TaskProgress>,
+    answers: VecDeque<LiveAnswer>,
+    messages: VecDeque<LiveMessage>,
     /// Time and completed requests.
     samples: VecDeque<(Instant, u64)>,
     is_finished: bool,
@@ -120,7 +124,7 @@ struct Inner {
 }
 
 #[derive(Default)]
-struct LiveTask {
+struct TaskProgress {
     task: String,
     done: usize,
     total: Option<usize>,
@@ -129,12 +133,12 @@ struct LiveTask {
 
 impl Inner {
     /// The entry of a task. Data is loaded by name, results are kept by key, which may have a group in front.
-    fn task(&mut self, name: &str) -> &mut LiveTask {
-        let is_same = |known: &LiveTask| {
+    fn task(&mut self, name: &str) -> &mut TaskProgress {
+        let is_same = |known: &TaskProgress| {
             known.task == name || name.rsplit_once("::").is_some_and(|(_, bare)| known.task == bare)
         };
         let position = self.tasks.iter().position(is_same).unwrap_or_else(|| {
-            self.tasks.push(LiveTask { task: name.to_owned(), ..LiveTask::default() });
+            self.tasks.push(TaskProgress { task: name.to_owned(), ..TaskProgress::default() });
             self.tasks.len() - 1
         });
         &mut self.tasks[position]
@@ -162,67 +166,60 @@ impl LiveRun {
 }
 
 impl Live for LiveRun {
-    fn state(&self) -> Json {
+    fn state(&self) -> LiveState {
         let now = self.counts.snapshot();
         let retried = self.model.stats().map_or(0, |stats| stats.retries.load(Ordering::Relaxed));
         let mut inner = self.lock();
         let rate = inner.rate(&now);
         let left = now.total.saturating_sub(now.done) as f64;
-        let remaining = rate.filter(|rate| *rate > 0.0 && now.all_built).map(|rate| left / rate);
-        let tasks: Vec<Json> = inner.tasks.iter().map(task).collect();
-        let messages: Vec<Json> = inner
-            .messages
-            .iter()
-            .map(|(level, text, at)| json!({ "level": level, "text": text, "elapsed": at.as_secs_f64() }))
-            .collect();
-        let reused = now.done.saturating_sub(now.sent + now.failed);
-        json!({
-            "model": self.name,
-            "elapsed": now.elapsed.as_secs_f64(),
-            "phase": inner.phase,
-            "requests": {
-                "done": now.done,
-                "total": now.all_built.then_some(now.total),
-                "reused": reused,
-                "failed": now.failed,
-                "retried": retried,
+        LiveState {
+            model: self.name.clone(),
+            elapsed: now.elapsed.as_secs_f64(),
+            phase: inner.phase,
+            requests: LiveRequests {
+                done: now.done,
+                total: now.all_built.then_some(now.total),
+                reused: now.done.saturating_sub(now.sent + now.failed),
+                failed: now.failed,
+                retried,
             },
-            "rate": rate,
-            "remaining": remaining,
-            "tasks": tasks,
-            "answers": inner.answers,
-            "messages": messages,
-            "finished": inner.is_finished,
-            "run": inner.run,
-        })
+            rate,
+            remaining: rate.filter(|rate| *rate > 0.0 && now.all_built).map(|rate| left / rate),
+            tasks: inner.tasks.iter().map(task).collect(),
+            answers: inner.answers.iter().cloned().collect(),
+            messages: inner.messages.iter().cloned().collect(),
+            finished: inner.is_finished,
+            run: inner.run.clone(),
+        }
     }
 }
 
-fn task(task: &LiveTask) -> Json {
-    let scores: Vec<Json> = task
-        .scores
-        .iter()
-        .map(|score| {
-            let (mean, stderr) = (score.mean, score.stderr());
-            let interval = mean_interval(mean, Some(stderr), Some(score.count as f64));
-            let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| (interval.low, interval.high));
-            json!({
-                "metric": &*score.metric,
-                "filter": &*score.filter,
-                "value": number(mean),
-                "stderr": number(stderr),
-                "low": number(low),
-                "high": number(high),
-                "higher_is_better": null,
-            })
-        })
-        .collect();
-    let scored = task.scores.iter().map(|score| score.count).max().unwrap_or(0);
-    json!({ "task": task.task, "done": task.done, "total": task.total, "scored": scored, "scores": scores })
+fn task(task: &TaskProgress) -> LiveTask {
+    let score = |score: &PreviewScore| {
+        let (mean, stderr) = (score.mean, score.stderr());
+        let interval = mean_interval(mean, Some(stderr), Some(score.count as f64));
+        let (low, high) = interval.map_or((f64::NAN, f64::NAN), |interval| (interval.low, interval.high));
+        Score {
+            metric: score.metric.to_string(),
+            filter: score.filter.to_string(),
+            value: Some(Num(mean)),
+            stderr: Some(Num(stderr)),
+            low: Some(Num(low)),
+            high: Some(Num(high)),
+            higher_is_better: None,
+        }
+    };
+    LiveTask {
+        task: task.task.clone(),
+        done: task.done,
+        total: task.total,
+        scored: task.scores.iter().map(|score| score.count).max().unwrap_or(0),
+        scores: task.scores.iter().map(score).collect(),
+    }
 }
 
 /// The first request of a document with its first answer.
-fn answer(task: &str, document: &AnsweredDocument) -> Json {
+fn answer(task: &str, document: &AnsweredDocument) -> LiveAnswer {
     let first = document.answers.first();
     let prompt = first.and_then(|first| match &first.instance.arguments {
         Arguments::Loglikelihood { context, .. }
@@ -234,11 +231,11 @@ fn answer(task: &str, document: &AnsweredDocument) -> Json {
         Arguments::Rolling { text } => Some(text.to_string()),
     });
     let response = first.and_then(|first| first.responses.first()).map(repr::str).unwrap_or_default();
-    json!({
-        "task": task,
-        "doc_id": document.doc_id.0,
+    LiveAnswer {
+        task: task.to_owned(),
+        doc_id: Some(document.doc_id.0),
         // Prompts that nothing needs are dropped during the run.
-        "prompt": prompt.filter(|prompt| !prompt.is_empty()).map(|prompt| cut_text(&prompt, LONGEST)),
-        "answer": cut_text(&response, LONGEST),
-    })
+        prompt: prompt.filter(|prompt| !prompt.is_empty()).map(|prompt| Text::start_of(&prompt, LONGEST)),
+        answer: Text::start_of(&response, LONGEST),
+    }
 }

@@ -59,6 +59,17 @@ test('runs and tasks as a matrix, with the best score of each task in bold', asy
   expect([...(table?.querySelectorAll('.best') ?? [])].map((cell) => cell.textContent)).toEqual(['0.7500']);
 });
 
+test('scores of tasks with unanswered documents are marked in the list and in the matrix', async () => {
+  for (const query of [{}, { view: 'matrix' }]) {
+    const body = await open(href(['runs'], query));
+    const marks = [...body.querySelectorAll('.bad[title*="have no answer"]')];
+    expect(marks.map((mark) => mark.textContent)).toContain('*');
+    expect(marks[0]?.getAttribute('title')).toContain('28 of its documents');
+    if (app) void unmount(app);
+    document.body.replaceChildren();
+  }
+});
+
 test('ticked runs lead to a comparison', async () => {
   const body = await open(href(['runs'], { tick: 'a,b' }));
   expect(body.querySelector('a.primary')?.getAttribute('href')).toBe('#/compare?base=a&new=b');

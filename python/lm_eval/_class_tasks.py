@@ -36,7 +36,6 @@ WRAPPED = "__doc__"
 
 _DOCUMENT_HOOKS = (
     "dataset",
-    "doc_iterator",
     "download",
     "eval_docs",
     "has_test_docs",
@@ -58,8 +57,8 @@ _FIELD_HOOKS = {
 """The methods that replace fields of the configuration."""
 
 
-_STEPS = ("aggregate", "apply_filters", "build_all_requests", "process_instances", "scorers")
-"""Methods for scripts that run the steps of an evaluation themselves."""
+CONTEXT_HOOKS = ("build_qa_turn", "fewshot_context", "fewshot_examples", "multiple_input_context", "sampler")
+"""The methods that take part in making a prompt."""
 
 
 class Objects:
@@ -249,9 +248,7 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     directory, reference = message["function"]
     hooks = {*task._hooks(), *(name for name in vars(task) if not name.startswith("_"))}
 
-    unused = sorted(hooks.intersection(_STEPS))
-    if unused:
-        logger.warning("A run does not call `%s` of the class `%s`", "`, `".join(unused), type(task).__name__)
+    task._refuse_ignored()
 
     def part(*steps: str) -> Reference:
         return Reference(directory, "/".join([reference, *(quote(step, safe="") for step in steps)]))
@@ -270,7 +267,7 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
         "fewshot_docs": part("fewshot_docs") if own_documents or "fewshot_docs" in hooks else None,
         "excludes_evaluated": _excludes(task),
         "makes_requests": "construct_requests" in hooks,
-        "makes_context": bool({"fewshot_context", "fewshot_examples", "build_qa_turn"} & hooks),
+        "makes_context": any(hook in hooks for hook in CONTEXT_HOOKS),
         "process_results": part("process_results") if "process_results" in hooks else None,
         "aggregation": _aggregations(task, part) if "aggregation" in hooks else None,
         "higher_is_better": dict(task.higher_is_better()) if "higher_is_better" in hooks else None,

@@ -78,15 +78,41 @@ _FLAGS = {
 
 def run(words: list[str]) -> int:
     """Run a command line that may use names registered in this process; return its exit status."""
-    from lm_eval import _distributed, _engine, _refusals
+    from lm_eval import _distributed, _engine, _patches, _refusals
     from lm_eval.api import registry
 
-    _refusals.refuse("command")
+    if _patches.changes():
+        model = _model_of(words)
+        _refusals.refuse("command", model)
+        if _patches.has_changed("lm_eval.api.registry", "get_model"):
+            _use_own_model(model)
+    else:
+        _refusals.refuse("command")
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     try:
         return _engine.command(words, registered)
     except _distributed.Finished:
         return 0
+
+
+def _model_of(words: list[str]) -> str | None:
+    """Return the name of the model in a command line."""
+    if {"-h", "--help"}.intersection(words):
+        return None
+    model: str | None = parser().parse_known_args(words)[0].model
+    return model
+
+
+def _use_own_model(name: str | None) -> None:
+    """Put the class that a script's own `get_model` returns into the registry."""
+    from lm_eval.api import registry
+
+    if name is None:
+        raise NotImplementedError(
+            "`lm_eval.api.registry.get_model` was changed, but the command line names no model with `--model`: assign to "
+            "`lm_eval.api.registry.MODEL_REGISTRY[NAME]`"
+        )
+    registry.MODEL_REGISTRY[name] = registry.get_model(name)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ _MUTABLE = (dict, list, set)
 _CODE = (types.FunctionType, classmethod, staticmethod, property)
 
 _modules: dict[str, dict[str, Any]] = {}
-"""The public names of each module, as they were after its import."""
+"""The names of each module, as they were after its import."""
 
 _classes: dict[type, dict[str, Any]] = {}
 """The attributes of each class, as they were after the import of its module."""
@@ -107,7 +107,7 @@ def record(module: types.ModuleType) -> None:
 
 def _is_name(name: str, value: Any) -> bool:
     is_logger = type(value).__module__ == "logging"
-    return not name.startswith("_") and not isinstance(value, types.ModuleType) and not is_logger
+    return not name.startswith("__") and not isinstance(value, types.ModuleType) and not is_logger
 
 
 def _copy(values: Any) -> None:
@@ -146,24 +146,42 @@ def _matters(cls: type, name: str, value: Any, is_known: bool) -> bool:
     if name == "_abc_impl":
         return False
     inherited = any(name in _classes.get(base, ()) for base in cls.__mro__[1:])
-    return is_known or inherited or name in uncalled(cls)
+    return is_known or inherited or name in uncalled(cls) or isinstance(value, _CODE) and not _takes_helpers(cls)
+
+
+def _takes_helpers(cls: type) -> bool:
+    """Whether scripts add methods of their own to a class; a new method of any other class may be one of 0.4.13."""
+    kinds = ("api.model", "LM", "api.task._documents", "Documents", "config.task", "TaskConfig", "FewshotConfig")
+    return is_kind(cls, *kinds, "api.filter", "Filter", "api.samplers", "ContextSampler", "scorers", "Scorer")
 
 
 def changes() -> list[Change]:
     """Return everything that scripts have changed."""
     found = [Change(cls.__module__, cls, name) for cls in list(_classes) for name in sorted(_differences(cls))]
-    for module, known in list(_modules.items()):
-        there = getattr(sys.modules.get(module), "__dict__", known)
-        if module.rpartition(".")[2].startswith("_"):
-            continue
-        now = {name: value for name, value in there.items() if _is_name(name, value)}
-        for name in sorted({*known, *now}):
-            is_new = name not in known
-            if is_new and not callable(now[name]):
-                continue
-            if not _is_same(now.get(name, _MISSING), known.get(name, _MISSING)):
-                found.append(Change(module, None, name))
+    for module in list(_modules):
+        if not _is_machinery(module):
+            found += [Change(module, None, name) for name in sorted(_changed_in(module))]
     return found
+
+
+def _is_machinery(module: str) -> bool:
+    """Whether only this package has such a module: its parts look each other up, so that any change acts."""
+    part = module.split(".")[1]
+    return part.startswith("_") and part not in ("__main__", "_cli")
+
+
+def _changed_in(module: str) -> set[str]:
+    """Return the names of a module that a script has replaced, removed or added."""
+    known = _modules.get(module, {})
+    there = getattr(sys.modules.get(module), "__dict__", known)
+    now = {name: value for name, value in there.items() if _is_name(name, value)}
+    different = {name for name in {*known, *now} if not _is_same(now.get(name, _MISSING), known.get(name, _MISSING))}
+    # Private values are the package's own state, and new ones that cannot be called are marks of a script.
+    return {
+        name
+        for name in different
+        if callable(known.get(name, now.get(name))) or name in known and not name.startswith("_")
+    }
 
 
 def changed_names(cls: type) -> set[str]:
@@ -179,11 +197,39 @@ def overridden(cls: type) -> set[str]:
 
 
 def has_changed(module: str, name: str | None = None) -> bool:
-    """Whether a script has changed a name of a module, or any of its names."""
-    known = _modules.get(module, {})
-    now = vars(sys.modules[module]) if module in sys.modules else known
-    names = known if name is None else [name]
-    return any(not _is_same(now.get(one, _MISSING), known.get(one, _MISSING)) for one in names)
+    """Whether a script has changed a name of a module; without one, any name, or a class that is no model."""
+    if name is not None:
+        return name in _changed_in(module)
+    helpers = [cls for cls in _classes if cls.__module__ == module and not is_kind(cls, "api.model", "LM")]
+    return bool(_changed_in(module)) or any(_differences(cls) for cls in helpers)
+
+
+def changed_class(module: str, name: str) -> Any:
+    """Return a class that a script has replaced or changed, if it has."""
+    module = f"{_PACKAGE}.{module}"
+    cls = getattr(sys.modules.get(module), name, None)
+    return cls if cls is not None and (cls not in _classes or _differences(cls)) else None
+
+
+def has_changed_models() -> bool:
+    """Whether a script has changed a class of models, which others may derive from."""
+    return any(is_kind(cls, "api.model", "LM") and _differences(cls) for cls in list(_classes))
+
+
+def changed_helpers(cls: type) -> set[str]:
+    """Return the modules of a model class in which a script has changed functions or helper classes."""
+    return {module for module in modules_of_model(cls) if has_changed(module)}
+
+
+def replaced_loader() -> Any:
+    """Return the function that a script has put in place of `datasets.load_dataset`, if it has."""
+    library = sys.modules.get("datasets")
+    function = getattr(library, "load_dataset", None)
+    if function is None or getattr(library, "__lm_eval__", False):
+        return None
+    folder = (getattr(library, "__file__", None) or "").rpartition("/")[0]
+    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    return None if folder and file.startswith(folder) else function
 
 
 def modules_of_model(cls: type) -> set[str]:
@@ -248,7 +294,8 @@ def is_kind(owner: type, *names: str) -> bool:
             module = name
             continue
         base = getattr(sys.modules.get(f"{_PACKAGE}.{module}"), name, None)
-        if isinstance(base, type) and issubclass(owner, base):
+        # Not `issubclass`: any class with `apply` counts as a filter there.
+        if isinstance(base, type) and base in owner.__mro__:
             return True
     return False
 
@@ -256,7 +303,24 @@ def is_kind(owner: type, *names: str) -> bool:
 # Methods of the reference
 
 _UNCALLED: dict[str, tuple[str, ...]] = {
+    "Collator": ("_group_by_context", "_group_by_index", "_reorder", "get_cache", "get_chunks"),
+    "Documents": (
+        "aggregate",
+        "apply_filters",
+        "build_all_requests",
+        "count_bytes",
+        "count_words",
+        "doc_iterator",
+        "dump_config",
+        "instances",
+        "override_metric",
+        "process_instances",
+        "resolve_field",
+        "scorers",
+    ),
+    "FewshotConfig": ("from_dict",),
     "Group": ("_discover_filters_for_metric",),
+    "GroupConfig": ("serialize_function",),
     "ServedLM": (
         "_create_payload",
         "_encode_pair",
@@ -273,7 +337,8 @@ _UNCALLED: dict[str, tuple[str, ...]] = {
         "tok_decode",
         "tok_encode",
     ),
-    "TaskManager": ("_check_duplicates", "_entry", "_load_spec"),
+    "TaskConfig": ("serialize_function",),
+    "TaskManager": ("_check_duplicates", "_entry", "_load_spec", "task_index"),
     "TemplateAPI": ("amodel_call", "get_batched_requests"),
 }
 """Methods that the reference calls and this package does not, by class."""

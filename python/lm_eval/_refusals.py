@@ -8,25 +8,127 @@ from typing import Any
 
 from lm_eval import _patches
 
-_CALLED_BY_SCRIPTS = (
-    "__main__",
-    "_cli",
-    "caching",
-    "config.evaluate_config",
-    "decontamination",
-    "evaluator_utils",
-    "judge",
-    "loggers",
-    "prompts",
-    "ray",
-    "result_schema",
-    "tasks",
-    "utils",
-)
-"""Modules whose functions run when a script calls them; an evaluation in the engine has no use for them."""
+_UNUSED = {
+    "__main__": (),
+    "_cli": (),
+    "config.evaluate_config": (),
+    "decontamination": (),
+    "evaluator_utils": ("TaskOutput", "_tasks", "consolidate_results", "get_task_list"),
+    "judge": (),
+    "loggers": (),
+    "loggers.utils": ("remove_none_pattern", "_ResultsLogger", "_artifact_name", "_cell", "_flat", "_rows", "_sample_table"),
+    "ray": (),
+    "result_schema": (),
+    "tasks": ("TaskDict", "TaskManager", "get_task_dict", "get_task_name_from_config", "get_task_name_from_object"),
+    "tasks.manager": ("TaskDict", "TaskManager"),
+    "utils": (
+        "EnhancedJSONEncoder",
+        "Reorderer",
+        "convert_bytes_to_hash",
+        "convert_pil_to_hash",
+        "escaped_split",
+        "general_detokenize",
+        "get_file_datetime",
+        "get_file_task_name",
+        "get_latest_filename",
+        "get_results_filenames",
+        "get_sample_results_filenames",
+        "group",
+        "handle_non_serializable",
+        "hash_dict_images",
+        "info_once",
+        "join_iters",
+        "make_table",
+        "maybe_warn",
+        "pattern_match",
+        "positional_deprecated",
+        "random_name_id",
+        "sanitize_list",
+        "sanitize_model_name",
+        "sanitize_task_name",
+        "setup_logging",
+        "warning_once",
+        "weighted_f1_score",
+        "wrap_text",
+    ),
+}
+"""What `evaluate` and `simple_evaluate` call neither here nor in 0.4.13, by module: all names, or these. Scripts call it."""
 
-_OF_ENGINE = ("apply_template", "create_iterator", "env", "import_function", "load_yaml_config", "regex_replace")
-"""Functions of `lm_eval.utils` that the reference looks up while it evaluates."""
+_CALLED = {
+    "api.registry": ("get_model",),
+    "utils": ("handle_arg_string", "simple_parse_args_string"),
+}
+"""Functions that `evaluate` and `simple_evaluate` look up in their modules while they run."""
+
+_OF_COMMAND = {
+    "__main__": ("cli_evaluate", "main", "parse_eval_args", "setup_parser"),
+    "_cli": ("HarnessCLI",),
+    "_cli.harness": ("HarnessCLI",),
+    "api.registry": ("get_model",),
+    "judge": ("ask_judge",),
+}
+"""The same for a command line: its own functions, and what makes models and scores."""
+
+_OF_TASKS = (
+    "aggregation",
+    "build_qa_turn",
+    "config",
+    "construct_requests",
+    "dataset",
+    "doc_to_audio",
+    "doc_to_choice",
+    "doc_to_image",
+    "doc_to_prefix",
+    "doc_to_target",
+    "doc_to_text",
+    "download",
+    "eval_docs",
+    "fewshot_context",
+    "fewshot_docs",
+    "fewshot_examples",
+    "has_test_docs",
+    "has_training_docs",
+    "has_validation_docs",
+    "higher_is_better",
+    "multiple_input_context",
+    "process_results",
+    "sampler",
+    "set_config",
+    "set_fewshot_seed",
+    "test_docs",
+    "to_dict",
+    "training_docs",
+    "validation_docs",
+)
+"""Methods of tasks and their configuration that an evaluation calls in Python once a script has replaced them."""
+
+_OF_SCRIPTS = (
+    "doc_to_decontamination_query",
+    "features",
+    "fewshot_cfg",
+    "get",
+    "get_config",
+    "get_docs",
+    "is_multimodal",
+    "set_num_fewshot",
+    "set_repeats",
+    "should_decontaminate",
+    "task_docs",
+)
+"""Methods of tasks that no evaluation calls, here or in 0.4.13."""
+
+_STEPS = (
+    "aggregate",
+    "apply_filters",
+    "build_all_requests",
+    "dump_config",
+    "instances",
+    "override_metric",
+    "process_instances",
+    "scorers",
+    "task_name",
+)
+"""Methods of tasks that scripts call that run the steps of an evaluation themselves."""
 
 _INSTEAD = {
     "api.filter": "register a filter class (`register_filter`) and name it in the task",
@@ -56,26 +158,41 @@ def has_own_tasks(manager: Any = None) -> bool:
 
     if manager is not None and "load" in {*vars(manager), *_patches.overridden(type(manager))}:
         return True
-    return any(
+    return _patches.replaced_loader() is not None or any(
         issubclass(cls, (Documents, TaskConfig, FewshotConfig)) and _patches._differences(cls)
         for cls in list(_patches._classes)
     )
 
 
-def refuse(entry: str, model: type | None = None) -> None:
+def refuse(entry: str, model: type | str | None = None) -> None:
     """Raise if a script has changed something that the evaluation would ignore.
 
-    `entry` is `simple_evaluate`, `evaluate`, `command` or `steps`; `model` is the class of the evaluated model, if it
-    is in this process.
+    `entry` is `simple_evaluate`, `evaluate`, `command` or `steps`; `model` is the class of the evaluated model, or
+    its name.
     """
-    for change in _patches.changes():
-        if not _acts(change, entry, model):
+    found = _patches.changes()
+    kind = _class_named(model) if isinstance(model, str) and found else model
+    for change in found:
+        if not _acts(change, entry, kind if isinstance(kind, type) else None):
             raise NotImplementedError(_message(change, entry))
     own = vars(sys.modules[_patches._PACKAGE])
     for name in ("TaskManager", "simple_evaluate"):
         # The package defines these on access; only a script stores them.
         if entry == "command" and name in own:
             raise NotImplementedError(_message(_patches.Change(_patches._PACKAGE, None, name), entry))
+    if entry == "command" and _patches.replaced_loader() is not None:
+        raise NotImplementedError(_message(_patches.Change("datasets", None, "load_dataset"), entry))
+
+
+def _class_named(name: str) -> type | None:
+    """Return the class of a model; `None` if the package has no class for the name."""
+    from lm_eval.api import registry
+
+    try:
+        found = registry.model_registry.get(name, None)
+    except ImportError:
+        return None
+    return found if isinstance(found, type) else None
 
 
 def refuse_overrides(cls: type, what: str) -> None:
@@ -100,66 +217,116 @@ def refuse_own_methods(target: Any, what: str) -> None:
 
 
 def _acts(change: _patches.Change, entry: str, model: type | None) -> bool:
-    """Whether an evaluation honours a change."""
+    """Whether an evaluation honours a change; what is not known to act does not."""
     module, owner, name = change
     inside = module.removeprefix(f"{_patches._PACKAGE}.")
+    if _is_within(inside, ("models",)) or owner is not None and _patches.is_kind(owner, "api.model", "LM"):
+        return _acts_on_model(change, entry, model)
     if owner is None:
         return _function_acts(change, inside, entry)
-    if _patches.is_kind(owner, "api.model", "LM"):
-        # A change matters to the objects of the class, which run in Python then.
-        is_evaluated = entry == "command" if model is None else owner in model.__mro__
-        return not is_evaluated or name not in _patches.uncalled(owner)
     if _patches.is_kind(owner, "api.task._documents", "Documents", "config.task", "TaskConfig", "FewshotConfig"):
-        return entry != "command" and (not name.startswith("_") or name.startswith("__"))
+        return entry != "command" and _task_acts(owner, name, entry)
     if _patches.is_kind(owner, "tasks.manager", "TaskManager"):
-        return entry != "command" and name not in _patches.uncalled(owner)
+        is_private = name.startswith("_") and not name.startswith("__")
+        return entry != "command" and not is_private and name not in _patches.uncalled(owner)
     if _patches.is_kind(owner, "api.filter", "Filter", "api.samplers", "ContextSampler", "scorers", "Scorer"):
         # A changed one is called in Python where a task names it; the scorers of output types have no names.
         return inside != "scorers._base"
-    return _is_within(inside, (*_CALLED_BY_SCRIPTS, "models")) or owner.__name__ in ("CachingLM", "Registry")
+    if _patches.is_kind(owner, "api.registry", "Registry"):
+        return name in ("register", "__setitem__")
+    if _patches.is_kind(owner, "api.model", "CachingLM"):
+        # The script makes the object, and the evaluation takes the model out of it.
+        return entry in ("evaluate", "simple_evaluate") and name == "__init__"
+    return _is_listed(inside, owner.__name__, _OF_COMMAND if entry == "command" else _UNUSED)
+
+
+def _task_acts(owner: type, name: str, entry: str) -> bool:
+    """Whether a change of a task class or of a configuration class acts where tasks are made in this process."""
+    bases = (_patches._classes[base] for base in owner.__mro__ if base in _patches._classes)
+    value = next((known[name] for known in bases if name in known), None)
+    is_data = not callable(value) and not isinstance(value, _patches._CODE) and not name.startswith("_")
+    known = (*_OF_TASKS, *_OF_SCRIPTS, *(_STEPS if entry == "steps" else ()))
+    return name in known or name.startswith("__") or is_data and name not in _patches.uncalled(owner)
+
+
+def _acts_on_model(change: _patches.Change, entry: str, model: type | None) -> bool:
+    """Whether a change that concerns some models acts on the evaluated one, which runs in Python then."""
+    module, owner, name = change
+    if owner is not None and _patches.is_kind(owner, "api.model", "LM"):
+        is_evaluated = entry in ("command", "simple_evaluate") if model is None else owner in model.__mro__
+        return not is_evaluated or name not in _patches.uncalled(owner)
+    if model is not None:
+        modules = _patches.modules_of_model(model)
+    else:
+        modules = {one for one in _patches._modules if one.startswith(f"{_patches._PACKAGE}.models.")}
+    if module not in modules:
+        return True
+    if owner is None:
+        return _is_read(name, {module})
+    if name in _patches.uncalled(owner):
+        return False
+    return _is_read(owner.__name__ if name.startswith("__") else name, modules)
 
 
 def _function_acts(change: _patches.Change, inside: str, entry: str) -> bool:
     if inside == "evaluator" and change.name in ("evaluate", "simple_evaluate"):
         return change.name == entry or entry in ("evaluate", "steps")
-    if inside == "utils" and change.name in _OF_ENGINE:
+    if entry == "command":
+        return _is_listed(inside, change.name, _OF_COMMAND)
+    if inside == "evaluator":
+        return _is_read(change.name, {change.module})
+    return _is_listed(inside, change.name, _UNUSED) or _is_listed(inside, change.name, _CALLED)
+
+
+def _is_listed(inside: str, name: str, table: dict[str, tuple[str, ...]]) -> bool:
+    """Whether a table has a name of a module, in the entry of the module itself or else of the package around it."""
+    found = [module for module in table if _is_within(inside, (module,))]
+    if not found:
         return False
-    if _is_within(inside, _CALLED_BY_SCRIPTS) or inside == "api.registry" and change.name == "get_model":
-        return True
-    return (inside == "evaluator" or _is_within(inside, ("models",))) and _is_read(change)
+    names = table[max(found, key=len)]
+    return name in names if names else True
 
 
 def _is_within(inside: str, modules: tuple[str, ...]) -> bool:
     return any(inside == module or inside.startswith(f"{module}.") for module in modules)
 
 
-def _is_read(change: _patches.Change) -> bool:
-    """Whether code of the module looks the name up when it runs."""
-    module = sys.modules[change.module]
+def _is_read(name: str, modules: set[str]) -> bool:
+    """Whether code of these modules looks the name up when it runs; methods that nothing calls do not count."""
     codes: list[Any] = []
-    for value in [*_patches._modules[change.module].values(), *vars(module).values()]:
-        inner = vars(value).values() if isinstance(value, type) and value in _patches._classes else [value]
-        for item in inner:
-            item = getattr(item, "fget", None) or getattr(item, "func", None) or getattr(item, "__func__", item)
-            if getattr(item, "__module__", None) == change.module:
-                codes.append(getattr(item, "__code__", None))
+    for module in modules:
+        there = getattr(sys.modules.get(module), "__dict__", {})
+        for value in [*_patches._modules.get(module, {}).values(), *there.values()]:
+            if isinstance(value, type) and value in _patches._classes:
+                dead = _patches.uncalled(value)
+                inner = [item for key, item in _patches._classes[value].items() if key not in dead]
+            else:
+                inner = [value]
+            for item in inner:
+                item = getattr(item, "fget", None) or getattr(item, "func", None) or getattr(item, "__func__", item)
+                if getattr(item, "__module__", None) == module:
+                    codes.append(getattr(item, "__code__", None))
     while codes:
         code = codes.pop()
         if code is not None:
-            if change.name in code.co_names:
+            if name in code.co_names:
                 return True
             codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return False
 
 
 def _message(change: _patches.Change, entry: str) -> str:
-    is_of_tasks = change.owner is not None and not _patches.is_kind(change.owner, "api.model", "LM")
-    if entry == "command" and (is_of_tasks or change.module == _patches._PACKAGE):
+    is_of_model = change.owner is not None and _patches.is_kind(change.owner, "api.model", "LM")
+    if entry == "command" and not is_of_model and not _is_refused_everywhere(change):
         return (
             f"`{change}` was changed, but a command line runs in the engine and would ignore that: evaluate with "
             "`lm_eval.simple_evaluate`"
         )
     return f"`{change}` was changed, but the engine would ignore that: {_hint(change.module)}"
+
+
+def _is_refused_everywhere(change: _patches.Change) -> bool:
+    return change.module.startswith(f"{_patches._PACKAGE}.") and not _acts(change, "simple_evaluate", None)
 
 
 def _hint(module: str) -> str:

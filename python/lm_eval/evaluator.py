@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lm_eval import _distributed, _engine, _patches, _refusals
+from lm_eval import _class_tasks, _distributed, _engine, _patches, _refusals, utils
 from lm_eval._live import Live
 from lm_eval._protocol import Unsendable, to_wire
 from lm_eval.api.group import Group
@@ -113,13 +113,16 @@ def simple_evaluate(
         raise TypeError(f"`tasks` must be a list, not a value of type `{type(specs).__name__}`")
     if not isinstance(model, (str, LM, CachingLM)):
         raise TypeError(f"`model` must be a name or an `LM` object, not a value of type `{type(model).__name__}`")
-    _refusals.refuse("simple_evaluate", None if isinstance(model, str) else _class_of(model))
+    _refusals.refuse("simple_evaluate", model if isinstance(model, str) else _class_of(model))
     if _refusals.has_own_tasks():
         # A script's own code may shuffle documents, and then draws from the generators.
         with contextlib.suppress(ImportError):
             importlib.import_module("numpy")
     _seed(random_seed, numpy_random_seed, torch_random_seed)
-    arguments = _parsed(model_args)
+    # Reference: models read the string with the function of `utils`, everything else with the name of this module.
+    arguments = utils.simple_parse_args_string(model_args) if isinstance(model_args, str) else dict(model_args or {})
+    # Reference: missing arguments are an empty string for a name, and nothing for an object.
+    given = "" if model_args is None and isinstance(model, str) else model_args
     if not apply_chat_template and _looks_like_chat(arguments):
         logger.warning(
             "The model arguments look like those of a chat model, but `apply_chat_template` is off: "
@@ -159,8 +162,6 @@ def simple_evaluate(
         "prices": None if prices is None else os.fspath(prices),
     }
     live_judges = {role: judge for role, judge in (judges or {}).items() if isinstance(judge, LM)}
-    # Reference: missing arguments are an empty string for a name, and nothing for an object.
-    given = "" if model_args is None and isinstance(model, str) else model_args
     shown = {
         "model": _name(model),
         "model_source": model if isinstance(model, str) else "CUSTOM",
@@ -171,12 +172,13 @@ def simple_evaluate(
         "bootstrap_iters": bootstrap_iters,
     }
     lm = _model(
-        model, arguments, {"batch_size": batch_size, "max_batch_size": max_batch_size, "device": device}
+        model, arguments, given, {"batch_size": batch_size, "max_batch_size": max_batch_size, "device": device}
     )
     if lm is None and evaluation_tracker is not None:
         # Answers of an object are cached only on request: only the caller can tell it from another one.
         settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
     manager = task_manager or TaskManager(metadata={**_serializable(arguments), **(metadata or {})})
+    _refusals.refuse_overrides(type(manager), "an evaluation")
     live = Live()
     # Plain arguments identify the model, whatever its attributes become.
     live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
@@ -271,7 +273,7 @@ def evaluate(
 
 def _fewshot_seed(tasks: list[Task]) -> int | None:
     """Return the seed shared by all tasks that have examples or their own `fewshot_context`."""
-    own = {"fewshot_context", "fewshot_examples", "build_qa_turn"}
+    own = {*_class_tasks.CONTEXT_HOOKS}
     drawing = [task for task in tasks if task.get_config("num_fewshot") or own & {*task._hooks()}] or tasks
     first = drawing[0]
     for task in drawing:
@@ -404,7 +406,12 @@ def _renamed(results: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return renamed
 
 
-def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: dict[str, Any]) -> LM | CachingLM | None:
+def _model(
+    model: str | LM | CachingLM,
+    arguments: dict[str, Any],
+    given_arguments: str | Mapping[str, Any] | None,
+    additional: dict[str, Any],
+) -> LM | CachingLM | None:
     """Return the model if it is in this process: an object, or an instance of a class registered here."""
     if not isinstance(model, str):
         return model
@@ -417,7 +424,12 @@ def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: d
     twice = sorted(given.keys() & arguments.keys())
     if twice:
         raise TypeError(f"`{twice[0]}` is given both as an argument and in `model_args`")
-    made: LM = registry.get_model(model).create_from_arg_obj(arguments, given)
+    kind = registry.get_model(model)
+    made: LM
+    if isinstance(given_arguments, str) and "create_from_arg_string" in _patches.overridden(kind):
+        made = kind.create_from_arg_string(given_arguments, given)
+    else:
+        made = kind.create_from_arg_obj(arguments, given)
     return made
 
 

@@ -353,10 +353,8 @@ class Scoring(Patched):
         self.assertEqual(self.evaluated("", evaluate), [])
 
 
-class Models(Patched):
-    """Classes and registry entries of models."""
-
-    ARGUMENTS = ("--tasks", "wild_sums", "--include_path", "tasks", "--format", "json")
+class WithServer(Patched):
+    """Scripts that evaluate a model on a server."""
 
     def setUp(self) -> None:
         """Start a server."""
@@ -368,6 +366,12 @@ class Models(Patched):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{server.server_port}/v1/completions"
         self.server = f"model=m,base_url={self.url},tokenizer_backend=None"
+
+
+class Models(WithServer):
+    """Classes and registry entries of models."""
+
+    ARGUMENTS = ("--tasks", "wild_sums", "--include_path", "tasks", "--format", "json")
 
     WITHOUT_SEED = """
         from lm_eval.__main__ import cli_evaluate

@@ -19,8 +19,12 @@ CLASSES = {
     "api/model.py": ("LM", "TemplateLM"),
     "api/task.py": ("Task", "ConfigurableTask", "MultipleChoiceTask", "PerplexityTask"),
     "api/group.py": ("Group",),
-    "api/filter.py": ("Filter",),
+    "api/filter.py": ("Filter", "FilterEnsemble"),
     "api/samplers.py": ("ContextSampler",),
+    "api/instance.py": ("Instance",),
+    "config/group.py": ("GroupConfig",),
+    "config/task.py": ("TaskConfig", "FewshotConfig"),
+    "models/utils.py": ("Collator",),
     "models/api_models.py": ("TemplateAPI",),
     "models/huggingface.py": ("HFLM",),
     "models/openai_completions.py": ("LocalCompletionsAPI", "LocalChatCompletion", "OpenAIChatCompletion"),
@@ -34,12 +38,9 @@ CLASSES = {
 FOR_SCRIPTS = {
     "all_gather",
     "barrier",
-    "dump_config",
     "has_aggregation",
     "list_all_tasks",
     "load_task_or_group",
-    "override_metric",
-    "resolve_field",
     "_process_doc",
 }
 """Methods that an evaluation does not need: scripts and subclasses call them."""

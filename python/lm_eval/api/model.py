@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lm_eval.utils import simple_parse_args_string
+from lm_eval import utils
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -76,7 +76,7 @@ class LM(abc.ABC):
         cls: type[LMType], arg_string: str, additional_config: dict[str, Any] | None = None
     ) -> LMType:
         """Make a model from a string such as `key=value,other=1`."""
-        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+        return cls.create_from_arg_obj(utils.simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
     def create_from_arg_obj(

@@ -9,6 +9,7 @@ Each kind (model, filter, metric, aggregation, reduction, scorer, sampler) has o
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import os
@@ -60,13 +61,14 @@ def _is_changed(target: Any) -> bool:
     """Whether a script has changed a class of this package, so that the engine's own version differs from it."""
     if isinstance(target, str):
         module, _, name = target.partition(":")
-        # A module that is not imported yet cannot have been changed.
+        # A module that is not imported yet can only inherit changes, those of models.
+        if module not in sys.modules and module.startswith("lm_eval.models.") and _patches.has_changed_models():
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
         target = getattr(sys.modules.get(module), name, None)
     target = getattr(target, "fn", target)
     kind = target if isinstance(target, type) else type(target)
-    return bool(_patches.changed_names(kind)) or any(
-        _patches.has_changed(module) for module in _patches.modules_of_model(kind)
-    )
+    return bool(_patches.changed_names(kind) or _patches.changed_helpers(kind))
 
 
 def _is_of_package(target: Any) -> bool:
@@ -543,6 +545,9 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
 def _dump(builtins: bool = False) -> dict[str, dict[str, dict[str, Any]]]:
     """Return kind → name → facts of everything that users registered; with `builtins`, of everything."""
     dump: dict[str, dict[str, dict[str, Any]]] = {}
+    if _patches.has_changed_models():
+        # A built-in name then means the changed class, whether its module was imported yet or not.
+        model_registry._load()
     for kind, registry in _REGISTRIES.items():
         names = list(registry) if builtins else registry._names()
         facts = {name: _facts(kind, name) for name in names}

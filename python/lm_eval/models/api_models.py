@@ -167,8 +167,9 @@ class TemplateAPI(TemplateLM):
 
     @classmethod
     def _overridden(cls) -> list[str]:
-        """Return the methods that a user's class overrides, or that a script has replaced."""
-        return sorted(name for name in _patches.overridden(cls) if hasattr(TemplateAPI, name))
+        """Return the methods that a user's class overrides or a script has replaced, or else the modules it has changed."""
+        own = sorted(name for name in _patches.overridden(cls) if hasattr(TemplateAPI, name))
+        return own or sorted(_patches.changed_helpers(cls))
 
     def _create_payload(
         self,

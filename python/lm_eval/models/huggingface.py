@@ -240,6 +240,8 @@ class HFLM(Loading, TemplateLM):
         if not isinstance(arguments["pretrained"], (str, os.PathLike)):
             raise ValueError('`backend="native"` takes a model name or folder, not an object')
         own = sorted(name for name in _patches.overridden(type(self)) if hasattr(HFLM, name) and name not in _OF_LM)
+        for module in sorted(_patches.changed_helpers(type(self))):
+            raise ValueError(f'`backend="native"` never calls the functions of `{module}`, which were changed')
         if own:
             raise ValueError(
                 f'`backend="native"` never calls `{own[0]}`, which `{type(self).__name__}` overrides'

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval import _class_tasks, _dataset, _engine, _patches, _refusals
+from lm_eval import _dataset, _engine, _patches, _refusals
 from lm_eval._live import Live, TaskFunction
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask, Task
@@ -50,7 +50,7 @@ def make_task(load: dict[str, Any], key: str, loaded: Mapping[str, Any]) -> Task
     task._folders = list(loaded["folders"])
     setattr(task, _ATTRIBUTE, Origin(load, key, _fields_of_engine(task, loaded)))
     task._attributes = frozenset(vars(task))
-    if "download" in _patches.changed_names(type(task)):
+    if "download" in _patches.changed_names(type(task)) or _patches.replaced_loader() is not None:
         # The script may undo its change before the evaluation.
         _ = task.dataset
     return task
@@ -160,7 +160,7 @@ class Message:
                     "`process_instances` and `aggregate` of the task, or register a scorer and name it in the task"
                 )
             if scores:
-                _refuse_ignored(spec)
+                spec._refuse_ignored()
             self.tasks.append(self._of_object(spec, key or key_of(spec)))
         elif isinstance(spec, (str, Mapping)):
             self.tasks.append(spec)
@@ -215,21 +215,6 @@ class Message:
     def parts(self) -> dict[str, Any]:
         """Return the parts of the request."""
         return {"tasks": self.tasks, "loads": self.loads, "groups": self.groups}
-
-
-_IGNORED = ("_aggregation_list", "_filters", "_higher_is_better", "_metric_fn_kwargs", "_metric_fn_list")
-"""Attributes of tasks in 0.4.13 that an evaluation here has no use for."""
-
-
-def _refuse_ignored(task: Task) -> None:
-    """Raise if a script has set something in a task that the run would ignore."""
-    later = vars(task).keys() - (vars(task).keys() if task._attributes is None else task._attributes)
-    steps = [name for name in _class_tasks._STEPS if name in task._hooks()]
-    for name in (*(name for name in _IGNORED if name in later), *steps):
-        raise NotImplementedError(
-            f"`{name}` of `{task.task_name}` was replaced, but a run would ignore that: set `filter_list` and `metric_list` "
-            "of `task.config`, or override `process_results` and `aggregation`"
-        )
 
 
 def _class_of(task: Task) -> type[Task]:

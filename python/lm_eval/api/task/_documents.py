@@ -33,6 +33,10 @@ class Documents:
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Load the data and set `dataset` to its splits by name."""
+        load = _patches.replaced_loader()
+        if load is not None and not callable(self._config.custom_dataset):
+            self.dataset = load(path=self.DATASET_PATH, name=self.DATASET_NAME, **(dataset_kwargs or {}))
+            return
         if self._fetch is not None:
             self._fetch()
             return
@@ -49,8 +53,8 @@ class Documents:
             # Older classes have other parameters here, so only necessary arguments are passed.
             options = self._config.dataset_kwargs
             self.download(*([options] if options else []))
-            if "download" not in _patches.changed_names(type(self)):
-                # The documents of a script's own `download` differ from those that the engine would load.
+            if "download" not in _patches.changed_names(type(self)) and _patches.replaced_loader() is None:
+                # The documents of a script's own function differ from those that the engine would load.
                 self._downloaded = dict(self._dataset or {})
         return self._dataset
 

@@ -35,6 +35,9 @@ ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling",
 
 _DEFAULT_SEED = 1234
 
+_IGNORED = ("_aggregation_list", "_filters", "_higher_is_better", "_metric_fn_kwargs", "_metric_fn_list")
+"""Attributes of tasks in 0.4.13 that an evaluation here has no use for."""
+
 
 class Task(Documents, abc.ABC):
     """A benchmark: documents, prompts, requests and scores.
@@ -475,6 +478,16 @@ class Task(Documents, abc.ABC):
         replaced = [name for name in own if callable(getattr(Task, name, None))]
         # A sampler of the script draws the examples.
         return [*replaced, *(["fewshot_examples"] if self._has_own_sampler else [])]
+
+    def _refuse_ignored(self) -> None:
+        """Raise if a class or a script replaces something in this task that a run would ignore."""
+        later = vars(self).keys() - (vars(self).keys() if self._attributes is None else self._attributes)
+        ignored = [name for name in _IGNORED if name in later]
+        for name in (*ignored, *sorted(_patches.uncalled(type(self)).intersection(self._hooks()))):
+            raise NotImplementedError(
+                f"`{name}` of `{self.task_name}` was replaced, but a run would ignore that: set `filter_list` and "
+                "`metric_list` of `task.config`, or override `test_docs`, `doc_to_text`, `process_results` or `aggregation`"
+            )
 
     @property
     def _is_configurable(self) -> bool:

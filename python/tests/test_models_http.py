@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import unittest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -222,6 +223,24 @@ class Http(unittest.TestCase):
         self.assertEqual((bodies[0]["temperature"], bodies[0]["stop"]), (0.5, ["<|endoftext|>"]))
         self.assertEqual((bodies[1]["temperature"], "stop" in bodies[1]), (1, False))
         self.assertEqual(bodies[0]["max_completion_tokens"], 256)
+
+    def test_misspelt_arguments(self) -> None:
+        """An argument that nothing takes is named in a warning, with the nearest name; documented ones are not."""
+        for kind in (LocalCompletionsAPI, Tagged, LocalChatCompletion):
+            with self.subTest(kind.__name__), self.assertLogs("lm_eval.models.api_models", "WARNING") as logs:
+                kind(model="m", base_url=self.url, tokenizer_backend=None, num_concurent=4)
+            text = f"The model argument `num_concurent` is unknown to `{kind.__name__}` and has no effect"
+            self.assertEqual([one.getMessage() for one in logs.records], [f"{text}; did you mean `num_concurrent`?"])
+        documented = []
+        for page in ("servers.md", "models.md"):
+            text = (engine.REPOSITORY / "docs" / page).read_text(encoding="utf-8")
+            for table in re.findall(r"\| argument \|.*\n((?:\|.*\n)+)", text)[:1]:
+                cells = [line.split("|")[1] for line in table.splitlines()]
+                documented += [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+        self.assertIn("retry_budget", documented)
+        self.assertIn("top_logprobs", documented)
+        with self.assertNoLogs("lm_eval.models.api_models", "WARNING"):
+            Tagged(model="m", base_url=self.url, tokenizer_backend=None)._warn_of_unknown(documented)
 
     def test_images(self) -> None:
         """They come before the text of the last message."""

@@ -7,7 +7,9 @@ its own payloads or parsers runs here, in threads that send requests with the st
 from __future__ import annotations
 
 import base64
+import difflib
 import functools
+import inspect
 import io
 import json
 import logging
@@ -50,6 +52,27 @@ LogLikelihoodInputs = tuple[tuple[str, str], list[int], list[int]]
 
 _OF_ENGINE = ("_attributes", "_computed", "cache_hook")
 """Attributes that an evaluation sets."""
+
+
+ENGINE_ARGUMENTS = (
+    "api_key_env",
+    "api_version",
+    "device",
+    "max_batch_size",
+    "max_tokens_to_sample",
+    "model_id",
+    "patience",
+    "reasoning_model",
+    "recheck",
+    "requests_per_minute",
+    "retry_budget",
+    "retry_wait",
+    "scoring",
+    "think_end_token",
+    "tokens_per_minute",
+    "top_logprobs",
+)
+"""Arguments that only the engine takes; `docs/servers.md` and `docs/models.md` describe them."""
 
 
 class lazy(functools.cached_property):
@@ -117,6 +140,7 @@ class TemplateAPI(TemplateLM):
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        self._warn_of_unknown(kwargs)
         self.model = model or pretrained
         self.base_url = base_url
         self.tokenizer_backend = None if str(tokenizer_backend).lower() == "none" else tokenizer_backend
@@ -144,6 +168,19 @@ class TemplateAPI(TemplateLM):
             "revision": revision,
             "use_fast": use_fast_tokenizer,
         }
+
+    def _warn_of_unknown(self, given: Iterable[str]) -> None:
+        """Warn of arguments that neither a class nor the engine takes, as the engine does for a model by name."""
+        constructors = [vars(base)["__init__"] for base in type(self).__mro__[:-1] if "__init__" in vars(base)]
+        named = {name for one in constructors for name in inspect.signature(one).parameters}
+        known = sorted({*ENGINE_ARGUMENTS, *named} - {"self", "kwargs"})
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                advice = f"; did you mean `{near[0]}`?" if near else ""
+                eval_logger.warning(
+                    "The model argument `%s` is unknown to `%s` and has no effect%s", name, type(self).__name__, advice
+                )
 
     def _serve(self, given: dict[str, Any]) -> None:
         """Let the engine answer, unless a subclass overrides something."""

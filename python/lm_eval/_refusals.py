@@ -130,6 +130,9 @@ _STEPS = (
 )
 """Methods of tasks that scripts call that run the steps of an evaluation themselves."""
 
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
+"""The instructions that look up a name of a module."""
+
 _INSTEAD = {
     "api.filter": "register a filter class (`register_filter`) and name it in the task",
     "api.group": "change the fields of the group (`aggregate_metric_list`), or compute the group's score from the results",
@@ -149,6 +152,12 @@ _INSTEAD = {
     "utils": "use functions in the task (`doc_to_text: !function …`), or pass task objects with methods of your own",
 }
 """What to do instead of changing something in a module."""
+
+INSTEAD_OF_METHODS = (
+    "set `filter_list` and `metric_list` of `task.config`, or override `test_docs`, `doc_to_text`, `process_results` or "
+    "`aggregation` in a subclass, and pass an object of it in `tasks`"
+)
+"""What to do instead of replacing a method of tasks that the engine does not call."""
 
 
 def has_own_tasks(manager: Any = None) -> bool:
@@ -265,7 +274,7 @@ def _acts_on_model(change: _patches.Change, entry: str, model: type | None) -> b
         return _is_read(name, {module})
     if name in _patches.uncalled(owner):
         return False
-    return _is_read(owner.__name__ if name.startswith("__") else name, modules)
+    return _is_read(owner.__name__, modules) if name.startswith("__") else _is_read(name, modules, of_object=True)
 
 
 def _function_acts(change: _patches.Change, inside: str, entry: str) -> bool:
@@ -291,8 +300,13 @@ def _is_within(inside: str, modules: tuple[str, ...]) -> bool:
     return any(inside == module or inside.startswith(f"{module}.") for module in modules)
 
 
-def _is_read(name: str, modules: set[str]) -> bool:
-    """Whether code of these modules looks the name up when it runs; methods that nothing calls do not count."""
+def _is_read(name: str, modules: set[str], of_object: bool = False) -> bool:
+    """Whether code of these modules looks up a global name, or an attribute of objects, when it runs.
+
+    Methods that nothing calls do not count.
+    """
+    import dis
+
     codes: list[Any] = []
     for module in modules:
         there = getattr(sys.modules.get(module), "__dict__", {})
@@ -309,7 +323,8 @@ def _is_read(name: str, modules: set[str]) -> bool:
     while codes:
         code = codes.pop()
         if code is not None:
-            if name in code.co_names:
+            reads = dis.get_instructions(code) if name in code.co_names else ()
+            if any(one.argval == name and (one.opname in _GLOBAL) != of_object for one in reads):
                 return True
             codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return False
@@ -322,7 +337,10 @@ def _message(change: _patches.Change, entry: str) -> str:
             f"`{change}` was changed, but a command line runs in the engine and would ignore that: evaluate with "
             "`lm_eval.simple_evaluate`"
         )
-    return f"`{change}` was changed, but the engine would ignore that: {_hint(change.module)}"
+    hint = _hint(change.module)
+    if change.owner is not None and _patches.is_kind(change.owner, "api.task._documents", "Documents"):
+        hint = INSTEAD_OF_METHODS if change.name in _patches.uncalled(change.owner) else hint
+    return f"`{change}` was changed, but the engine would ignore that: {hint}"
 
 
 def _is_refused_everywhere(change: _patches.Change) -> bool:

@@ -70,6 +70,7 @@ class Refused(Patched):
             ("evaluator_utils", "stderr_for_metric"),
             ("evaluator_utils", "_collect_results"),
             ("evaluator", "_process_results"),
+            ("evaluator", "get_model"),
             ("tasks._yaml_loader", "load_yaml"),
             ("loggers.utils", "get_commit_from_path"),
             ("utils", "hash_string"),
@@ -109,7 +110,6 @@ class Commands(Patched):
             ("import lm_eval.utils as m\nm.make_table = lambda *_: ''\n", "lm_eval.utils.make_table"),
             ("import lm_eval.__main__ as m\nm.make_table = lambda *_: ''\n", "lm_eval.__main__.make_table"),
             ("import lm_eval.utils as m\nm.simple_parse_args_string = dict\n", "utils.simple_parse_args_string"),
-            ("import lm_eval.evaluator as m\nm.get_model = lambda name: Base\n", "lm_eval.evaluator.get_model"),
             ("import lm_eval.evaluator as m\nm._parsed = dict\n", "lm_eval.evaluator._parsed"),
             (
                 "from lm_eval.config.evaluate_config import EvaluatorConfig as C\nC._configure = lambda self: None\n",

@@ -481,12 +481,13 @@ class Task(Documents, abc.ABC):
 
     def _refuse_ignored(self) -> None:
         """Raise if a class or a script replaces something in this task that a run would ignore."""
+        from lm_eval._refusals import INSTEAD_OF_METHODS
+
         later = vars(self).keys() - (vars(self).keys() if self._attributes is None else self._attributes)
         ignored = [name for name in _IGNORED if name in later]
         for name in (*ignored, *sorted(_patches.uncalled(type(self)).intersection(self._hooks()))):
             raise NotImplementedError(
-                f"`{name}` of `{self.task_name}` was replaced, but a run would ignore that: set `filter_list` and "
-                "`metric_list` of `task.config`, or override `test_docs`, `doc_to_text`, `process_results` or `aggregation`"
+                f"`{name}` of `{self.task_name}` was replaced, but a run would ignore that: {INSTEAD_OF_METHODS}"
             )
 
     @property

@@ -57,6 +57,9 @@ _FIELD_HOOKS = {
 """The methods that replace fields of the configuration."""
 
 
+_STEPS = ("aggregate", "apply_filters", "build_all_requests", "process_instances", "scorers")
+"""Methods for scripts that run the steps of an evaluation themselves."""
+
 CONTEXT_HOOKS = ("build_qa_turn", "fewshot_context", "fewshot_examples", "multiple_input_context", "sampler")
 """The methods that take part in making a prompt."""
 
@@ -248,7 +251,11 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     directory, reference = message["function"]
     hooks = {*task._hooks(), *(name for name in vars(task) if not name.startswith("_"))}
 
-    task._refuse_ignored()
+    # A script that runs the steps itself calls them; a run does not.
+    unused = sorted(hooks.intersection(_STEPS))
+    if unused:
+        logger.warning("A run does not call `%s` of the class `%s`", "`, `".join(unused), type(task).__name__)
+    task._refuse_ignored(besides=_STEPS)
 
     def part(*steps: str) -> Reference:
         return Reference(directory, "/".join([reference, *(quote(step, safe="") for step in steps)]))

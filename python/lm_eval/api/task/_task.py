@@ -479,13 +479,14 @@ class Task(Documents, abc.ABC):
         # A sampler of the script draws the examples.
         return [*replaced, *(["fewshot_examples"] if self._has_own_sampler else [])]
 
-    def _refuse_ignored(self) -> None:
-        """Raise if a class or a script replaces something in this task that a run would ignore."""
+    def _refuse_ignored(self, besides: tuple[str, ...] = ()) -> None:
+        """Raise if a class or a script replaces something in this task that a run would ignore, besides some names."""
         from lm_eval._refusals import INSTEAD_OF_METHODS
 
         later = vars(self).keys() - (vars(self).keys() if self._attributes is None else self._attributes)
         ignored = [name for name in _IGNORED if name in later]
-        for name in (*ignored, *sorted(_patches.uncalled(type(self)).intersection(self._hooks()))):
+        methods = _patches.uncalled(type(self)).intersection(self._hooks()).difference(besides)
+        for name in (*ignored, *sorted(methods)):
             raise NotImplementedError(
                 f"`{name}` of `{self.task_name}` was replaced, but a run would ignore that: {INSTEAD_OF_METHODS}"
             )

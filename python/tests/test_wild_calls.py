@@ -120,7 +120,7 @@ class Servers(Calls):
                     tasks=["wild_gsm"], num_fewshot=2, limit=3, apply_chat_template=False,
                     fewshot_as_multiturn={multiturn}, gen_kwargs=None, batch_size="auto", bootstrap_iters=0,
                     task_manager=lm_eval.tasks.TaskManager(include_path="tasks")))
-            """) if not multiturn else None
+            """)
 
     def test_082_chat(self) -> None:
         """sglang: a chat server, a batch size that it cannot use, and a very long timeout."""

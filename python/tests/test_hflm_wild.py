@@ -285,7 +285,7 @@ if __name__ == "__main__":
     # litgpt: seeds, tables and JSON.
     model = HFLM(pretrained=CHECKPOINT, device="cpu", batch_size=2, dtype=torch.float32)
     results = evaluator.simple_evaluate(
-        model=model, tasks=["wild_mmlu"], num_fewshot=1, batch_size=2, device="cpu", limit=3, random_seed=5,
+        model=model, tasks=["wild_mmlu"], num_fewshot=1, batch_size="auto:4", device="cpu", limit=3, random_seed=5,
         numpy_random_seed=5, torch_random_seed=5, task_manager=manager, bootstrap_iters=0)
     show(results, number=35, tables=[len(make_table(results).splitlines()), len(make_table(results, "groups").splitlines())])
     json.dumps(results, default=str)
@@ -316,9 +316,9 @@ if __name__ == "__main__":
         shutil.rmtree(self.folder / "ours")
         shutil.rmtree(self.folder / "reference")
         self.both_commands(
-            "--model", "hf", "--model_args", f"pretrained={CHECKPOINT},trust_remote_code=False,dtype=float32", "--tasks",
+            "--model", "hf", "--model_args", f"pretrained={CHECKPOINT},trust_remote_code=True,dtype=float32", "--tasks",
             "wild_mmlu_two", "--num_fewshot", "1", "--output_path", "OUT/1a2b3c.json", "--trust_remote_code",
-            "--include_path", "tasks", "--batch_size", "4", "--limit", "3", "--device", "cpu",
+            "--include_path", "tasks", "--batch_size", "auto", "--limit", "3", "--device", "cpu",
         )
 
 

@@ -146,17 +146,26 @@ class Servers(Calls):
         """ModelOpt: log-likelihoods of a group, with text prompts."""
         self.both_commands(
             "--model", "local-completions", "--model_args", f"{self.completions},tokenized_requests=False", "--batch_size",
-            "1", "--tasks", "wild_mmlu", "--output_path", "OUT", "--include_path", "tasks", "--log_samples",
+            "auto", "--tasks", "wild_mmlu", "--output_path", "OUT", "--include_path", "tasks", "--log_samples",
         )
 
     def test_088_every_word_is_a_string(self) -> None:
         """tt-inference-server: a long command line."""
         arguments = f"{self.completions},tokenizer_backend=huggingface,max_length=2048,num_concurrent=2,max_retries=2"
+        self._long_command(arguments, "42", "--num_fewshot", "1", "--limit", "3")
+
+    def test_088_unset_seed(self) -> None:
+        """The same with a seed that is the word None, so without drawn examples, with chosen documents and metadata."""
+        arguments = f"{self.completions},tokenizer_backend=huggingface,max_length=2048,num_concurrent=2,max_retries=2"
+        documents = ("--samples", '{"wild_gsm": [0, 2]}', "--metadata", '{"max_seq_lengths": [4096]}')
+        self._long_command(arguments, "None", "--num_fewshot", "0", *documents)
+
+    def _long_command(self, arguments: str, seed: str, *more: str) -> None:
         self.both_commands(
             "--tasks", "wild_gsm", "--model", "local-completions", "--model_args", arguments, "--gen_kwargs",
-            "max_gen_toks=16,temperature=0.0,seed=42", "--output_path", "OUT", "--seed", "42", "--num_fewshot", "1",
+            "max_gen_toks=16,temperature=0.0,seed=42", "--output_path", "OUT", "--seed", seed,
             "--batch_size", "1", "--log_samples", "--show_config", "--include_path", "tasks", "--trust_remote_code",
-            "--confirm_run_unsafe_code", "--limit", "3",
+            "--confirm_run_unsafe_code", *more,
         )
 
     def test_089_payload_without_seed(self) -> None:

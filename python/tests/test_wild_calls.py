@@ -318,7 +318,10 @@ class Classes(Calls):
         # evalchemy: requests by hand, to a model that is called outside a run.
         requests = [Instance("generate_until", {"q": n}, ("%d + 1 =" % n, {"do_sample": False, "max_new_tokens": 4}), n)
                     for n in range(3)]
-        print("RESULT", json.dumps([67, Own().generate_until(requests), [r.args[0] for r in requests]]))
+        # 0.4.13 has no `setup_parser`, which the script extends.
+        lm_eval.api.registry.register_model("own-of-67")(Own)
+        made = lm_eval.api.registry.get_model("own-of-67").create_from_arg_string("")
+        print("RESULT", json.dumps([67, made.generate_until(requests), [r.args[0] for r in requests]]))
 
         # marin: the documents of tasks by name.
         found = {}
@@ -328,7 +331,7 @@ class Classes(Calls):
                 found[name] = [dict(doc) for doc in docs]
         print("RESULT", json.dumps([70, found], sort_keys=True))
 
-        # NeMo Evaluator: a task step by step.
+        # NeMo Evaluator: a task step by step. `download()` without arguments needs a data set of the hub.
         for name in ("wild_gsm", "wild_mmlu_one"):
             (task,) = get_task_dict([name], manager).values()
             task.config.num_fewshot = 1
@@ -338,7 +341,10 @@ class Classes(Calls):
                 ctx = task.fewshot_context(doc, num_fewshot=1)
                 requests = task.construct_requests(doc=doc, ctx=ctx, metadata=(name, doc_id, 1))
                 requests = requests if isinstance(requests, list) else [requests]
-                made.append([doc_id, task.OUTPUT_TYPE, [r.args[0] for r in requests]])
+                answers = ["5"] if task.OUTPUT_TYPE == "generate_until" else [(-float(n), False) for n in range(len(requests))]
+                scores = task.process_results(doc, answers)
+                scores = {key: float(value) for key, value in scores.items() if not isinstance(value, (tuple, list))}
+                made.append([doc_id, task.OUTPUT_TYPE, [r.args[0] for r in requests], scores])
             print("RESULT", json.dumps([71, made]))
         """)
 

@@ -2,7 +2,7 @@
 
 A stand-in server plays the evaluated model, whose answers contain verdicts, markers, the judge's prompt and instructions, and the judge,
 which quotes them, echoes its whole prompt, or gives its own verdict before or after that. The judge's own verdict is always the
-worst one, so every other value that counts comes from the answer: SILENT. A judge that obeys an answer is out of scope
+worst one, so any other score must have come from the answer: SILENT. A judge that obeys an answer is out of scope
 (`docs/judge.md`): it shows that the check notices such a value.
 
 Readings: judges write verdicts in other scripts, numbers at the limits of the scale, objects with contradictions, and megabytes of

@@ -197,7 +197,7 @@ def overridden(cls: type) -> set[str]:
 
 
 def has_changed(module: str, name: str | None = None) -> bool:
-    """Whether a script has changed a name of a module; without one, any name, or a class that is no model."""
+    """Whether a script has changed a name of a module; without a name, anything in it except classes of models."""
     if name is not None:
         return name in _changed_in(module)
     helpers = [cls for cls in _classes if cls.__module__ == module and not is_kind(cls, "api.model", "LM")]

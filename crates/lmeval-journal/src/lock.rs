@@ -115,8 +115,8 @@ impl Drop for Lock {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             // Best effort: a claim of a process that has ended is ignored on this host.
-            let blank = vec![b'\n'; (claim.end - claim.start) as usize];
-            let _ = self.file.seek(SeekFrom::Start(claim.start)).and_then(|_| self.file.write_all(&blank));
+            let newlines = vec![b'\n'; (claim.end - claim.start) as usize];
+            let _ = self.file.seek(SeekFrom::Start(claim.start)).and_then(|_| self.file.write_all(&newlines));
             return;
         }
         // The content is only read while the lock is held. Closing the file would release the lock too, but not

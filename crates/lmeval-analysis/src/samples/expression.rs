@@ -29,7 +29,7 @@ impl Expression {
         Self::compile(text, origin, &Environment::new()).checked()
     }
 
-    /// Compiles a condition that may take only so many steps for each sample, because others wait for its outcome.
+    /// Compiles a condition with a limit on the steps per sample, for servers that must not be held up by one query.
     pub fn parse_limited(text: &str, origin: &str, steps: u64) -> Result<Self, Error> {
         Self::compile(text, origin, &Environment::new().with_fuel(steps)).checked()
     }

@@ -27,8 +27,8 @@ pub struct Reading {
     pub reason: Option<String>,
 }
 
-/// How many bytes the search for an object reads before it gives up: so many times the answer, and at least these. An answer
-/// full of braces that nothing closes would otherwise be read to its end once for each of them.
+/// The search for an object gives up after reading this many times the length of the answer, but at least `LEAST_BYTES`. An
+/// answer full of unclosed braces would otherwise be read to its end once per brace.
 const MOST_SCANS: usize = 16;
 const LEAST_BYTES: usize = 4 << 20;
 

@@ -321,6 +321,18 @@ _UNCALLED: dict[str, tuple[str, ...]] = {
     "FewshotConfig": ("from_dict",),
     "Group": ("_discover_filters_for_metric",),
     "GroupConfig": ("serialize_function",),
+    "LaunchedLM": (
+        "_encode_pair",
+        "_loglikelihood_tokens",
+        "_model_generate",
+        "_parse_logprobs",
+        "eot_token_id",
+        "max_length",
+        "modify_gen_kwargs",
+        "prefix_token_id",
+        "tok_decode",
+        "tok_encode",
+    ),
     "ServedLM": (
         "_create_payload",
         "_encode_pair",

@@ -128,16 +128,16 @@ class Imports(unittest.TestCase):
 
     def test_unsupported_models(self) -> None:
         """They can be subclassed, and name the server to start instead."""
-        from lm_eval.models.sglang_causallms import SGLangLM
-        from lm_eval.models.vllm_causallms import VLLM
+        from lm_eval.models.litellm_llms import LiteLLMChatCompletion
+        from lm_eval.models.trtllm_causallms import TRTLLM
 
-        class Mine(VLLM):
+        class Mine(TRTLLM):
             pass
 
-        with self.assertRaisesRegex(NotImplementedError, "`Mine` .*vllm serve <model>.* `local-completions`"):
+        with self.assertRaisesRegex(NotImplementedError, "`Mine` .*OpenAI-compatible server.* `local-completions`"):
             Mine(pretrained="x")
-        with self.assertRaisesRegex(NotImplementedError, "sglang.launch_server"):
-            SGLangLM.create_from_arg_string("pretrained=x")
+        with self.assertRaisesRegex(NotImplementedError, "LiteLLM's proxy"):
+            LiteLLMChatCompletion.create_from_arg_string("model=x")
         with self.assertRaisesRegex(NotImplementedError, "lm_eval:nemo_lm"):
             get_model("nemo_lm")()
 

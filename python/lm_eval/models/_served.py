@@ -33,6 +33,7 @@ class Served:
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
         device: str | None = None,
+        python: str | None = None,
     ) -> None:
         from lm_eval import _engine
 
@@ -46,6 +47,7 @@ class Served:
             "batch_size": batch_size,
             "max_batch_size": max_batch_size,
             "device": None if device is None else str(device),
+            "python": python,
         }
         self._session = _engine.Session("model", settings=settings)
         self._finalizer = weakref.finalize(self, self._session.close)
@@ -59,6 +61,10 @@ class Served:
     def _identity(self) -> dict[str, Any]:
         """Return the arguments that identify this model."""
         return {"name": self.name, **plain_attributes(self._arguments)}
+
+    def start(self) -> None:
+        """Wait until the model can answer."""
+        self._turn(want="start")
 
     def close(self) -> None:
         """Stop the engine."""

@@ -15,6 +15,9 @@ OWN = {
     "openai_completions:LocalCompletionsAPI": ("local-completions",),
     "openai_completions:OpenAIChatCompletion": ("openai-chat-completions",),
     "openai_completions:OpenAICompletionsAPI": ("openai-completions",),
+    "sglang_causallms:SGLangLM": ("sglang",),
+    "vllm_causallms:VLLM": ("vllm",),
+    "vllm_vlms:VLLM_VLM": ("vllm-vlm",),
 }
 """Classes with a file of their own, and the names of their models."""
 
@@ -47,10 +50,7 @@ UNSUPPORTED = {
     "optimum_habana:HabanaLM": ("habana",),
     "optimum_ipex:IPEXLM": ("ipex",),
     "optimum_lm:OptimumLM": ("openvino",),
-    "sglang_causallms:SGLangLM": ("sglang",),
     "trtllm_causallms:TRTLLM": ("trtllm",),
-    "vllm_causallms:VLLM": ("vllm",),
-    "vllm_vlms:VLLM_VLM": ("vllm-vlm",),
     "winml:WindowsML": ("winml",),
 }
 """Classes that can be imported and subclassed, but not instantiated."""

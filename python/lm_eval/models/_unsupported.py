@@ -11,12 +11,6 @@ _COMPLETIONS = (
     "`local-chat-completions` with its URL"
 )
 _INSTEAD = {
-    "vllm": "start `vllm serve <model>`, and use `local-completions` with "
-    "`model=<model>,base_url=http://localhost:8000/v1/completions`",
-    "vllm-vlm": "start `vllm serve <model>`, and use `local-chat-completions` with "
-    "`model=<model>,base_url=http://localhost:8000/v1/chat/completions`",
-    "sglang": "start `python -m sglang.launch_server --model-path <model>`, and use `sglang-generate` with "
-    "`model=<model>,base_url=http://localhost:30000/generate`",
     "litellm": "start LiteLLM's proxy, and use `local-chat-completions` with its URL",
     "mamba_ssm": "`HFLM` runs Mamba checkpoints that `transformers` can load, such as those named `*-hf`, and "
     "model objects; subclass it for others",

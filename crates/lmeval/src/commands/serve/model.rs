@@ -53,6 +53,10 @@ fn turn(runtime: &Runtime, model: &Arc<dyn Model>, wanted: &Dict) -> Result<Valu
             let answers = runtime.block_on(answers(model, requests))?;
             Ok(Value::list(answers.into_iter().map(|answer| answer.response.to_value())))
         }
+        Some("start") => {
+            runtime.block_on(model.first_contact())?;
+            Ok(Value::None)
+        }
         Some("template") => {
             let template = model.chat_template(part("name").as_str())?;
             Ok(template.source.map_or(Value::None, Value::from))

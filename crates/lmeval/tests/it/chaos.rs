@@ -116,21 +116,20 @@ fn interrupt_ends_waiting_for_a_dead_server() {
     write_task(&context, DOCUMENTS);
     let delay = Duration::from_millis(5);
     let server = StandInServer::start(ServerOptions { delay, ..ServerOptions::default() });
-    let arguments = arguments(&server, ",num_concurrent=4");
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut child = context.command(&arguments).spawn();
-    while server.counts().total() < 20 {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let mut arguments = arguments(&server, ",num_concurrent=4");
+    arguments.extend(["--progress", "json"].map(str::to_owned));
+    let mut run = crate::pools::Run::start(&context, &arguments);
+    run.wait_until("20 requests", |_| server.counts().total() >= 20);
     drop(server);
-    // By now every request waits for its next attempt.
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(child.try_wait().unwrap().is_none(), "the run waits for the server");
-    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    // Every request has failed and waits for its next attempt.
+    run.wait_until("four retries", |stderr| {
+        let lines = stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines.last().is_some_and(|line| line["retries"].as_u64().is_some_and(|retries| retries >= 4))
+    });
+    let kill = std::process::Command::new("kill").args(["-INT", &run.child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let start = std::time::Instant::now();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(run.child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 }
 

@@ -94,7 +94,9 @@ fn returning_members_are_examined_again() {
     run.wait_until("the first answers", |_| leaves.model.counts().next_token > 3);
     // It comes back with other weights under the same name.
     leaves.server.die_while(|| {
-        std::thread::sleep(Duration::from_millis(400));
+        // The faster one would get every other call, so that one has been refused by then.
+        let before = stays.model.counts().next_token;
+        run.wait_until("answers of the other one", |_| stays.model.counts().next_token > before + 2);
         leaves.model.restart(ScoringBehavior { weights: 2, ..BOTH });
     });
     run.wait_for("is not used: the log-probability of a test token");

@@ -54,9 +54,12 @@ pub(crate) fn arguments(task: &str, tokenizer: &str, more_model_args: &str) -> V
 
 const PLAIN: &str = "tokenizer_backend=none,tokenized_requests=False";
 
+/// The value of `num_concurrent` in these tests.
+const CONCURRENT: usize = 4;
+
 /// A run whose standard error can be read before it ends.
 pub(crate) struct Run {
-    child: Child,
+    pub(crate) child: Child,
     stderr: Arc<Mutex<String>>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
@@ -87,7 +90,9 @@ impl Run {
         while !holds(&self.stderr()) {
             if self.child.try_wait().unwrap().is_some() {
                 // Its last lines may not have been read yet.
-                std::thread::sleep(Duration::from_millis(200));
+                if let Some(reader) = self.reader.take() {
+                    reader.join().unwrap();
+                }
                 assert!(holds(&self.stderr()), "the run ended before {what}:\n{}", self.stderr());
                 return;
             }
@@ -104,7 +109,9 @@ impl Run {
     /// Waits for a successful end; returns standard error.
     pub(crate) fn finish(mut self) -> String {
         let status = self.child.wait().unwrap();
-        self.reader.take().unwrap().join().unwrap();
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
         let stderr = self.stderr();
         assert!(status.success(), "{stderr}");
         stderr
@@ -151,11 +158,10 @@ fn members_join_and_leave_without_a_repeated_request() {
     run.wait_until("20 requests", |_| second.total() >= 20);
     list(&context, &[&second]);
     run.wait_for("requests; servers: 1");
-    // A request that was just sent may not have arrived.
-    std::thread::sleep(Duration::from_millis(200));
     let sent = first.total();
     let stderr = run.finish();
-    assert_eq!(first.total(), sent, "a member that left gets no requests: {stderr}");
+    // Those in flight may not have arrived when it left.
+    assert!(first.total() <= sent + CONCURRENT, "a member that left gets no requests: {stderr}");
     let asked = asked(&[&first, &second]);
     assert!(asked.len() == DOCUMENTS && asked.values().all(|times| *times == 1), "{asked:?}");
     let servers = check_outcome(&context, DOCUMENTS);
@@ -183,8 +189,9 @@ fn waits_for_the_first_member_and_pauses_without_any() {
     run.wait_for("left after");
     run.wait_until("a second pause", |stderr| stderr.matches("lists no servers").count() == 2);
     let sent = server.total();
+    // The next look at the list, which still has no servers, is at least this far away.
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(server.total(), sent);
+    assert!(server.total() <= sent + CONCURRENT, "no more than those in flight");
     list(&context, &[&server]);
     let stderr = run.finish();
     assert!(asked(&[&server]).values().all(|times| *times == 1), "{stderr}");

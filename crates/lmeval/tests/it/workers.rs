@@ -20,6 +20,7 @@ pub(crate) struct Run {
     pub(crate) child: Child,
     pub(crate) address: String,
     lines: Arc<Mutex<Vec<String>>>,
+    reader: Option<thread::JoinHandle<()>>,
 }
 
 impl Run {
@@ -36,12 +37,12 @@ impl Run {
         let mut child = context.command(&words).spawn_piped();
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let (stderr, kept) = (child.stderr.take().unwrap(), Arc::clone(&lines));
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 kept.lock().unwrap().push(line);
             }
         });
-        let mut run = Self { child, address: String::new(), lines };
+        let mut run = Self { child, address: String::new(), lines, reader: Some(reader) };
         let line = run.wait_for("Waiting for workers at ");
         let address = line.split("Waiting for workers at ").nth(1).unwrap().split(": ").next().unwrap();
         address.clone_into(&mut run.address);
@@ -90,7 +91,9 @@ impl Run {
             assert!(start.elapsed() < PATIENCE, "the run hangs:\n{}", self.text());
             thread::sleep(Duration::from_millis(5));
         };
-        thread::sleep(Duration::from_millis(50));
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
         assert!(status.success(), "{status}:\n{}", self.text());
         self.text()
     }

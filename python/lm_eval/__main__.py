@@ -14,6 +14,12 @@ def main() -> NoReturn:
     """Replace this process with the `lm-eval` binary, passing its arguments on."""
     from lm_eval._engine import find_binary
 
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        from lm_eval import _command, _distributed
+
+        if _distributed.is_shared(_command.model_of(sys.argv[1:])):
+            # Each process makes the model; the first one evaluates, and all answer.
+            sys.exit(_command.run(sys.argv[1:]))
     program = find_binary()
     os.execv(program, [program, *sys.argv[1:]])
 

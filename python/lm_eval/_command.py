@@ -82,12 +82,14 @@ def run(words: list[str]) -> int:
     from lm_eval.api import registry
 
     if _patches.changes():
-        model = _model_of(words)
+        model = model_of(words)
         _refusals.refuse("command", model)
         if _patches.has_changed("lm_eval.api.registry", "get_model"):
             _use_own_model(model)
     else:
         _refusals.refuse("command")
+    if _distributed.is_launched() and _distributed.is_shared(model := model_of(words)):
+        _use_own_model(model)
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     try:
         return _engine.command(words, registered)
@@ -95,7 +97,7 @@ def run(words: list[str]) -> int:
         return 0
 
 
-def _model_of(words: list[str]) -> str | None:
+def model_of(words: list[str]) -> str | None:
     """Return the name of the model in a command line."""
     if {"-h", "--help"}.intersection(words):
         return None
@@ -104,7 +106,7 @@ def _model_of(words: list[str]) -> str | None:
 
 
 def _use_own_model(name: str | None) -> None:
-    """Put the class that a script's own `get_model` returns into the registry."""
+    """Put the class that `get_model` returns, perhaps a script's own one, into the registry."""
     from lm_eval.api import registry
 
     if name is None:

@@ -6,10 +6,23 @@ answers; the other processes only answer their share.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Finished", "Group", "size_of"]
+from lm_eval.models import _table
+
+__all__ = ["Finished", "Group", "is_shared", "size_of"]
+
+
+def is_shared(name: str | None) -> bool:
+    """Whether each process of a launcher makes the model with this name, and the first one evaluates it with all of them."""
+    return is_launched() and name in _table.OWN["huggingface:HFLM"]
+
+
+def is_launched() -> bool:
+    """Whether a launcher has started several processes."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1")
 
 
 class Finished(BaseException):

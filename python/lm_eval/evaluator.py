@@ -417,7 +417,7 @@ def _model(
         return model
     from lm_eval.api import registry
 
-    is_own = model in registry._dump().get("model", {})
+    is_own = model in registry._dump().get("model", {}) or _distributed.is_shared(model)
     if not is_own and not _patches.has_changed("lm_eval.api.registry", "get_model"):
         return None
     given = {name: value for name, value in additional.items() if value is not None}

@@ -151,9 +151,9 @@ class Loading(HFLMTestCase):
                 load(**arguments)
         with (
             mock.patch.dict(os.environ, {"WORLD_SIZE": "2"}),
-            self.assertRaisesRegex(NotImplementedError, "has started 2"),
+            self.assertRaisesRegex(NotImplementedError, "has started 2 processes"),
         ):
-            load()
+            load(parallelize=True)
 
 
 class Seq2seq(HFLMTestCase):

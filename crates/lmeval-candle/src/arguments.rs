@@ -5,6 +5,7 @@ use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, nearest};
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::device::{DeviceSpec, devices, ignores_gpu};
+use crate::error::TORCH;
 
 /// Arguments that are accepted and do not affect answers.
 const IGNORED: [&str; 12] = [
@@ -116,9 +117,7 @@ impl Arguments {
         match settings.text("backend").as_deref() {
             None | Some("default" | "causal") => {}
             Some(other) => {
-                return Err(configuration(format!("The backend `{other}` is not supported")).hint(
-                    "Only `causal` models are supported; `--model lm_eval:hf` runs others through Python",
-                ));
+                return Err(unsupported(format!("`backend={other}` is not a causal model")));
             }
         }
         Ok(Self {
@@ -154,6 +153,11 @@ pub(crate) fn configuration(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Configuration, message)
 }
 
+/// The error of what this engine cannot run, but torch may.
+pub(crate) fn unsupported(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::Unsupported, message).hint(TORCH)
+}
+
 fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
     for name in settings.args.keys().filter_map(Value::as_str) {
         if KNOWN.contains(&name) || IGNORED.contains(&name) {
@@ -163,8 +167,7 @@ fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
             if !settings.get(name).is_some_and(Value::is_truthy) {
                 continue;
             }
-            return Err(configuration(format!("The model `hf` does not support the argument `{name}`"))
-                .hint("`--model lm_eval:hf` runs the model through Python, with all arguments"));
+            return Err(unsupported(format!("The native engine does not have the argument `{name}`")));
         }
         let error = configuration(format!("The model `hf` has no argument `{name}`"));
         let near = nearest(name, KNOWN.iter().copied());
@@ -239,7 +242,7 @@ fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
         Some("bfloat16" | "bf16" | "torch.bfloat16") => Precision::Given(DType::BF16),
         Some("float16" | "half" | "fp16" | "torch.float16") => Precision::Given(DType::F16),
         Some(other) => {
-            return Err(configuration(format!("The data type `{other}` is not supported"))
+            return Err(unsupported(format!("The data type `{other}` is not supported"))
                 .hint("`dtype` is `auto`, `float32`, `bfloat16` or `float16`"));
         }
     })
@@ -289,8 +292,8 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             format!("{error} | {}", error.hints().join(" | "))
         };
-        assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
-        assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
+        assert!(error("peft", Value::str("x")).contains("with torch"));
+        assert!(error("parallelize", Value::Bool(true)).contains("with torch"));
         assert!(error("chat_template_args", Value::str("a")).contains("must be a dictionary"));
         let own = Value::dict([("messages", Value::None)]);
         assert!(error("chat_template_args", own).contains("`messages`"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use candle_core::Device;
 use lmeval_core::{ModelError, ModelSettings};
 
-use crate::arguments::{configuration, non_negative};
+use crate::arguments::{configuration, non_negative, unsupported};
 
 /// The maximum of `data_parallel`.
 const MAX_WORKERS: usize = 256;
@@ -66,7 +66,7 @@ pub(crate) fn devices(settings: &ModelSettings) -> Result<Vec<DeviceSpec>, Model
                 check_built()?;
                 Ok(vec![DeviceSpec::Gpu(index); count])
             }
-            None => Err(configuration(format!("The device `{other}` is not supported"))
+            None => Err(unsupported(format!("The native engine does not run on the device `{other}`"))
                 .hint("`--device` is `cpu`, `cuda` or `cuda:<index>`")),
         },
     }
@@ -93,7 +93,7 @@ fn check_built() -> Result<(), ModelError> {
     if cfg!(feature = "cuda") {
         return Ok(());
     }
-    Err(configuration("This build of `lm-eval` has no CUDA")
+    Err(unsupported("This build of `lm-eval` has no CUDA")
         .hint(OTHER_BUILDS)
         .hint("Omit `--device` to use the CPU"))
 }

@@ -67,6 +67,9 @@ pub enum Error {
     Compute(#[from] candle_core::Error),
 }
 
+/// What to do about a model that only torch can run.
+pub(crate) const TORCH: &str = "Without `engine=native`, `--model hf` runs it with torch, if installed";
+
 impl Error {
     /// An error of a file.
     #[expect(clippy::needless_pass_by_value, reason = "callers pass errors by value in `map_err`")]
@@ -112,6 +115,7 @@ impl From<Error> for ModelError {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Cancelled => ModelErrorKind::Unreachable,
+            Error::Unsupported { .. } => ModelErrorKind::Unsupported,
             Error::TooLarge(_) => ModelErrorKind::Request,
             // Do not retry on a device that failed.
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,

@@ -8,7 +8,7 @@ use lmeval_hub::{Repository, Settings, Wanted, is_safe};
 use lmeval_pycompat::{Value, json};
 use lmeval_tokenizers::fetch_tokenizer;
 
-use crate::arguments::configuration;
+use crate::arguments::{configuration, unsupported};
 
 const CONFIG: &str = "config.json";
 /// The configuration of an adapter.
@@ -48,10 +48,7 @@ fn adapter(name: &str, config: &Path) -> ModelError {
         config.as_ref().and_then(Value::as_dict).and_then(|config| config.get_str("base_model_name_or_path"));
     let base = base.and_then(Value::as_str).unwrap_or("BASE");
     let of = if base == "BASE" { String::new() } else { format!(" for `{base}`") };
-    configuration(format!("`{name}` is an adapter{of}, not a model: it has `{ADAPTER}`"))
-        .hint(format!(
-            "`--model lm_eval:hf --model_args pretrained={base},peft={name}` runs it through Python"
-        ))
+    unsupported(format!("`{name}` is an adapter{of}, not a model: it has `{ADAPTER}`"))
         .hint("Or merge it into its base model: `merge_and_unload().save_pretrained(FOLDER)` of `peft`")
 }
 
@@ -78,8 +75,7 @@ fn fetch(repository: &Repository) -> Result<(), ModelError> {
     let weights = WEIGHTS.iter().find(|(single, index)| repository.has(single) || repository.has(index));
     let Some((single, index)) = weights else {
         let [(first, _), (second, _)] = WEIGHTS;
-        return Err(configuration(format!("`{name}` on the hub has neither `{first}` nor `{second}`"))
-            .hint("`--model lm_eval:hf` loads other weight formats through Python"));
+        return Err(unsupported(format!("`{name}` on the hub has neither `{first}` nor `{second}`")));
     };
     fetch_tokenizer(repository)?;
     for file in [GENERATION, CONFIG].into_iter().filter(|file| repository.has(file)) {

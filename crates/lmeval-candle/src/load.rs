@@ -11,7 +11,7 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arch::{self, Architecture, Entry};
-use crate::arguments::{Arguments, Precision, configuration};
+use crate::arguments::{Arguments, Precision, configuration, unsupported};
 use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
@@ -63,12 +63,11 @@ fn refuse_own_code(config: &Config, arguments: &Arguments) -> Result<(), ModelEr
         .and_then(|classes| classes.get_str("AutoModelForCausalLM"));
     let Some(own) = own.filter(|_| arguments.trust_remote_code) else { return Ok(()) };
     let message = format!(
-        "`{}` brings its own model code (`{}`), which `hf` never runs",
+        "`{}` brings its own model code (`{}`), which the native engine never runs",
         arguments.pretrained,
         repr::str(own)
     );
-    Err(configuration(message)
-        .hint("`--model lm_eval:hf` runs it through Python")
+    Err(unsupported(message)
         .hint("Without `trust_remote_code`, the built-in implementation of its architecture is used, if there is one"))
 }
 

@@ -18,7 +18,7 @@ pub use self::gguf::Gguf;
 pub use self::safetensors::Safetensors;
 pub use self::torch::TorchFiles;
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TORCH};
 use crate::layers::{Linear, Norm};
 
 /// Suffixes of checkpoint tensors that are not parameters.
@@ -230,10 +230,7 @@ fn in_two_shards(name: &str, other: &Path) -> String {
 fn quantised(name: &str, dtype: Option<&str>) -> Error {
     let dtype = dtype.map(|dtype| format!(" of the data type {dtype}")).unwrap_or_default();
     Error::Unsupported {
-        message: format!("Quantised weights are not supported, such as the tensor `{name}`{dtype}"),
-        hint: Some(
-            "`--model lm_eval:hf` runs quantised models through Python; `hf` needs weights in 16 or 32 bits, or a GGUF file"
-                .into(),
-        ),
+        message: format!("The native engine does not read quantised weights, such as the tensor `{name}`{dtype}"),
+        hint: Some(TORCH.into()),
     }
 }

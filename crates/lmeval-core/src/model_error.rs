@@ -13,7 +13,7 @@ pub enum ModelErrorKind {
     Configuration,
     /// The model's files exist neither locally nor on the hub, or cannot be downloaded.
     Missing,
-    /// The model does not support this kind of request.
+    /// The model does not support this kind of request, or what would compute it does not support the model.
     Unsupported,
     /// The credentials are missing or were rejected.
     Authentication,

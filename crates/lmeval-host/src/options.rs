@@ -65,6 +65,11 @@ impl PythonOptions {
         Self { virtual_env: active_environment(), ..Self::default() }
     }
 
+    /// The interpreter that runs Python code; `None` if there is none.
+    pub fn interpreter(&self) -> Option<PathBuf> {
+        find_python(self.python.as_deref(), self.virtual_env.as_deref())
+    }
+
     /// Finds the interpreter and calls `start` with it; errors name it.
     pub(crate) fn start<T>(
         &self,
@@ -75,7 +80,8 @@ impl PythonOptions {
             python: python.display().to_string(),
             source,
         };
-        let python = find_python(asked, self.virtual_env.as_deref())
+        let python = self
+            .interpreter()
             .ok_or_else(|| failed(asked.unwrap_or(Path::new("python3")), io::ErrorKind::NotFound.into()))?;
         let started = spawn(&python).map_err(|source| failed(&python, source))?;
         Ok((python, started))

@@ -261,9 +261,8 @@ fn values_of<'f>(file: &'f [u8], key: &str) -> impl Iterator<Item = serde_json::
 fn read_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
     let shown = folder.display();
     let problem = |message: String| {
-        ModelError::new(ModelErrorKind::Configuration, message)
+        ModelError::new(ModelErrorKind::Unsupported, message)
             .hint("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`")
-            .hint("Or run the model in Python: `--model lm_eval:hf`")
     };
     let paths = PARTS.map(|name| folder.join(name));
     if let Some(index) = paths.iter().position(|path| !path.is_file()) {

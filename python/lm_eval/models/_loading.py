@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from lm_eval._lazy import require
 from lm_eval.models.utils import configure_pad_token
@@ -229,14 +230,61 @@ def pad_token(tokenizer: Any, config: Any) -> Any:
     return configure_pad_token(tokenizer, config) if hasattr(tokenizer, "add_special_tokens") else tokenizer
 
 
-def refuse_launcher() -> None:
-    """Raise if a launcher has started several processes, each of which would answer everything."""
-    count = os.environ.get("WORLD_SIZE", "1")
-    if count.isdigit() and int(count) > 1:
-        raise NotImplementedError(
-            f"`HFLM` runs in one process, but a launcher has started {count}: start the script without it, and "
-            'distribute the model over GPUs with `parallelize=True` or `device_map="auto"`'
+class Launch(NamedTuple):
+    """The place of this process among those that a launcher such as `accelerate launch` has started."""
+
+    rank: int
+    size: int
+    local_rank: int
+
+    @classmethod
+    def of_environment(cls) -> Launch:
+        """Read the variables that launchers set; without them, this is the only process."""
+
+        def number(name: str, otherwise: int) -> int:
+            text = os.environ.get(name, "")
+            return int(text) if text.isdigit() else otherwise
+
+        rank = number("RANK", 0)
+        return cls(rank, number("WORLD_SIZE", 1), number("LOCAL_RANK", rank))
+
+    def join(self, *, is_split: bool) -> None:
+        """Connect the processes, so that they can share the requests of an evaluation."""
+        if self.size == 1:
+            return
+        if is_split:
+            raise NotImplementedError(
+                f"A launcher has started {self.size} processes, and each would spread its copy of the model over all "
+                "GPUs: start the command without the launcher, or omit `parallelize`, `device_map` and `tp_plan`"
+            )
+        distributed = require("torch", "`HFLM`").distributed
+        if not distributed.is_initialized():
+            # Only requests and answers are exchanged, from memory.
+            distributed.init_process_group("gloo", rank=self.rank, world_size=self.size)
+
+    def device(self, wanted: Any) -> Any:
+        """Return the device to ask for: each process on a machine has a GPU of its own."""
+        return f"cuda:{self.local_rank}" if self.size > 1 and wanted in (None, "cuda") and _has_gpu() else wanted
+
+
+def _has_gpu() -> bool:
+    return bool(require("torch", "`HFLM`").cuda.is_available())
+
+
+def split_adapter(name: str, peft: str | None) -> tuple[str, str | None]:
+    """Return the model and the adapter for a folder that has only an adapter, which names its model."""
+    config = os.path.join(name, "adapter_config.json")
+    if peft or not os.path.isfile(config) or os.path.isfile(os.path.join(name, "config.json")):
+        return name, peft
+    with open(config, encoding="utf-8") as file:
+        base = json.load(file).get("base_model_name_or_path")
+    if not base:
+        raise ValueError(
+            f"`{name}` is an adapter, and its `adapter_config.json` has no `base_model_name_or_path`: "
+            f"set `pretrained` to the model and `peft={name}`"
         )
+    logger.info("`%s` is an adapter for `%s`", name, base)
+    return str(base), name
 
 
 def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict[str, Any]:

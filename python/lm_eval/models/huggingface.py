@@ -67,6 +67,8 @@ class HFLM(Loading, TemplateLM):
     _max_length: int | None = None
     _shares_contexts: bool | None = None
     _engine: Served | None = None
+    _names_engine = False
+    _max_gen_toks = 256
 
     def __init__(
         self,
@@ -101,9 +103,15 @@ class HFLM(Loading, TemplateLM):
         think_end_token: str | int | None = None,
         enable_thinking: bool | None = None,
         chat_template_args: dict[str, Any] | None = None,
+        max_gen_toks: int | None = None,
+        engine: Literal["torch"] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
+        if engine not in (None, "torch"):
+            raise ValueError(f'`HFLM` runs on torch, not on `engine="{engine}"`: `backend="native"` uses the native engine')
+        self._names_engine = engine is not None
+        self._max_gen_toks = 256 if max_gen_toks is None else int(max_gen_toks)
         self.pretrained = pretrained
         self.revision = revision
         self.peft = peft
@@ -163,8 +171,12 @@ class HFLM(Loading, TemplateLM):
         is_name = isinstance(pretrained, (str, os.PathLike))
         source = {"revision": revision, "trust_remote_code": trust_remote_code, "gguf_file": gguf_file}
         if is_name:
-            _loading.refuse_launcher()
-            self.pretrained = pretrained = os.fspath(pretrained)
+            launch = _loading.Launch.of_environment()
+            launch.join(is_split=bool(parallelize or tp_plan or kwargs.get("device_map")))
+            self._rank, self._world_size = launch.rank, launch.size
+            device = launch.device(device)
+            pretrained, self.peft = _loading.split_adapter(os.fspath(pretrained), peft)
+            self.pretrained, peft = pretrained, self.peft
             self._get_config(pretrained, **source, subfolder=subfolder)  # type: ignore[arg-type]
         else:
             self._refuse_for_object(
@@ -316,7 +328,7 @@ class HFLM(Loading, TemplateLM):
     @property
     def max_gen_toks(self) -> int:
         """The maximum number of tokens of an answer, for requests that set none."""
-        return 256
+        return self._max_gen_toks
 
     @property
     def batch_size(self) -> int | str:
@@ -572,6 +584,9 @@ class HFLM(Loading, TemplateLM):
         for name in ("peft", "delta"):
             if getattr(self, name):
                 info[name] = getattr(self, name)
+        if self._names_engine:
+            versions = (f"{name} {require(name, '`HFLM`').__version__}" for name in ("torch", "transformers"))
+            info["engine"] = ", ".join(versions)
         return info
 
 

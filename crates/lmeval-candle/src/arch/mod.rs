@@ -49,7 +49,7 @@ use candle_core::{DType, Tensor};
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TORCH};
 use crate::weights::Weights;
 
 /// The sizes of a model that the engine needs.
@@ -406,9 +406,9 @@ pub fn find(config: &Config) -> Result<&'static Entry> {
         let method = own.string("quant_method")?.unwrap_or("unknown");
         return Err(Error::Unsupported {
             message: format!(
-                "Quantised weights are not supported (`quantization_config` with `quant_method` `{method}`)"
+                "The native engine does not read quantised weights (`quantization_config` with `quant_method` `{method}`)"
             ),
-            hint: Some("`--model lm_eval:hf` runs such models through Python".into()),
+            hint: Some(TORCH.into()),
         });
     }
     let classes = config.strings("architectures")?;
@@ -425,18 +425,11 @@ pub fn find(config: &Config) -> Result<&'static Entry> {
         return Ok(entry);
     }
     let message = match (classes.first(), model_type) {
-        (Some(class), _) => format!("Models of the class `{class}` are not supported"),
-        (None, Some(model_type)) => format!("Models of the type `{model_type}` are not supported"),
+        (Some(class), _) => format!("The native engine has no models of the class `{class}`"),
+        (None, Some(model_type)) => format!("The native engine has no models of the type `{model_type}`"),
         (None, None) => return Err(Error::MissingField("architectures".into())),
     };
-    let mut known: Vec<&str> =
-        ARCHITECTURES.iter().filter_map(|entry| entry.classes.first().copied()).collect();
-    known.sort_unstable();
-    let hint = format!(
-        "`--model lm_eval:hf` runs any model of `transformers` through Python; `hf` supports `{}`",
-        known.join("`, `")
-    );
-    Err(Error::Unsupported { message, hint: Some(hint) })
+    Err(Error::Unsupported { message, hint: Some(TORCH.into()) })
 }
 
 /// Converts logits to float32.
@@ -480,7 +473,7 @@ mod tests {
         let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
         assert_eq!(error.to_string(), "Models of the class `T5ForConditionalGeneration` are not supported");
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
-        assert!(hint.starts_with("`--model lm_eval:hf`") && hint.contains("`LlamaForCausalLM`"), "{hint}");
+        assert_eq!(hint, TORCH);
         assert!(matches!(find(&config(None, None)), Err(Error::MissingField(_))));
     }
 }

@@ -51,15 +51,11 @@ impl Format {
             return Ok(vec![single]);
         }
         if !index.is_file() {
-            return Err(Error::Unsupported {
-                message: format!(
-                    "The folder `{}` has no weights: neither `{}` nor `{}`, nor an index of either",
-                    folder.display(),
-                    SAFETENSORS.single,
-                    TORCH.single
-                ),
-                hint: Some("`save_pretrained(…)` of `transformers` writes safetensors".into()),
-            });
+            let problem = format!(
+                "the folder has no weights: neither `{}` nor `{}`, nor an index of either",
+                SAFETENSORS.single, TORCH.single
+            );
+            return Err(Error::file(folder, problem));
         }
         let names: BTreeSet<String> = weight_map(&index)?.into_iter().map(|(_, file)| file).collect();
         let files: Vec<PathBuf> = names.into_iter().map(|name| folder.join(name)).collect();

@@ -10,4 +10,5 @@ pub(crate) mod output;
 pub(crate) mod session;
 pub(crate) mod shard;
 pub(crate) mod thresholds;
+pub(crate) mod torch;
 pub(crate) mod tracking;

@@ -15,6 +15,7 @@ use lmeval_report::lm_eval_version;
 
 use crate::printer::Notes;
 use crate::progress::Downloads;
+use crate::run::torch::{ENGINE, Engine};
 
 /// Prefix of model names that belong to the original package.
 const ORIGINAL: &str = "lm_eval:";
@@ -77,8 +78,13 @@ pub(crate) fn create(
             Ok(made)
         }
         None => {
-            let settings = back_end_settings(settings, notes);
-            Ok(registry.model(name, &ModelSettings { defer_contact: has_answers, ..settings })?)
+            let engine = Engine::of(settings)?;
+            // Without `--device`, `HFLM` chooses one itself.
+            let python = PythonModelSettings { device: settings.device.clone(), ..python_model_settings(settings) };
+            let mut settings = ModelSettings { defer_contact: has_answers, ..back_end_settings(settings, notes) };
+            let Some(engine) = engine else { return Ok(registry.model(name, &settings)?) };
+            settings.args.remove_str(ENGINE);
+            engine.create(|| registry.model(name, &settings), &python, options, notes)
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::{Command, Stdio};
 
-use lmeval::environment;
+use crate::environment;
 
 /// Opens the address in a browser if this is a session with a screen; otherwise the user has the address.
 pub(crate) fn open(url: &str) {

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 use crate::commands::{
     CompareArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,

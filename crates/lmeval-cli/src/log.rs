@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use crate::environment;
 use anyhow::{Context as _, Result};
-use lmeval::environment;
 use lmeval_core::secrets;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
-use lmeval::environment;
+use crate::environment;
 
 /// Where results go.
 pub(crate) enum Output {

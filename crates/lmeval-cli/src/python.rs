@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use lmeval::settings::{RunSettings, python_options};
+use lmeval::environment::python_options;
 use lmeval_host::{Caller, PythonHost, PythonOptions};
 
 use crate::printer::Notes;
+use crate::settings::RunSettings;
 
 /// A host for Python functions; no process starts before the first call. Lines that functions print become notes.
 pub(crate) fn host(

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::settings::LibraryArgs;
 use anyhow::Result;
 use lmeval::library::Home;
-use lmeval::settings::LibraryArgs;
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use crate::printer::Printer;

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use crate::settings::RunSettings;
 use anyhow::{Result, bail};
 use clap::Parser as _;
-use lmeval::settings::RunSettings;
 use lmeval_core::{Check, ModelStats, Verdict};
 use lmeval_pycompat::{Dict, Value};
 

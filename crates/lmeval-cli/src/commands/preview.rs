@@ -3,9 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use crate::settings::{dialect, parse_samples, resolve_samples};
 use anyhow::{Result, anyhow, bail};
-use lmeval::environment;
-use lmeval::settings::{dialect, parse_samples, resolve_samples};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
@@ -35,14 +34,13 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     settings.hub.progress = Arc::new(Downloads::new(printer.notes()));
     let data = DataOptions {
         settings: Some(settings),
-        dataset_dir: environment::dataset_dir(),
-        limit_rows: environment::limit_rows(),
         python: Some(python::host(
             arguments.python.python.as_deref(),
             arguments.python.plugins.as_deref().unwrap_or_default(),
             &roots,
             &printer.notes(),
         )?),
+        ..lmeval::environment::data_options()
     };
     let classes = ClassSettings {
         num_fewshot: arguments.num_fewshot,

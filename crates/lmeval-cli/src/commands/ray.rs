@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::settings::{Options, RunSettings};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use lmeval::environment;
-use lmeval::settings::{Options, RunSettings};
+use lmeval::environment::LM_EVAL_COMPAT;
 use lmeval_core::Diagnostic;
 use lmeval_host::{RAY_BOOT, active_environment, find_python, ray_modules};
 use lmeval_pycompat::json::{self, Options as JsonOptions};
@@ -228,7 +228,7 @@ fn start(python: &Path, settings: &Value) -> Result<Status> {
         .args(["-", "lm-eval", "ray", "run"])
         .arg(&data)
         // The settings contain its value.
-        .env_remove(environment::LM_EVAL_COMPAT)
+        .env_remove(LM_EVAL_COMPAT)
         .stdin(Stdio::from(script))
         .exec();
     bail!("Cannot start {}: {error}", python.display());

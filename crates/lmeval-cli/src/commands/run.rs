@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use anyhow::{Result, bail};
-use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
 use lmeval_core::{Diagnostic, Model};
 use lmeval_engine::Evaluated;
 use lmeval_host::Trackers;

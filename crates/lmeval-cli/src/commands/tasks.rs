@@ -1,12 +1,13 @@
 //! `lm-eval tasks`: manages installed task libraries.
 
 use anyhow::Result;
-use lmeval::library::{Home, Installed, Outcome, Pull};
+use lmeval::library::{Home, Installed};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::json::{self, Options};
 
 use crate::cli::{PullArgs, TasksAction, TasksArgs};
 use crate::commands::Status;
+use crate::library::{Change, Outcome, Pull};
 use crate::printer::Printer;
 use crate::report::hint_lines;
 use crate::words::counted;
@@ -20,7 +21,8 @@ pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status>
         TasksAction::Remove { version } => remove(&home, &version, printer)?,
         TasksAction::Use { version } => {
             let library = home.require(&version)?;
-            let library = home.change(&mut |text| printer.note(text))?.set_default(&library.version)?;
+            let library =
+                Change::start(&home, &mut |text| printer.note(text))?.set_default(&library.version)?;
             printer.result(&format!("Default is now {}: {}\n", library.version, library.path.display()))?;
         }
     }
@@ -77,7 +79,7 @@ fn as_json(library: &Installed) -> Result<String> {
 
 fn remove(home: &Home, version: &str, printer: &mut Printer) -> Result<()> {
     let library = home.require(version)?;
-    let default = home.change(&mut |text| printer.note(text))?.remove(&library)?;
+    let default = Change::start(home, &mut |text| printer.note(text))?.remove(&library)?;
     printer.result(&format!("Removed {}\n", library.version))?;
     if let Some(default) = default {
         printer.result(&format!("Default is now {}: {}\n", default.version, default.path.display()))?;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::settings::{Options, PythonArgs, RunSettings, parse_pairs};
 use anyhow::Result;
 use clap::Args;
-use lmeval::settings::{Options, PythonArgs, RunSettings, parse_pairs};
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_host::{Token, WorkerOptions, WorkerTls, work_for_run};
 use lmeval_pycompat::{Dict, Value};

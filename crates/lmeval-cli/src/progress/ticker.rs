@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lmeval::environment;
-use lmeval::settings::ProgressMode;
+use crate::environment;
+use crate::settings::ProgressMode;
 use lmeval_core::{Model, ModelStats};
 use lmeval_pycompat::{Dict, Value};
 

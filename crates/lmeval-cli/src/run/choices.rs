@@ -1,6 +1,6 @@
 //! How the options of multiple-choice tasks were compared in a finished run.
 
-use lmeval::settings::Choices;
+use crate::settings::Choices;
 use lmeval_core::OptionScoring;
 use lmeval_engine::Abilities;
 use lmeval_pycompat::{Dict, Value};

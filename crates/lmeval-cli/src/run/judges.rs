@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::settings::{JudgeBinding, RunSettings};
 use anyhow::{Result, bail};
 use fs_err as fs;
-use lmeval::settings::{JudgeBinding, RunSettings};
 use lmeval_analysis::read::{Fields, Run};
 use lmeval_core::{Diagnostic, DocId, Model, ModelStats};
 use lmeval_engine::{Baseline, Evaluated, JudgeModel, ModelUsage};
@@ -104,7 +104,7 @@ fn create(
         let model = match same {
             Some((_, model)) => Arc::clone(model),
             None => {
-                let own = settings.for_judge(binding);
+                let own = settings.for_judge(binding)?;
                 let made = model::create(&own, options, notes, has_answers).map_err(|error| {
                     error.context(format!("The judge `{}` cannot be created", binding.role))
                 })?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::environment;
+use crate::settings::{RunSettings, WorkerSettings, worker_setup};
 use anyhow::{Result, bail};
-use lmeval::environment;
-use lmeval::settings::{RunSettings, WorkerSettings, worker_setup};
 use lmeval_core::registry::{Kind, ModelKind, Registered};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{

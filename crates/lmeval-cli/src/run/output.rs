@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::settings::{Format, RunSettings};
 use anyhow::Result;
-use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
 use lmeval_core::results::LetterAudit;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::environment;
+use crate::settings::RunSettings;
 use anyhow::Result;
-use lmeval::environment;
-use lmeval::settings::RunSettings;
 use lmeval_core::Model;
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};

@@ -7,9 +7,9 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::settings::{RunSettings, ShardNumber};
 use anyhow::Result;
 use fs_err as fs;
-use lmeval::settings::{RunSettings, ShardNumber};
 use lmeval_core::Diagnostic;
 use lmeval_core::results::value_checksum;
 use lmeval_core::scorers::AnsweredDocument;

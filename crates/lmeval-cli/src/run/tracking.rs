@@ -52,7 +52,7 @@ fn try_report(
         None => {
             let layout = Layout::new(folder.path(), &session.model_name.sanitized);
             layout.prepare()?;
-            objects.save_as(&layout, &session.clock.moment.stamp(&lmeval::environment::time_zone()))?
+            objects.save_as(&layout, &session.clock.moment.stamp(&crate::environment::time_zone()))?
         }
     };
     let samples: Dict =

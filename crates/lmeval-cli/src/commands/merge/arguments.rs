@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::settings::{Format, LibraryArgs, Options, PythonArgs};
 use clap::Args;
-use lmeval::settings::{Format, LibraryArgs, Options, PythonArgs};
 
 /// Arguments of `merge`.
 #[derive(Args, Debug)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::settings::ShardNumber;
 use anyhow::{Result, bail};
-use lmeval::settings::ShardNumber;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::lm_eval_version;

@@ -9,8 +9,8 @@ mod shard;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::settings::RunSettings;
 use anyhow::Result;
-use lmeval::settings::RunSettings;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Diagnostic, ModelFacts};
 use lmeval_engine::{EngineError, Evaluated, Events, score_stored};

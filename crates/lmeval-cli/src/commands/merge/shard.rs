@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::settings::ShardNumber;
 use anyhow::{Result, bail};
 use fs_err as fs;
-use lmeval::settings::ShardNumber;
 use lmeval_analysis::read::results_change;
 use lmeval_core::Diagnostic;
 use lmeval_core::results::value_checksum;

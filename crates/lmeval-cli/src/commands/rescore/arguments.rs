@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 use clap::Args;
-use lmeval::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 
 /// Arguments of `rescore`.
 #[derive(Args, Debug)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::settings::RunSettings;
 use anyhow::Result;
-use lmeval::settings::RunSettings;
 use lmeval_analysis::read::Run;
 use lmeval_engine::JournalOptions;
 

@@ -10,8 +10,8 @@ mod stored;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::settings::{Format, RunSettings};
 use anyhow::{Result, bail};
-use lmeval::settings::{Format, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_core::results::SampleRecord;
 use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};

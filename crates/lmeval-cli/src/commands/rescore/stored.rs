@@ -1,7 +1,7 @@
 //! The stored run: its settings and its tasks.
 
+use crate::settings::{Choices, RunSettings};
 use anyhow::{Result, bail};
-use lmeval::settings::{Choices, RunSettings};
 use lmeval_analysis::read::Run;
 use lmeval_core::{Diagnostic, Dialect, OptionScoring};
 use lmeval_engine::{Abilities, ChatTemplateChoice};
@@ -111,7 +111,7 @@ pub(super) fn abilities(run: &Run, settings: &RunSettings) -> Abilities {
 fn pairs(value: Option<&Value>) -> Dict {
     match value {
         Some(Value::Dict(dict)) => (**dict).clone(),
-        Some(Value::Str(text)) => lmeval::settings::parse_pairs(text),
+        Some(Value::Str(text)) => crate::settings::parse_pairs(text),
         _ => Dict::new(),
     }
 }

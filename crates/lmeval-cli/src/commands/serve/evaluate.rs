@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::settings::RunSettings;
 use anyhow::{Result, bail};
-use lmeval::settings::RunSettings;
 use lmeval_core::{Diagnostic, Model, secrets};
 use lmeval_engine::{Evaluated, JudgeModel};
 use lmeval_host::{PythonModel, PythonModelSettings};

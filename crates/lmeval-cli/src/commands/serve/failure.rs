@@ -42,12 +42,11 @@ fn kind(error: &anyhow::Error) -> &'static str {
             | EngineError::Unjudged { source: error, .. }
             | EngineError::Judge { source: error, .. },
         ) => of_model(error),
-        Some(EngineError::Settings { .. }) => "ValueError",
         Some(EngineError::Interrupted { .. }) => "KeyboardInterrupt",
-        Some(_) => "RuntimeError",
         // Everything else is about an argument or a file.
-        None if is_about_a_file(error) => "OSError",
-        None => "ValueError",
+        Some(EngineError::Settings { .. }) | None if is_about_a_file(error) => "OSError",
+        Some(EngineError::Settings { .. }) | None => "ValueError",
+        Some(_) => "RuntimeError",
     }
 }
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use crate::settings::RunSettings;
 use anyhow::{Context as _, Result, anyhow, bail};
-use lmeval::settings::RunSettings;
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, DocId, Model, ModelError, ModelErrorKind, ModelRequest,
 };

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::settings::ConfigFile;
 use anyhow::{Result, bail};
-use lmeval::settings::ConfigFile;
 use lmeval_pycompat::Value;
 use lmeval_report::{Column, make_latex_table, make_table};
 use lmeval_tasks::source::Loader;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::settings::RunSettings;
 use anyhow::{Result, anyhow, bail};
-use lmeval::environment;
-use lmeval::settings::RunSettings;
 use lmeval_core::scorers::{
     AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringPipeline,
     ScoringSources, TaskScorer, loglikelihood_response,
@@ -101,9 +100,8 @@ impl Step {
         let python = python::of_run(&settings, &roots, Some(&request.caller), &printer.notes())?;
         let data = DataOptions {
             settings: Some(Settings::from_environment()),
-            dataset_dir: environment::dataset_dir(),
-            limit_rows: environment::limit_rows(),
             python: Some(PythonHost::new(python)),
+            ..lmeval::environment::data_options()
         };
         let classes = ClassSettings {
             fewshot_seed: settings.seeds[3],

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::settings::LibraryArgs;
 use anyhow::{Result, anyhow, bail};
-use lmeval::environment;
-use lmeval::settings::LibraryArgs;
 use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, load_splits};
 use lmeval_host::PythonHost;
@@ -125,9 +124,8 @@ pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> 
     options.caller = Some(Arc::clone(&request.caller));
     let options = DataOptions {
         settings: Some(Settings::from_environment()),
-        dataset_dir: environment::dataset_dir(),
-        limit_rows: environment::limit_rows(),
         python: Some(PythonHost::new(options)),
+        ..lmeval::environment::data_options()
     };
     let splits = load_splits(&task, &options)?;
     let config = &task.config;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use crate::settings;
 use anyhow::{Result, anyhow};
-use lmeval::{environment, settings};
 use lmeval_core::Level;
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, load_splits, request_sources};
@@ -48,12 +48,8 @@ pub(super) fn check(
         roots,
         &printer.notes(),
     )?;
-    let data = DataOptions {
-        settings: Some(settings),
-        dataset_dir: environment::dataset_dir(),
-        limit_rows: environment::limit_rows(),
-        python: Some(host),
-    };
+    let data =
+        DataOptions { settings: Some(settings), python: Some(host), ..lmeval::environment::data_options() };
     let mut failed = 0;
     for spec in specs {
         let Ok(mut loaded) = manager.load(std::slice::from_ref(spec), Overrides::default()) else { continue };

@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 use clap::builder::{StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use lmeval::environment::LM_EVAL_COMPAT;
+use lmeval::library;
+use lmeval_engine::EngineError;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::ChoiceMethod;
 
@@ -20,10 +23,9 @@ use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
 use super::shard::ShardNumber;
 use super::{samples, seed};
-use crate::environment;
 
 /// Settings that an environment variable gives. Variables win over a settings file; flags win over both.
-pub(super) const VARIABLES: [(&str, &str); 1] = [("compat", environment::LM_EVAL_COMPAT)];
+pub(super) const VARIABLES: [(&str, &str); 1] = [("compat", LM_EVAL_COMPAT)];
 
 layer! {
     /// Every setting of a run, all optional: flags of `run`, keys of settings files, arguments of the Python
@@ -33,7 +35,7 @@ layer! {
         args_override_self = true,
         after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
-    pub struct Options {
+    pub(crate) struct Options {
         /// A YAML settings file; flags and environment variables override it.
         #[arg(short = 'C', long, value_name = "FILE")]
         pub config: Option<String>,
@@ -234,7 +236,7 @@ layer! {
     /// Where to look for task definitions.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Task libraries")]
-    pub struct LibraryArgs {
+    pub(crate) struct LibraryArgs {
         /// A folder with additional task definitions; repeatable, later ones win.
         #[arg(long = "include_path", alias = "include-path", value_name = "DIR")]
         pub include_path: Option<Vec<PathBuf>>,
@@ -251,7 +253,7 @@ layer! {
     /// The Python that runs task functions.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Python")]
-    pub struct PythonArgs {
+    pub(crate) struct PythonArgs {
         /// The Python that runs task functions. [default: the active virtual environment's, else `python3`]
         #[arg(long, value_name = "PATH")]
         pub python: Option<PathBuf>,
@@ -263,6 +265,11 @@ layer! {
 }
 
 impl LibraryArgs {
+    /// The task folders in order of precedence: later ones win.
+    pub(crate) fn roots(&self) -> Result<Vec<PathBuf>, EngineError> {
+        library::roots(self.library.as_deref(), self.include_path.as_deref().unwrap_or_default())
+    }
+
     /// Turns off the default libraries if `unwanted`, unless a library was chosen.
     pub(super) fn without_defaults(mut self, unwanted: bool) -> Self {
         if unwanted {
@@ -274,7 +281,7 @@ impl LibraryArgs {
 
 /// The output format on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Markdown tables, folded if the terminal is narrower.
     #[default]
     Table,
@@ -290,7 +297,7 @@ pub enum Format {
 
 /// How multiple-choice options are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Choices {
+pub(crate) enum Choices {
     /// By the probabilities of their letters.
     Letters,
     /// By the letter that the model writes.
@@ -299,7 +306,7 @@ pub enum Choices {
 
 impl Choices {
     /// The method as the engine names it.
-    pub fn method(self) -> ChoiceMethod {
+    pub(crate) fn method(self) -> ChoiceMethod {
         match self {
             Self::Letters => ChoiceMethod::Letters,
             Self::Generate => ChoiceMethod::Generate,
@@ -319,7 +326,7 @@ impl Setting for Choices {
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ProgressMode {
+pub(crate) enum ProgressMode {
     /// A status line on a terminal, otherwise one line every 10 seconds.
     #[default]
     Auto,
@@ -422,16 +429,11 @@ pub(super) const DICT_OPTIONS: [DictOption; 8] = [
 
 /// The dictionary options that are given.
 #[derive(Clone, Debug, Default)]
-pub struct DictArgs(Vec<(&'static str, Pairs)>);
+pub(crate) struct DictArgs(Vec<(&'static str, Pairs)>);
 
 impl DictArgs {
     pub(super) fn get(&self, name: &str) -> Option<&Pairs> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, pairs)| pairs)
-    }
-
-    pub fn set(&mut self, name: &'static str, dict: Dict) {
-        self.0.retain(|(known, _)| *known != name);
-        self.0.push((name, Pairs::Value(dict.into())));
     }
 
     fn collect(

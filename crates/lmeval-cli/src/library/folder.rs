@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use fs_err as fs;
+use lmeval::library::{TASKS_FOLDER, Version};
 use lmeval_core::Diagnostic;
 
-use super::entry::TASKS_FOLDER;
 use super::target::Target;
-use super::version::Version;
 
 /// Folders that never contain task files.
 const SKIPPED: [&str; 3] = ["__pycache__", ".ipynb_checkpoints", ".git"];

@@ -44,7 +44,7 @@ pub(super) const RECORDED: [&str; 33] = [
 ];
 
 /// The effective settings on one line, with secrets masked.
-pub fn record_line(record: &Dict) -> String {
+pub(crate) fn record_line(record: &Dict) -> String {
     let fields: Vec<String> = RECORDED
         .iter()
         .map(|name| {

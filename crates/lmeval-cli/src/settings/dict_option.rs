@@ -101,7 +101,7 @@ pub(super) fn coerce(text: &str) -> Option<Value> {
 /// Parses a string given for a dictionary in a settings file or a call from Python.
 ///
 /// Reference: simpler than on the command line. A piece without `=` has an empty value, and there are no literals.
-pub fn from_text(text: &str) -> Dict {
+pub(crate) fn from_text(text: &str) -> Dict {
     let pieces = strings::strip(text).split(',').filter(|piece| !piece.is_empty());
     let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
     pairs.map(|(key, value)| (Value::str(key), plain(strings::strip(value)))).collect()

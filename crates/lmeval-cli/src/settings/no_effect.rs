@@ -27,7 +27,7 @@ const CACHE_WORDS: [&str; 3] = ["true", "refresh", "delete"];
 
 /// The value of `--cache_requests`.
 #[derive(Clone, Debug)]
-pub struct CacheRequests(Value);
+pub(crate) struct CacheRequests(Value);
 
 impl CacheRequests {
     /// Parses the words of the command line.

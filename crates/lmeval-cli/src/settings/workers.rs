@@ -19,7 +19,7 @@ const STALL: f64 = 60.0;
 
 /// The workers of a run.
 #[derive(Clone, Debug)]
-pub struct WorkerSettings {
+pub(crate) struct WorkerSettings {
     /// The address to listen on.
     pub listen: String,
     /// The file with the token of the run.
@@ -74,7 +74,7 @@ impl WorkerSettings {
 }
 
 /// What a worker needs to create the model of a run with these settings. Secrets are left out: a worker has its own.
-pub fn worker_setup(given: &Dict) -> Dict {
+pub(crate) fn worker_setup(given: &Dict) -> Dict {
     let is_secret = |name: &Value| name.as_str().is_some_and(secrets::is_secret);
     let own = OF_MODEL.into_iter().chain(["plugins"]);
     let mut setup: Dict =

@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use flate2::read::MultiGzDecoder;
 use fs_err as fs;
+use lmeval::library::{TASKS_FOLDER, Version};
 use tar::EntryType;
 use zip::ZipArchive;
 
-use super::entry::{EntryKind, TASKS_FOLDER, classify};
+use super::entry::{EntryKind, classify};
 use super::target::Target;
-use super::version::Version;
 
 /// The maximum size of the package metadata or of a long name, in bytes.
 const MAX_AUXILIARY_BYTES: u64 = 1 << 20;

@@ -16,7 +16,7 @@ use super::resolve::DATA_SETTINGS;
 
 /// A settings file with the source position of each setting.
 #[derive(Debug)]
-pub struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// The settings as written, unchecked except for their names.
     pub dict: Dict,
     file: Arc<SourceFile>,
@@ -39,7 +39,7 @@ fn learn(settings: &Value) {
 
 impl ConfigFile {
     /// Reads a file and checks the names in it; values are checked where they are used.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path).map_err(|error| {
             Diagnostic::cannot_read(path, error)
                 .hint("`--config` names a YAML file with one setting per line")

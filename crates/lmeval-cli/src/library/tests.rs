@@ -7,20 +7,26 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fs_err as fs;
-use lmeval_core::Diagnostic;
+use lmeval::library::{Home, Installed};
+use lmeval_core::{Diagnose as _, Diagnostic};
+use lmeval_engine::EngineError;
 use tempfile::TempDir;
 
 use super::archive::{self, Contents};
 use super::target::{Limits, Target};
-use super::{Home, Outcome, Pull};
+use super::{Outcome, Pull};
 
 const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
 
 /// An error with its causes and hints.
 fn full_message(error: &anyhow::Error) -> String {
-    let hints = error.downcast_ref::<Diagnostic>().map(|diagnostic| diagnostic.hints.join(" "));
-    format!("{error:#} {}", hints.unwrap_or_default())
+    let hints = match (error.downcast_ref::<Diagnostic>(), error.downcast_ref::<EngineError>()) {
+        (Some(error), _) => error.hints(),
+        (_, Some(error)) => error.hints(),
+        _ => Vec::new(),
+    };
+    format!("{error:#} {}", hints.join(" "))
 }
 
 /// A zip file built by hand, so that names can be anything: stored entries of (name, mode, content).
@@ -314,8 +320,7 @@ fn pull(home: &Home, version: Option<&str>, from: &Path, force: bool) -> Result<
 }
 
 fn installed(home: &Home) -> Vec<String> {
-    let name =
-        |library: super::Installed| format!("{}{}", library.version, if library.default { "*" } else { "" });
+    let name = |library: Installed| format!("{}{}", library.version, if library.default { "*" } else { "" });
     home.installed().unwrap().into_iter().map(name).collect()
 }
 

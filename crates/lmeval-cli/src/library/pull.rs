@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
+use lmeval::library::{Home, Installed, Version};
 use lmeval_core::Diagnostic;
 
-use super::home::{Change, Home, Installed};
+use super::change::Change;
 use super::target::{Limits, Target};
-use super::version::Version;
 use super::{archive, folder, pip};
 
 /// A library to install.
 #[derive(Debug)]
-pub struct Pull {
+pub(crate) struct Pull {
     version: Option<Version>,
     from: Option<PathBuf>,
     python: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Pull {
 
 /// The result of an installation.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The library was installed and is now the default.
     New {
         library: Installed,
@@ -35,7 +35,7 @@ pub enum Outcome {
 
 impl Pull {
     /// Checks the arguments.
-    pub fn new(
+    pub(crate) fn new(
         version: Option<&str>,
         from: Option<PathBuf>,
         python: Option<PathBuf>,
@@ -50,7 +50,7 @@ impl Pull {
     }
 
     /// Installs the library and makes it the default; `note` receives progress messages.
-    pub fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         match &self.from {
             Some(path) if path.is_dir() => self.pull_folder(home, path, note),
             Some(path) => self.pull_archive(home, path, note),
@@ -62,10 +62,10 @@ impl Pull {
         let already_installed =
             |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
         if let Some(library) = self.version.as_ref().map(already_installed).transpose()?.flatten() {
-            return Ok(Outcome::AlreadyInstalled(home.change(note)?.set_default(&library.version)?));
+            return Ok(Outcome::AlreadyInstalled(Change::start(home, note)?.set_default(&library.version)?));
         }
         let python = pip::find_python(self.python.as_deref())?;
-        let change = home.change(note)?;
+        let change = Change::start(home, note)?;
         note(&format!("Downloading with {} -m pip", python.display()));
         let wheel = pip::download(&python, self.version.as_ref(), &change.downloads()?)?;
         if let Some(library) = version_in_name(&wheel).as_ref().map(already_installed).transpose()?.flatten()
@@ -80,7 +80,7 @@ impl Pull {
         if let Some(version) = self.version.clone().or_else(|| version_in_name(path)) {
             self.reject_if_installed(home, &version)?;
         }
-        self.unpack(home, home.change(note)?, path, self.version.clone())
+        self.unpack(home, Change::start(home, note)?, path, self.version.clone())
     }
 
     fn unpack(&self, home: &Home, change: Change, path: &Path, version: Option<Version>) -> Result<Outcome> {
@@ -99,7 +99,7 @@ impl Pull {
     fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let tasks = folder::find_tasks(path)?;
         let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
-        let change = home.change(note)?;
+        let change = Change::start(home, note)?;
         self.reject_if_installed(home, &version)?;
         let mut target = Target::create(change.tasks(), Limits::default())?;
         if fs::canonicalize(change.tasks())?.starts_with(&tasks) {

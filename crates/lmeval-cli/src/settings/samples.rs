@@ -7,7 +7,7 @@ use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json};
 
 /// Parses the word of the command line: JSON, or a file name that is read later.
-pub fn parse(text: &str) -> Result<Value, String> {
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
     match json::loads(text) {
         Ok(value) => Ok(value),
         Err(error) if text.contains('{') => Err(format!("not JSON: {error}")),
@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Result<Value, String> {
 }
 
 /// The document indices for each task; `None` for all documents.
-pub fn resolve(value: &Value) -> Result<Option<Dict>> {
+pub(crate) fn resolve(value: &Value) -> Result<Option<Dict>> {
     if !value.is_truthy() {
         return Ok(None);
     }

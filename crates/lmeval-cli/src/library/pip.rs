@@ -6,9 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fs_err as fs;
+use lmeval::library::Version;
 use lmeval_core::Diagnostic;
-
-use super::version::Version;
 
 /// The package whose task folder is a library.
 const PACKAGE: &str = "lm_eval";

@@ -28,7 +28,7 @@ const FLAGS: [&str; 4] = ["push_results_to_hub", "push_samples_to_hub", "public_
 
 /// The trackers of a run and their arguments; a tracker without arguments is not used.
 #[derive(Clone, Debug, Default)]
-pub struct TrackerSettings {
+pub(crate) struct TrackerSettings {
     /// Arguments of `wandb.init`.
     pub wandb: Dict,
     /// Values for the configuration of the Weights & Biases run.
@@ -41,12 +41,12 @@ pub struct TrackerSettings {
 
 impl TrackerSettings {
     /// Whether no tracker is used.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.wandb.is_empty() && self.trackio.is_empty() && self.hub.is_empty()
     }
 
     /// The settings as the Python end reads them.
-    pub fn to_dict(&self) -> Dict {
+    pub(crate) fn to_dict(&self) -> Dict {
         let parts = [
             ("wandb", &self.wandb),
             ("wandb_config", &self.wandb_config),

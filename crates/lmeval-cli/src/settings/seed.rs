@@ -10,7 +10,7 @@ pub(super) const DEFAULT: Seeds = [Some(0), Some(1234), Some(1234), Some(1234)];
 
 /// Parsed seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParsedSeeds {
+pub(crate) struct ParsedSeeds {
     /// One seed for each of the four generators.
     pub seeds: Seeds,
     /// Whether the few-shot seed was omitted and is the default.

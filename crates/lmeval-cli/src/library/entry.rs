@@ -4,9 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-/// The path of the task folder inside the package.
-pub(crate) const TASKS_FOLDER: &str = "lm_eval/tasks";
-
 /// The kind of an entry in an archive.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EntryKind {

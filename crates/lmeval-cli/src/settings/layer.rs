@@ -4,7 +4,7 @@ use lmeval_pycompat::{Dict, Value};
 
 /// Why a value is not valid for a setting.
 #[derive(Debug, PartialEq, Eq)]
-pub enum InvalidValue {
+pub(crate) enum InvalidValue {
     /// The value has the wrong type; the description of the expected one.
     Expected(String),
     /// The expected value, and the actual one.
@@ -14,12 +14,12 @@ pub enum InvalidValue {
 }
 
 impl InvalidValue {
-    pub fn expected<T>(what: impl Into<String>) -> Result<T, Self> {
+    pub(crate) fn expected<T>(what: impl Into<String>) -> Result<T, Self> {
         Err(Self::Expected(what.into()))
     }
 
     /// The error message for a setting. It does not show the value, which may be a secret.
-    pub fn message(&self, name: &str, value: &Value) -> String {
+    pub(crate) fn message(&self, name: &str, value: &Value) -> String {
         match self {
             Self::Expected(what) => format!("`{name}` must be {what}, not {}", value.type_name()),
             Self::Found(what, found) => format!("`{name}` must be {what}, not {found}"),

@@ -1,22 +1,19 @@
 //! Converts settings into options for the engine, the back ends and the Python host.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
+use lmeval::Placement;
 use lmeval_core::{AskedArguments, ModelSettings};
-use lmeval_engine::{Abilities, Cancel, DataOptions, EvaluateOptions};
-use lmeval_host::PythonOptions;
-use lmeval_pycompat::{Value, repr};
+use lmeval_engine::{Abilities, Cancel, EvaluateOptions};
+use lmeval_pycompat::Value;
 
 use super::judges::JudgeBinding;
 use super::options::Choices;
 use super::resolve::RunSettings;
 use super::shard::ShardNumber;
-use crate::environment;
 
 impl RunSettings {
     /// Options for the engine. Samples are retained; callers add the journal and the Python host.
-    pub fn evaluate_options(&self) -> EvaluateOptions {
+    pub(crate) fn evaluate_options(&self) -> EvaluateOptions {
         EvaluateOptions {
             dialect: self.dialect,
             limit: self.limit.to_f64(),
@@ -40,11 +37,7 @@ impl RunSettings {
             max_failures: self.max_failures,
             preview: self.view,
             journal: None,
-            data: DataOptions {
-                dataset_dir: environment::dataset_dir(),
-                limit_rows: environment::limit_rows(),
-                ..DataOptions::default()
-            },
+            data: lmeval::environment::data_options(),
             judges: Vec::new(),
             baseline: None,
             cancel: Cancel::new(),
@@ -52,22 +45,21 @@ impl RunSettings {
     }
 
     /// The settings from which a judge is created: its own back end and arguments, and the rest of the run.
-    pub fn for_judge(&self, judge: &JudgeBinding) -> Self {
+    pub(crate) fn for_judge(&self, judge: &JudgeBinding) -> Result<Self> {
         let mut own = self.clone();
         let mut args = judge.args.clone();
-        let number = |value: Value| value.as_i64();
-        own.batch_size = args.remove_str("batch_size").unwrap_or(Value::Int(1));
-        own.max_batch_size = args.remove_str("max_batch_size").and_then(number);
-        own.device =
-            args.remove_str("device").map(|device| repr::str(&device)).or_else(|| self.device.clone());
+        let Placement { batch_size, max_batch_size, device } = Placement::take(&mut args)?;
+        own.batch_size = batch_size.unwrap_or(Value::Int(1));
+        own.max_batch_size = max_batch_size;
+        own.device = device.or_else(|| self.device.clone());
         (own.model, own.model_args) = (judge.backend.clone(), args);
         // Workers compute the evaluated model only.
         own.workers = None;
-        own
+        Ok(own)
     }
 
     /// Settings for a built-in back end.
-    pub fn model_settings(&self) -> ModelSettings {
+    pub(crate) fn model_settings(&self) -> ModelSettings {
         let mut args = self.model_args.clone();
         if self.trust_remote_code {
             // Most back ends have no such argument; those that load checkpoints read the field below.
@@ -86,17 +78,4 @@ impl RunSettings {
             asked: AskedArguments::default(),
         }
     }
-}
-
-/// Options for running the Python functions of tasks below these roots.
-pub fn python_options(python: Option<&Path>, plugins: &[String], roots: &[PathBuf]) -> Result<PythonOptions> {
-    let mut options = PythonOptions {
-        python: python.map(Path::to_owned),
-        plugins: plugins.to_vec(),
-        // The built-in library is not a folder and has no Python modules.
-        task_roots: roots.iter().filter(|root| root.is_dir()).cloned().collect(),
-        ..PythonOptions::from_environment()
-    };
-    environment::limit_python(&mut options)?;
-    Ok(options)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use lmeval::Placement;
 use lmeval_analysis::threshold::Threshold;
 use lmeval_core::{Diagnostic, Dialect, secrets};
 use lmeval_engine::ChatTemplateChoice;
@@ -10,7 +11,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 
 use super::config_file::ConfigFile;
 use super::judges::{self, JudgeBinding};
-use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
+use super::kinds::{Compat, Count, Number, TaskNames};
 use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
 use super::options::{Choices, DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
@@ -32,7 +33,7 @@ const DEFAULT_MODEL: &str = "ngram";
 
 /// The resolved settings of a run.
 #[derive(Clone, Debug)]
-pub struct RunSettings {
+pub(crate) struct RunSettings {
     /// All settings by name, as in the record of the run.
     pub record: Dict,
     /// The combined layers, in the form of a settings file.
@@ -101,12 +102,12 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// The named device, or else the default one.
-    pub fn device(&self) -> Option<&str> {
+    pub(crate) fn device(&self) -> Option<&str> {
         self.device.as_deref().or(self.default_device)
     }
 
     /// Settings of the command line: flags over the environment over a file over defaults.
-    pub fn from_flags(flags: &Options) -> Result<Self> {
+    pub(crate) fn from_flags(flags: &Options) -> Result<Self> {
         let file = flags.config.as_ref().map(|path| ConfigFile::read(Path::new(path))).transpose()?;
         let Layered { options, record, notes } = layered(flags, file.as_ref(), variable)?;
         let mut resolved = Resolver { options, source: Source::CommandLine, notes }.resolve(record)?;
@@ -115,7 +116,7 @@ impl RunSettings {
     }
 
     /// The settings in the form that [`RunSettings::from_stored`] reads, with secrets.
-    pub fn stored(&self) -> Dict {
+    pub(crate) fn stored(&self) -> Dict {
         let mut stored = self.given.clone();
         if !self.judges.is_empty() {
             let judges = self.judges.iter().map(|judge| (Value::str(judge.role.as_str()), judge.to_value()));
@@ -125,7 +126,7 @@ impl RunSettings {
     }
 
     /// Settings that [`RunSettings::given`] recorded, below flags. The environment does not apply.
-    pub fn from_stored(stored: &Dict, flags: &Options) -> Result<Self> {
+    pub(crate) fn from_stored(stored: &Dict, flags: &Options) -> Result<Self> {
         let invalid = |(name, wrong): InvalidSetting| {
             anyhow!(wrong.message(name, stored.get_str(name).unwrap_or(&Value::None)))
         };
@@ -135,20 +136,13 @@ impl RunSettings {
 
     /// Settings of a Python caller, which has filled in the defaults of its functions and warns its user
     /// itself.
-    pub fn from_python(given: &Dict) -> Result<Self> {
+    pub(crate) fn from_python(given: &Dict) -> Result<Self> {
         let invalid = |(name, wrong): InvalidSetting| {
             anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
         };
         let options = over_environment(Options::read("", given).map_err(invalid)?, variable)?;
         let resolved = Resolver { options, source: Source::Python, notes: Vec::new() }.resolve(Dict::new())?;
         Ok(Self { notes: Vec::new(), record: Dict::new(), given: Dict::new(), ..resolved })
-    }
-
-    /// Settings of a Rust caller: its own over the environment over the command's defaults. It holds the tasks itself
-    /// and gets sample records returned instead of written.
-    pub fn from_rust(given: &Options) -> Result<Self> {
-        let options = over_environment(given.clone(), variable)?;
-        Resolver { options, source: Source::Rust, notes: Vec::new() }.resolve(Dict::new())
     }
 }
 
@@ -208,7 +202,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The rules named by a flag or else by the environment.
-pub fn dialect(given: Option<&Compat>) -> Result<Dialect> {
+pub(crate) fn dialect(given: Option<&Compat>) -> Result<Dialect> {
     let flags = Options { compat: given.cloned(), ..Options::default() };
     dialect_of(&over_environment(flags, variable)?)
 }
@@ -232,8 +226,6 @@ enum Source {
     CommandLine,
     /// A Python program, which gives every setting.
     Python,
-    /// A Rust program, which may omit any setting.
-    Rust,
 }
 
 /// Resolves combined layers.
@@ -276,7 +268,8 @@ impl Resolver {
         }
         let samples = samples::resolve(&chosen)?;
         let mut model_args = dict("model_args");
-        let (batch_size, max_batch_size, device) = self.batches(&mut model_args)?;
+        let Placement { batch_size, max_batch_size, device } = self.placement(&mut model_args)?;
+        let batch_size = batch_size.unwrap_or(Value::Int(1));
         let mut metadata = model_args.clone();
         metadata.update(&dict("metadata"));
         let trust_remote_code = options.trust_remote_code.unwrap_or_default();
@@ -466,30 +459,31 @@ impl Resolver {
     }
 
     /// Batch size and device, which the command line also accepts in `--model_args`.
-    fn batches(&self, model_args: &mut Dict) -> Result<(Value, Option<i64>, Option<String>)> {
-        let options = &self.options;
-        let mut given = Dict::new();
-        options.batch_size.put("batch_size", &mut given);
-        options.max_batch_size.put("max_batch_size", &mut given);
-        options.device.put("device", &mut given);
-        if self.source != Source::Python {
-            for name in ["batch_size", "max_batch_size", "device"] {
-                match model_args.remove_str(name) {
-                    Some(_) if given.contains_str(name) => {
-                        bail!("`{name}` is set twice: with `--{name}` and in `--model_args`")
-                    }
-                    Some(value) => drop(given.insert(name, value)),
-                    None => {}
-                }
+    fn placement(&self, model_args: &mut Dict) -> Result<Placement> {
+        let Options { batch_size, max_batch_size, device, .. } = self.options.clone();
+        let given = Placement {
+            batch_size: batch_size.map(|size| size.0),
+            max_batch_size,
+            device: device.map(|device| device.0),
+        };
+        if self.source == Source::Python {
+            return Ok(given);
+        }
+        let own = Placement::take(model_args)?;
+        for (name, twice) in [
+            ("batch_size", given.batch_size.is_some() && own.batch_size.is_some()),
+            ("max_batch_size", given.max_batch_size.is_some() && own.max_batch_size.is_some()),
+            ("device", given.device.is_some() && own.device.is_some()),
+        ] {
+            if twice {
+                bail!("`{name}` is set twice: with `--{name}` and in `--model_args`");
             }
         }
-        let invalid = |(name, wrong): InvalidSetting| {
-            anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
-        };
-        let batch_size: Option<BatchSize> = Layer::read("batch_size", &given).map_err(invalid)?;
-        let max_batch_size = Layer::read("max_batch_size", &given).map_err(invalid)?;
-        let device: Option<Stringified> = Layer::read("device", &given).map_err(invalid)?;
-        Ok((batch_size.map_or(Value::Int(1), |size| size.0), max_batch_size, device.map(|device| device.0)))
+        Ok(Placement {
+            batch_size: given.batch_size.or(own.batch_size),
+            max_batch_size: given.max_batch_size.or(own.max_batch_size),
+            device: given.device.or(own.device),
+        })
     }
 
     fn seeds(&mut self) -> seed::Seeds {

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::secrets;
+use lmeval_engine::JudgeModel;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::dict_option;
@@ -13,7 +14,7 @@ const KEYS: [&str; 3] = ["api_key", "auth_token", "token"];
 
 /// A role and the model bound to it: `ROLE=BACKEND,key=value,…`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JudgeBinding {
+pub(crate) struct JudgeBinding {
     /// The role that tasks name.
     pub role: String,
     /// The name of the back end.
@@ -24,7 +25,7 @@ pub struct JudgeBinding {
 
 /// A judge as given: unparsed words of the command line, which messages must not quote, or a binding.
 #[derive(Clone, Debug)]
-pub enum JudgeSetting {
+pub(crate) enum JudgeSetting {
     /// `ROLE=BACKEND,key=value,…`.
     Words(String),
     /// A parsed entry of a mapping.
@@ -71,11 +72,8 @@ impl JudgeBinding {
     }
 
     /// The back end and its arguments without secrets, for the results.
-    pub fn shown(&self) -> Dict {
-        let mut shown = Dict::new();
-        shown.insert("model", self.backend.as_str());
-        shown.insert("model_args", secrets::mask_secrets(&Value::from(self.args.clone())));
-        shown
+    pub(crate) fn shown(&self) -> Dict {
+        JudgeModel::settings_of(&self.backend, &self.args)
     }
 }
 

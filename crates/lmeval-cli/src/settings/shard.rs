@@ -13,39 +13,39 @@ use super::layer::{InvalidValue, Setting};
 
 /// A shard of `--shard`: the `index`th of `count`, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ShardNumber {
+pub(crate) struct ShardNumber {
     index: usize,
     count: usize,
 }
 
 impl ShardNumber {
     /// A shard by its number, from 1; `None` if there are fewer shards.
-    pub fn new(index: usize, count: usize) -> Option<Self> {
+    pub(crate) fn new(index: usize, count: usize) -> Option<Self> {
         (1..=count).contains(&index).then_some(Self { index, count })
     }
 
     /// The number of the shard, from 1.
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.index
     }
 
     /// The number of shards.
-    pub fn count(self) -> usize {
+    pub(crate) fn count(self) -> usize {
         self.count
     }
 
     /// The documents of the shard.
-    pub fn part(self) -> Option<Part> {
+    pub(crate) fn part(self) -> Option<Part> {
         Part::new(self.index - 1, self.count)
     }
 
     /// The name of the folder of the shard inside the output path.
-    pub fn folder(self) -> String {
+    pub(crate) fn folder(self) -> String {
         format!("shard-{}-of-{}", self.index, self.count)
     }
 
     /// The shard that a folder is named after.
-    pub fn of_folder(name: &str) -> Option<Self> {
+    pub(crate) fn of_folder(name: &str) -> Option<Self> {
         let (index, count) = name.strip_prefix("shard-")?.split_once("-of-")?;
         Self::new(index.parse().ok()?, count.parse().ok()?)
     }

@@ -53,7 +53,7 @@ impl Setting for bool {
 }
 
 /// Reference: on the command line, every word but these three is false.
-pub fn truth() -> impl TypedValueParser<Value = bool> {
+pub(crate) fn truth() -> impl TypedValueParser<Value = bool> {
     StringValueParser::new().map(|word| matches!(word.to_lowercase().as_str(), "true" | "1" | "yes"))
 }
 
@@ -89,7 +89,7 @@ impl Setting for Value {
 
 /// A value of any type, converted to a string.
 #[derive(Clone, Debug)]
-pub struct Stringified(pub String);
+pub(crate) struct Stringified(pub String);
 
 impl From<String> for Stringified {
     fn from(text: String) -> Self {
@@ -109,7 +109,7 @@ impl Setting for Stringified {
 
 /// Any value, converted by Python's truth rules.
 #[derive(Clone, Copy, Debug)]
-pub struct Truthy(pub bool);
+pub(crate) struct Truthy(pub bool);
 
 impl Setting for Truthy {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
@@ -123,7 +123,7 @@ impl Setting for Truthy {
 
 /// A non-negative integer.
 #[derive(Clone, Copy, Debug)]
-pub struct Count(pub i64);
+pub(crate) struct Count(pub i64);
 
 impl Count {
     /// Parses a word of the command line; negative values are rejected later.
@@ -154,7 +154,7 @@ impl Setting for Count {
 
 /// A number of bootstrap iterations. Reference: null means none.
 #[derive(Clone, Copy, Debug)]
-pub struct Iterations(pub i64);
+pub(crate) struct Iterations(pub i64);
 
 impl Iterations {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -174,7 +174,7 @@ impl Setting for Iterations {
 
 /// An integer or a float, as given.
 #[derive(Clone, Debug)]
-pub struct Number(pub Value);
+pub(crate) struct Number(pub Value);
 
 impl Number {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -205,15 +205,16 @@ impl Setting for Number {
 
 /// An integer, or a string such as `auto`.
 #[derive(Clone, Debug)]
-pub struct BatchSize(pub Value);
+pub(crate) struct BatchSize(pub Value);
 
 impl FromStr for BatchSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.trim().parse::<i64>() {
-            Ok(number) if number < 1 => Err("must be at least 1, or `auto`".to_owned()),
-            _ => Ok(Self(Value::from(text))),
+        let size = Value::from(text);
+        match lmeval::wrong_batch_size(&size) {
+            None => Ok(Self(size)),
+            Some(_) => Err("must be at least 1, or `auto`".to_owned()),
         }
     }
 }
@@ -222,10 +223,10 @@ impl Setting for BatchSize {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
-            Value::Int(number) if *number < 1 => InvalidValue::expected("at least 1, or `auto`"),
-            Value::Int(_) => Ok(Some(Self(value.clone()))),
-            Value::Str(text) => text.parse().map(Some).map_err(InvalidValue::Message),
-            _ => InvalidValue::expected("an integer or a string such as `auto`"),
+            size => match lmeval::wrong_batch_size(size) {
+                None => Ok(Some(Self(size.clone()))),
+                Some(wrong) => Err(InvalidValue::Message(wrong)),
+            },
         }
     }
 
@@ -236,11 +237,11 @@ impl Setting for BatchSize {
 
 /// The name of a release line of the reference.
 #[derive(Clone, Debug)]
-pub struct Compat(String);
+pub(crate) struct Compat(String);
 
 impl Compat {
     /// The rules of that release line.
-    pub fn dialect(&self) -> Result<Dialect, InvalidValue> {
+    pub(crate) fn dialect(&self) -> Result<Dialect, InvalidValue> {
         self.0.parse().map_err(|error| InvalidValue::Message(format!("{error}")))
     }
 }
@@ -351,7 +352,7 @@ impl Item for String {
 
 /// Comma-separated task names.
 #[derive(Clone, Debug)]
-pub struct TaskNames(String);
+pub(crate) struct TaskNames(String);
 
 impl TaskNames {
     pub(super) fn split(&self) -> impl Iterator<Item = String> {
@@ -381,7 +382,7 @@ impl Item for TaskNames {
 
 /// A threshold of `--fail_under`.
 #[derive(Clone, Debug)]
-pub struct FailUnder(pub Threshold);
+pub(crate) struct FailUnder(pub Threshold);
 
 impl FailUnder {
     /// Parses a word of the command line.

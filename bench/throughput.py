@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends the same requests to a loopback server with the reference and with lm-eval, and prints the speedups.
 
-    cargo build --release -p lmeval -p lmeval-bench
+    cargo build --release -p lmeval-cli -p lmeval-bench
     python3 bench/throughput.py --python .testenv/bin/python
 
 The server answers immediately and measures requests per second from its first request to its last answer, which excludes start-up

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scores real tasks on a vLLM server with `echo`, with the cheaper protocols and with the reference, and compares them.
 
-    cargo build --release -p lmeval
+    cargo build --release -p lmeval-cli
     .testenv/bin/python bench/vllm_scoring.py --server http://127.0.0.1:8092/v1/completions --model m \\
         --tokenizer path/to/model --data path/to/hf_datasets --questions 100
 

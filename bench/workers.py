@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure a whole run with workers: plan, prompts, queue, journal and scores, with workers that sleep instead of computing.
 
-    cargo build --release -p lmeval -p lmeval-bench
+    cargo build --release -p lmeval-cli -p lmeval-bench
     python bench/workers.py --documents 50000 --workers 16 --milliseconds 0
 
 Prints requests per second, the CPU time of the run per request, its peak memory, and the bytes of its journal per request.

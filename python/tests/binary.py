@@ -21,7 +21,7 @@ def binary() -> Path:
     target = Path(os.environ.get("CARGO_TARGET_DIR") or _REPOSITORY / "target")
     path = Path(given) if given else target / "debug" / "lm-eval"
     if not path.is_file():
-        raise FileNotFoundError(f"`{path}` does not exist: build it with `cargo build -p lmeval`, or set LM_EVAL_BINARY")
+        raise FileNotFoundError(f"`{path}` does not exist: build it with `cargo build -p lmeval-cli`, or set LM_EVAL_BINARY")
     return path
 
 

@@ -66,7 +66,6 @@ class Fallback(unittest.TestCase):
     def test_unknown_architecture(self) -> None:
         """A class that the native engine lacks runs on torch, with the same scores as an `HFLM` object."""
         import transformers
-
         from lm_eval import simple_evaluate
 
         config = transformers.MambaConfig(vocab_size=512, hidden_size=16, state_size=4, num_hidden_layers=2)

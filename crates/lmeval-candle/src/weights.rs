@@ -230,7 +230,9 @@ fn in_two_shards(name: &str, other: &Path) -> String {
 fn quantised(name: &str, dtype: Option<&str>) -> Error {
     let dtype = dtype.map(|dtype| format!(" of the data type {dtype}")).unwrap_or_default();
     Error::Unsupported {
-        message: format!("The native engine does not read quantised weights, such as the tensor `{name}`{dtype}"),
+        message: format!(
+            "The native engine does not read quantised weights, such as the tensor `{name}`{dtype}"
+        ),
         hint: Some(TORCH.into()),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use lmeval_core::judge::{JudgeCall, JudgeQuestion, Judges};
 use lmeval_core::{
     Answer, Arguments, ChatMessage, ChatTemplate, Context, DocId, Model, ModelError, ModelErrorKind,
-    ModelIdentity, ModelRequest, RequestType, Response, Usage,
+    ModelIdentity, ModelRequest, RequestType, Response, Usage, secrets,
 };
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
@@ -27,6 +27,16 @@ pub struct JudgeModel {
     pub settings: Dict,
     /// Whether it is an object of the Python program that called the engine.
     pub in_caller: bool,
+}
+
+impl JudgeModel {
+    /// The [`settings`](Self::settings) of a back end with arguments.
+    pub fn settings_of(backend: &str, args: &Dict) -> Dict {
+        let mut settings = Dict::new();
+        settings.insert("model", backend);
+        settings.insert("model_args", secrets::mask_secrets(&Value::from(args.clone())));
+        settings
+    }
 }
 
 /// The answers of a document, by the pipeline that filtered them.

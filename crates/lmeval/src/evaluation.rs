@@ -4,25 +4,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
-use lmeval_core::{Diagnostic, InProcess, LocalModel, Model, ModelSettings};
+use lmeval_core::{Diagnostic, Dialect, InProcess, LocalModel, Model, ModelSettings, secrets};
 use lmeval_engine::{
-    EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel, NoEvents, evaluate,
+    ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel,
+    NoEvents, evaluate,
 };
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
-use crate::settings::{Count, JudgeBinding, Number, Options, RunSettings, python_options};
+use crate::environment;
+use crate::library;
+use crate::models::{Placement, with_models};
 
-/// All built-in extensions, models included.
-pub fn registry() -> Registry {
-    with_models(Registry::default())
-}
-
-/// Adds the built-in models to a registry, except under names already taken.
-fn with_models(registry: Registry) -> Registry {
-    registry.with_models(lmeval_models::models()).with_models(lmeval_candle::models())
-}
+/// The seed of models that sample.
+const RANDOM_SEED: i64 = 0;
 
 /// The model to evaluate: a registered name such as `"hf"`, or a model.
 #[derive(Clone, Debug)]
@@ -83,8 +79,10 @@ pub struct Evaluation {
     tasks: Vec<Spec>,
     overrides: Overrides,
     registry: Registry,
-    given: Options,
-    journal: Option<JournalOptions>,
+    model_args: Dict,
+    include_path: Vec<PathBuf>,
+    installed_library: bool,
+    options: EvaluateOptions,
     judges: Vec<(String, ModelChoice, Dict)>,
     change_model: Vec<Change<ModelSettings>>,
     change_options: Vec<Change<EvaluateOptions>>,
@@ -99,9 +97,10 @@ impl Evaluation {
             tasks: Vec::new(),
             overrides: Overrides::default(),
             registry: Registry::default(),
-            // Sample records are part of the returned results.
-            given: Options { log_samples: Some(true), ..Options::default() },
-            journal: None,
+            model_args: Dict::new(),
+            include_path: Vec::new(),
+            installed_library: true,
+            options: EvaluateOptions::default(),
             judges: Vec::new(),
             change_model: Vec::new(),
             change_options: Vec::new(),
@@ -114,8 +113,7 @@ impl Evaluation {
         mut self,
         args: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
-        let args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        self.given.dicts.set("model_args", args);
+        self.model_args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         self
     }
 
@@ -151,13 +149,13 @@ impl Evaluation {
 
     /// Also looks for tasks in a folder; its names win over those of earlier folders.
     pub fn include_path(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.given.library.include_path.get_or_insert_default().push(folder.into());
+        self.include_path.push(folder.into());
         self
     }
 
     /// Whether to look for tasks in the library installed by `lm-eval tasks pull`; on by default.
     pub fn installed_library(mut self, used: bool) -> Self {
-        self.given.library.library = (!used).then(|| "builtin".to_owned());
+        self.installed_library = used;
         self
     }
 
@@ -169,19 +167,20 @@ impl Evaluation {
 
     /// Evaluates this many documents of each task, or a fraction below 1.
     pub fn limit(mut self, limit: impl Into<f64>) -> Self {
-        self.given.limit = Some(Number(Value::Float(limit.into())));
+        self.options.limit = Some(limit.into());
         self
     }
 
     /// Sets the number of few-shot examples, overriding the tasks.
     pub fn num_fewshot(mut self, count: i64) -> Self {
-        self.given.num_fewshot = Some(Count(count));
+        self.options.num_fewshot = Some(count);
         self
     }
 
     /// Sends prompts as chat messages, using the model's chat template; each few-shot example is a turn.
     pub fn apply_chat_template(mut self) -> Self {
-        self.given.apply_chat_template = Some(None);
+        self.options.apply_chat_template = ChatTemplateChoice::Default;
+        self.options.fewshot_as_multiturn = true;
         self
     }
 
@@ -209,7 +208,7 @@ impl Evaluation {
 
     /// Saves answers to a file as they arrive; a later run with the same file sends only the remaining requests.
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
-        self.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
+        self.options.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
         self
     }
 
@@ -227,12 +226,12 @@ impl Evaluation {
 
     /// Loads the tasks without running them.
     pub fn load(&self) -> Result<TaskDict, EngineError> {
-        self.load_with(&self.manager()?)
+        self.load_with(&self.manager_of_steps()?)
     }
 
     /// Checks the tasks without loading a model or data.
     pub fn validate(&self) -> Result<Vec<Finding>, EngineError> {
-        let manager = self.manager()?;
+        let manager = self.manager_of_steps()?;
         Ok(manager.validate_loaded(&self.load_with(&manager)?))
     }
 
@@ -245,31 +244,32 @@ impl Evaluation {
     ///
     /// Warnings about task definitions are in `results.warnings`, before those about scores.
     pub fn run(mut self) -> Result<Evaluated, EngineError> {
-        let settings = self.settings()?;
-        let mut model_settings = settings.model_settings();
+        self.check()?;
+        let dialect = environment::dialect()?;
+        let given = model_settings(self.model_args.clone(), dialect)?;
+        let mut own = given.clone();
         for change in self.change_model.drain(..) {
-            change(&mut model_settings);
+            change(&mut own);
         }
-        let roots = settings.library.roots().map_err(settings_error)?;
-        let manager = self.manager_of(&roots, model_settings.args.clone());
+        let roots = self.roots()?;
+        let manager = self.manager(&roots, own.args.clone());
         let tasks = self.load_with(&manager)?;
         let model = match &self.model {
-            ModelChoice::Named(name) => manager.registry().model(name, &model_settings)?,
+            ModelChoice::Named(name) => manager.registry().model(name, &own)?,
             ModelChoice::Ready(model) => Arc::clone(model),
         };
-        let mut options = settings.evaluate_options();
-        for (role, choice, args) in std::mem::take(&mut self.judges) {
-            options.judges.push(judge(&role, choice, args, &settings, manager.registry())?);
+        let data = environment::data_options();
+        let mut options = EvaluateOptions { dialect, data, ..self.options };
+        for (role, choice, args) in self.judges {
+            options.judges.push(judge(&role, choice, args, &given, manager.registry())?);
         }
-        options.journal = self.journal;
         for change in self.change_options {
             change(&mut options);
         }
         if options.data.python.is_none() {
-            let python = python_options(settings.python.as_deref(), &settings.plugins, &roots);
             options.data.python = Some(PythonHost::new(PythonOptions {
                 run_unsafe_code: options.confirm_run_unsafe_code,
-                ..python.map_err(settings_error)?
+                ..environment::python_options(None, &[], &roots)?
             }));
         }
         let warnings: Vec<String> = tasks.warnings.iter().map(ToString::to_string).collect();
@@ -278,16 +278,36 @@ impl Evaluation {
         Ok(evaluated)
     }
 
-    fn settings(&self) -> Result<RunSettings, EngineError> {
-        RunSettings::from_rust(&self.given).map_err(settings_error)
+    /// Checks the settings that have a method here.
+    fn check(&self) -> Result<(), EngineError> {
+        if self.options.limit.is_some_and(|limit| limit.is_nan() || limit <= 0.0) {
+            return Err(Diagnostic::new("`limit` must be greater than 0")
+                .hint("Pass a number of documents, or a fraction below 1")
+                .into());
+        }
+        match self.options.num_fewshot {
+            Some(count) if count < 0 => {
+                let message = format!("`num_fewshot` must be a non-negative integer, not {count}");
+                Err(Diagnostic::new(message).into())
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn manager(&self) -> Result<TaskManager, EngineError> {
-        let settings = self.settings()?;
-        Ok(self.manager_of(&settings.library.roots().map_err(settings_error)?, settings.metadata))
+    /// The folders of tasks.
+    fn roots(&self) -> Result<Vec<PathBuf>, EngineError> {
+        library::roots((!self.installed_library).then_some("builtin"), &self.include_path)
     }
 
-    fn manager_of(&self, roots: &[PathBuf], metadata: Dict) -> TaskManager {
+    /// The manager of the steps before a run.
+    fn manager_of_steps(&self) -> Result<TaskManager, EngineError> {
+        self.check()?;
+        let mut args = self.model_args.clone();
+        Placement::take(&mut args)?;
+        Ok(self.manager(&self.roots()?, args))
+    }
+
+    fn manager(&self, roots: &[PathBuf], metadata: Dict) -> TaskManager {
         TaskManager::new(roots).with_metadata(metadata).with_registry(with_models(self.registry.clone()))
     }
 
@@ -307,23 +327,39 @@ impl Evaluation {
     }
 }
 
-/// Creates the model of a judge.
+/// Settings of a model created by name.
+fn model_settings(mut args: Dict, dialect: Dialect) -> Result<ModelSettings, EngineError> {
+    secrets::learn(&Value::from(args.clone()));
+    let Placement { batch_size, max_batch_size, device } = Placement::take(&mut args)?;
+    Ok(ModelSettings {
+        args,
+        batch_size: Some(batch_size.unwrap_or(Value::Int(1))),
+        max_batch_size,
+        device,
+        random_seed: Some(RANDOM_SEED),
+        dialect,
+        ..ModelSettings::default()
+    })
+}
+
+/// Creates the model of a judge, on the device of the evaluated model unless it names one.
 fn judge(
     role: &str,
     choice: ModelChoice,
     args: Dict,
-    settings: &RunSettings,
+    evaluated: &ModelSettings,
     registry: &Registry,
 ) -> Result<JudgeModel, EngineError> {
-    let (model, shown) = match choice {
+    let (model, settings) = match choice {
         ModelChoice::Named(backend) => {
-            let binding = JudgeBinding { role: role.to_owned(), backend, args };
-            let model = registry.model(&binding.backend, &settings.for_judge(&binding).model_settings())?;
-            (model, binding.shown())
+            let shown = JudgeModel::settings_of(&backend, &args);
+            let mut own = model_settings(args, evaluated.dialect)?;
+            own.device = own.device.or_else(|| evaluated.device.clone());
+            (registry.model(&backend, &own)?, shown)
         }
         ModelChoice::Ready(model) => (model, Dict::new()),
     };
-    Ok(JudgeModel { role: role.into(), model, settings: shown, in_caller: false })
+    Ok(JudgeModel { role: role.into(), model, settings, in_caller: false })
 }
 
 /// The resolved tasks and groups as YAML documents.
@@ -331,14 +367,6 @@ pub fn definitions(loaded: &TaskDict) -> String {
     let groups = loaded.groups.values().map(|group| group.config.to_definition());
     let tasks = loaded.tasks.values().map(|task| task.config.to_definition());
     groups.chain(tasks).map(|document| yaml::emit(&document)).collect::<Vec<_>>().join("---\n")
-}
-
-/// Converts an error about settings.
-fn settings_error(error: anyhow::Error) -> EngineError {
-    match error.downcast::<Diagnostic>() {
-        Ok(diagnostic) => diagnostic.into(),
-        Err(error) => Diagnostic::new(format!("{error:#}")).into(),
-    }
 }
 
 fn mapping(text: &str) -> Result<Dict, EngineError> {

@@ -32,15 +32,12 @@
 //!
 //! The `examples/` folder of this crate has a complete example each for a metric, a filter, a scorer, a model and an HTTP back end.
 
-#[doc(hidden)]
 pub mod environment;
 mod evaluation;
-#[doc(hidden)]
 pub mod library;
-#[doc(hidden)]
-pub mod settings;
+mod models;
 
-pub use evaluation::{Evaluation, ModelChoice, definitions, registry};
+pub use evaluation::{Evaluation, ModelChoice, definitions};
 pub use lmeval_core::registry::{
     AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
     OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
@@ -59,3 +56,4 @@ pub use lmeval_metrics as metrics;
 pub use lmeval_metrics::{Metric, MetricInput, Number};
 pub use lmeval_pycompat::{Dict, Value};
 pub use lmeval_tasks::{Finding, Severity, Spec, TaskDict, TaskManager};
+pub use models::{Placement, registry, wrong_batch_size};

@@ -136,4 +136,5 @@ pub(super) fn refused(found: Found<'_>) -> ModelError {
     error.hint(format!("Switch it off with `--gen_kwargs {}=None`", found.name)).hint(PYTHON)
 }
 
-const PYTHON: &str = "`--model_args engine=torch,…` generates with torch, with all settings of `transformers`";
+const PYTHON: &str =
+    "`--model_args engine=torch,…` generates with torch, with all settings of `transformers`";

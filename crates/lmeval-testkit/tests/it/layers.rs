@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
     &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
     &["lmeval-view"],
     &["lmeval"],
+    &["lmeval-cli"],
 ];
 
 /// Allowed dependencies within a layer.
@@ -36,7 +37,7 @@ fn cargo_run_starts_the_binary() {
     let metadata = metadata("Cargo.toml");
     let members = metadata["workspace_default_members"].as_array().unwrap();
     assert_eq!(members.len(), 1);
-    assert!(members[0].as_str().unwrap().contains("crates/lmeval#"), "{members:?}");
+    assert!(members[0].as_str().unwrap().contains("crates/lmeval-cli#"), "{members:?}");
 }
 
 #[test]

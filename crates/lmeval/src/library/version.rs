@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use anyhow::{Result, bail};
+use lmeval_core::Diagnostic;
+use lmeval_engine::EngineError;
 
 /// Names with a special meaning on the command line or in the home folder.
 const RESERVED: [&str; 3] = ["builtin", "default", "none"];
@@ -19,28 +20,15 @@ pub struct Version(String);
 
 impl Version {
     /// Validates a name: letters, digits and `.`, `_`, `+`, `!`, `-`, starting with a letter or digit.
-    pub fn parse(text: &str) -> Result<Self> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte);
-        if text.is_empty() {
-            bail!("A version cannot be empty");
+    pub fn parse(text: &str) -> Result<Self, EngineError> {
+        match problem(text) {
+            None => Ok(Self(text.to_owned())),
+            Some(problem) => Err(Diagnostic::new(problem).into()),
         }
-        if text.len() > LONGEST {
-            bail!("A version cannot be longer than {LONGEST} characters");
-        }
-        if !text.bytes().all(allowed) || !text.as_bytes()[0].is_ascii_alphanumeric() || text.ends_with('.') {
-            bail!(
-                "`{}` is not a version: it may contain letters, digits and `._+!-`, and must start with a letter or digit",
-                text.escape_debug()
-            );
-        }
-        if RESERVED.contains(&text.to_ascii_lowercase().as_str()) {
-            bail!("`{text}` cannot be the name of a library: the word is reserved");
-        }
-        Ok(Self(text.to_owned()))
     }
 
     /// Derives a name from that of a folder or file, replacing characters that are not allowed.
-    pub fn from_name(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self, EngineError> {
         let replaced: String = name
             .chars()
             .map(|character| {
@@ -58,6 +46,7 @@ impl Version {
         self.0.starts_with(|character: char| character.is_ascii_digit())
     }
 
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -80,6 +69,25 @@ impl Version {
         }
         (epoch.parse().unwrap_or(0), parts)
     }
+}
+
+/// Why a string cannot be the name of a library.
+fn problem(text: &str) -> Option<String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte);
+    if text.is_empty() {
+        return Some("A version cannot be empty".to_owned());
+    }
+    if text.len() > LONGEST {
+        return Some(format!("A version cannot be longer than {LONGEST} characters"));
+    }
+    if !text.bytes().all(allowed) || !text.as_bytes()[0].is_ascii_alphanumeric() || text.ends_with('.') {
+        return Some(format!(
+            "`{}` is not a version: it may contain letters, digits and `._+!-`, and must start with a letter or digit",
+            text.escape_debug()
+        ));
+    }
+    let is_reserved = RESERVED.contains(&text.to_ascii_lowercase().as_str());
+    is_reserved.then(|| format!("`{text}` cannot be the name of a library: the word is reserved"))
 }
 
 impl Ord for Version {

@@ -1,0 +1,225 @@
+//! `lm-eval run`: evaluates a model.
+
+use std::path::Path;
+
+use crate::settings::{Options, ProgressMode, RunSettings, record_line};
+use anyhow::{Result, bail};
+use lmeval_core::{Diagnostic, Model};
+use lmeval_engine::Evaluated;
+use lmeval_host::Trackers;
+use lmeval_journal::Fingerprint;
+use lmeval_pycompat::{Value, repr};
+
+use crate::commands::Status;
+use crate::printer::Printer;
+use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
+use crate::run::events::RunEvents;
+use crate::run::output::{self, Objects};
+use crate::run::session::{Clock, Ended, Program, Session};
+use crate::run::{judges, thresholds, tracking};
+use crate::words::{counted, for_count};
+use crate::{log, roots};
+
+/// Evaluates, for the Python `program` that has issued the command line if there is one.
+pub(super) fn run(
+    arguments: &Options,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Status> {
+    if arguments.progress == Some(ProgressMode::Json) {
+        printer.notes().use_json();
+    }
+    let mut settings = RunSettings::from_flags(arguments)?;
+    settings.python = settings.python.or_else(|| program?.python.clone());
+    print_given(&settings, printer)?;
+    run_with(settings, printer, program)
+}
+
+/// Evaluates with resolved settings, which are not printed.
+pub(super) fn run_with(
+    settings: RunSettings,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Status> {
+    let clock = Clock::start();
+    start_log(&settings, printer)?;
+    if settings.check_integrity {
+        let diagnostic = Diagnostic::new("`--check_integrity`: tasks have no self-tests");
+        bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
+    }
+    let roots = roots::resolve(&settings.library, printer)?;
+    let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let tasks = roots::load(&manager, &settings.tasks, printer)?;
+    thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
+    let model_args = Value::from(settings.model_args.clone());
+    let notes = printer.notes();
+    let mut session = Session::prepare(settings, clock, &roots, program, &model_args, notes.clone())?;
+    let settings = &session.settings;
+    // Before the model: a package or a login that is missing must not cost the time of a run.
+    let wanted = Some(&settings.trackers).filter(|trackers| !trackers.is_empty());
+    let trackers =
+        wanted.map(|trackers| Trackers::start(&session.python, &trackers.to_dict())).transpose()?;
+    let model = {
+        let show = ProgressDisplay::new(settings.progress, settings.quiet);
+        let _spinner = Spinner::start(show, loading(settings), notes.clone());
+        session.create_model()?
+    };
+    session.create_judges()?;
+    session.open_files()?;
+    session.open_journal(&*model);
+    match &session.journal {
+        Some(journal) => notes.wrote("journal", None, &journal.path),
+        None => warn_unused_cache_flags(&session.settings, printer),
+    }
+    let ended = session.evaluate(&model, tasks, &session.options(), printer)?;
+    finish(&session, ended, &*model, trackers, printer)
+}
+
+/// Saves, prints and reports everything; returns the exit status.
+fn finish(
+    session: &Session,
+    ended: Ended,
+    model: &dyn Model,
+    trackers: Option<Trackers>,
+    printer: &mut Printer,
+) -> Result<Status> {
+    let (settings, events) = (&session.settings, &ended.events);
+    let mut evaluation = ended.outcome?;
+    session.judging.add_costs(&mut evaluation);
+    let mut facts = output::facts(session, model.facts(), &evaluation);
+    facts.model_usage = session.judging.model_usage(settings, evaluation.usage);
+    output::print_warnings(&evaluation, printer);
+    let mut objects = Objects::new(settings, &facts, &evaluation, &events.task_hashes(&evaluation));
+    if let Some(shard) = settings.shard {
+        objects.insert("shard", &Value::from(shard.to_string()));
+    }
+    let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
+    let samples = events.sample_files(&evaluation);
+    if let (Some(shard), Some(writer), Some(path)) = (settings.shard, &events.shard, &path) {
+        if let Some(identity) = model.portable_identity() {
+            writer.set_model(Fingerprint::of(&identity).to_string(), identity.to_string());
+        }
+        writer.finish(shard, settings, (path, &samples), &evaluation)?;
+        printer.notes().info(&format!(
+            "These are the scores of shard {shard}. When all shards are done, `lm-eval merge` computes those of the run"
+        ));
+    }
+    output::repeat_warnings(model, printer);
+    session.judging.repeat_warnings(printer);
+    output::report_unusual_answers(&evaluation, printer);
+    judges::report_model(&facts.model_usage, printer);
+    judges::report(&evaluation, printer);
+    if let Some(live) = &events.live {
+        live.finish(path.as_deref());
+    }
+    if let Some(journal) = &session.journal {
+        report_cache_hits(&evaluation, events, &ended.counts, &journal.path, printer);
+    }
+    if !evaluation.failures.is_empty() {
+        output::report_failures(&evaluation.failures, session.journal.is_some(), printer);
+    }
+    let is_tracked = trackers.is_none_or(|trackers| {
+        tracking::report(trackers, &objects, path.as_deref(), session, &samples, printer)
+    });
+    // A threshold is for the scores of all documents, so `merge` checks it.
+    let thresholds = if settings.shard.is_some() { &[][..] } else { &settings.fail_under };
+    let has_passed = thresholds::report(thresholds, &evaluation.results, printer)?;
+    if !evaluation.failures.is_empty() || !is_tracked {
+        return Ok(Status::Failure);
+    }
+    if !has_passed {
+        return Ok(Status::GateFailed);
+    }
+    printed.map(|()| Status::Success)
+}
+
+/// The message shown while the model loads.
+fn loading(settings: &RunSettings) -> String {
+    let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
+    format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
+}
+
+/// Prints the settings of a file, as other layers override them, and notes about all layers.
+pub(super) fn print_given(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+    set_notes(settings, printer);
+    if settings.from_file {
+        printer.result(&format!("{}\n", record_line(&settings.record)))?;
+    }
+    for note in &settings.notes {
+        printer.notes().info(note);
+    }
+    Ok(())
+}
+
+fn set_notes(settings: &RunSettings, printer: &Printer) {
+    if settings.progress == ProgressMode::Json {
+        printer.notes().use_json();
+    }
+    if settings.quiet {
+        printer.notes().be_quiet();
+    }
+}
+
+/// Starts the log, and warns about chat models without a template.
+fn start_log(settings: &RunSettings, printer: &Printer) -> Result<()> {
+    set_notes(settings, printer);
+    let notes = printer.notes();
+    log::start(settings.log, &notes)?;
+    if !settings.apply_chat_template.is_on() && looks_like_chat(settings) {
+        notes.info(
+            "The model arguments look like those of a chat model, but `--apply_chat_template` is not given: \
+             prompts are sent as plain text",
+        );
+    }
+    Ok(())
+}
+
+/// Reference: any argument that contains one of these words.
+fn looks_like_chat(settings: &RunSettings) -> bool {
+    settings.model_args.values().any(|value| {
+        let text = repr::str(value).to_lowercase();
+        text.contains("inst") || text.contains("chat")
+    })
+}
+
+/// Warns about cache flags that have no effect.
+fn warn_unused_cache_flags(settings: &RunSettings, printer: &Printer) {
+    if settings.use_cache.is_some() {
+        printer.notes().info(&format!(
+            "`--use_cache` has no effect: `{}` answers as fast as a file can be read",
+            settings.model
+        ));
+    } else if settings.fresh {
+        printer.notes().info("`--fresh` has no effect: no answers are saved");
+    }
+}
+
+/// Reports how many answers came from the journal.
+fn report_cache_hits(
+    evaluation: &Evaluated,
+    events: &RunEvents,
+    counts: &RequestCounts,
+    path: &Path,
+    printer: &Printer,
+) {
+    let sent = counts.snapshot().sent;
+    if events.saved_before() == 0 || evaluation.answered == 0 {
+        return;
+    }
+    let path = path.display();
+    let before = evaluation.answered.saturating_sub(sent as usize);
+    let text = if sent == 0 && evaluation.failures.is_empty() {
+        let all = match evaluation.answered {
+            1 => "The only answer was".to_owned(),
+            several => format!("All {several} answers were"),
+        };
+        format!("{all} reused from {path}; nothing was sent to the model. `--fresh` starts over")
+    } else {
+        format!(
+            "{} came from the model, {before} {} reused",
+            counted(sent as usize, "answer"),
+            for_count(before, "was", "were")
+        )
+    };
+    printer.notes().info(&text);
+}

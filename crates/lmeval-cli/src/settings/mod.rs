@@ -1,0 +1,33 @@
+//! The settings of a run, combined once from the flags, the environment, a settings file, a Python caller.
+//!
+//! [`Options`] lists all settings: each field is a flag, a key of settings files and an argument of the Python
+//! package. [`RunSettings`] is the resolved result.
+
+mod config_file;
+mod dict_option;
+mod engine;
+mod judges;
+mod kinds;
+mod layer;
+mod no_effect;
+mod options;
+#[cfg(test)]
+mod precedence;
+mod record;
+mod resolve;
+mod samples;
+mod seed;
+mod shard;
+mod trackers;
+mod workers;
+
+pub(crate) use config_file::ConfigFile;
+pub(crate) use dict_option::from_text as parse_pairs;
+pub(crate) use judges::{JudgeBinding, JudgeSetting};
+pub(crate) use kinds::{Compat, TaskNames, truth};
+pub(crate) use options::{Choices, Format, LibraryArgs, Options, ProgressMode, PythonArgs};
+pub(crate) use record::record_line;
+pub(crate) use resolve::{RunSettings, dialect};
+pub(crate) use samples::{parse as parse_samples, resolve as resolve_samples};
+pub(crate) use shard::ShardNumber;
+pub(crate) use workers::{WorkerSettings, worker_setup};

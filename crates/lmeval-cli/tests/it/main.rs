@@ -1,0 +1,84 @@
+//! Tests of the `lm-eval` binary: output, files and exit status.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod changed_files;
+mod chaos;
+mod chaos_long;
+mod chat_choices;
+mod class_tasks;
+mod code;
+mod command_line;
+mod compare;
+mod compare_input;
+mod differential;
+mod documentation;
+mod everyday;
+mod fail_under;
+mod first_contact;
+mod function_sources;
+mod group_parity;
+mod hf;
+mod hostile;
+mod hub;
+mod interrupted;
+mod journal;
+mod journal_faults;
+mod judge;
+mod judge_schema;
+mod judge_verdicts;
+mod kill_and_resume;
+mod long_run;
+mod ls;
+mod messages;
+mod missing_columns;
+mod parity;
+mod pool_versions;
+mod pools;
+mod preview;
+mod python;
+mod python_models;
+#[cfg(unix)]
+mod ray;
+mod recorded_runs;
+mod rescore;
+mod rescore_chat;
+mod run;
+mod run_settings;
+mod samples;
+mod samples_ids;
+mod sandbox;
+mod score_table;
+mod scoring_chat;
+mod scoring_journal;
+mod scoring_protocols;
+mod secrets;
+mod server;
+mod server_identity;
+mod shard_data;
+mod shards;
+mod show;
+mod snapshots;
+mod tasks_command;
+#[cfg(target_os = "linux")]
+mod terminal;
+mod unusual_documents;
+mod validate;
+mod view;
+#[cfg(unix)]
+mod worker_proxy;
+#[cfg(unix)]
+mod workers;
+#[cfg(unix)]
+mod workers_faults;
+#[cfg(unix)]
+mod workers_judge;
+#[cfg(unix)]
+mod workers_tls;
+
+use lmeval_testkit::TestContext;
+
+/// A fresh folder and home.
+fn context() -> TestContext {
+    TestContext::new(env!("CARGO_BIN_EXE_lm-eval"))
+}

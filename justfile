@@ -27,6 +27,7 @@ web:
 lint:
     cargo fmt --all
     cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy -p lmeval -p lmeval-cli --no-default-features --locked -- -D warnings
     "$LM_EVAL_TEST_PYTHON" -m ruff check --fix
     "$LM_EVAL_TEST_PYTHON" -m mypy
 

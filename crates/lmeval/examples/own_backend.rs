@@ -1,6 +1,7 @@
 //! A custom HTTP back end: `cargo run -p lmeval --example own_backend`.
 //!
-//! The example includes its own server, so it runs anywhere: it receives `{"prompt": …}` and returns `{"text": …}`. Servers
+//! The example includes its own server, so it runs anywhere: it receives `{"prompt": …}` and returns `{"text": …}`, and a GET
+//! returns its model and version. Servers
 //! with an OpenAI-compatible API need no code: `Evaluation::new("local-completions")`.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
@@ -16,9 +17,6 @@ use lmeval::{
     ModelRequest, ModelTraits, RequestType, Response,
 };
 
-/// The version of the server's answers.
-const VERSION: &str = "1";
-
 /// A client for a server.
 #[derive(Debug)]
 struct Shouting {
@@ -32,8 +30,6 @@ impl Shouting {
             return Err(ModelError::new(ModelErrorKind::Unsupported, "The server only generates text"));
         };
         let prompt = context.as_text().map_or("", |text| text);
-        let unreachable =
-            |error: reqwest::Error| ModelError::new(ModelErrorKind::Unreachable, error.to_string());
         let sent = self.client.post(&self.address).json(&serde_json::json!({ "prompt": prompt })).send();
         let answer: serde_json::Value = sent.await.map_err(unreachable)?.json().await.map_err(unreachable)?;
         match answer["text"].as_str() {
@@ -43,12 +39,29 @@ impl Shouting {
     }
 }
 
+fn unreachable(error: reqwest::Error) -> ModelError {
+    ModelError::new(ModelErrorKind::Unreachable, error.to_string())
+}
+
 impl Model for Shouting {
-    // A journal stores answers under this identity, so it has everything that changes them. A server that reports its model and
-    // version is asked for them here.
+    // A journal stores answers under this identity, so it has everything that changes them: what the server reports about
+    // itself, not its address, which may serve something else tomorrow.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
-        let facts = vec![("address", self.address.clone()), ("version", VERSION.to_owned())];
-        Box::pin(async { Ok(ModelIdentity { backend: "shouting".to_owned(), facts }) })
+        Box::pin(async {
+            let answer = self.client.get(&self.address).send().await.map_err(unreachable)?;
+            let about: serde_json::Value = answer.json().await.map_err(unreachable)?;
+            let fact = |name: &'static str| match about[name].as_str() {
+                Some(text) => Ok((name, text.to_owned())),
+                None => {
+                    let message = format!("The server does not report its `{name}`");
+                    Err(ModelError::new(ModelErrorKind::Answer, message))
+                }
+            };
+            Ok(ModelIdentity {
+                backend: "shouting".to_owned(),
+                facts: vec![fact("model")?, fact("version")?],
+            })
+        })
     }
 
     // Unsupported requests are reported before anything is sent.
@@ -92,7 +105,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers each prompt of a connection with its second to last line in capitals.
+/// Answers each prompt of a connection with its second to last line in capitals, and anything without a body with the model.
 fn serve(mut stream: &TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -112,9 +125,14 @@ fn serve(mut stream: &TcpStream) -> Option<()> {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let request: serde_json::Value = serde_json::from_slice(&body).ok()?;
-        let text = request["prompt"].as_str()?.lines().rev().nth(1).unwrap_or_default().to_uppercase();
-        let answer = serde_json::json!({ "text": text }).to_string();
+        let answer = if body.is_empty() {
+            serde_json::json!({ "model": "capitals", "version": "1" })
+        } else {
+            let request: serde_json::Value = serde_json::from_slice(&body).ok()?;
+            let text = request["prompt"].as_str()?.lines().rev().nth(1).unwrap_or_default().to_uppercase();
+            serde_json::json!({ "text": text })
+        };
+        let answer = answer.to_string();
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             answer.len()

@@ -29,8 +29,8 @@ fn missing_local_models() -> ModelEntry {
     ModelEntry::named(&["hf", "hf-auto", "huggingface"], |_| {
         let message = "This build has no models that compute in its process";
         Err(ModelError::new(ModelErrorKind::Unsupported, message)
-            .hint("Build it with `--features local-models`, which is on by default")
-            .hint("Or start a server for the checkpoint, such as `vllm serve`, and use `local-completions`"))
+            .hint("`cargo install --path crates/lmeval-cli --locked --features local-models` builds them in")
+            .hint("Without them, start a server for the checkpoint, such as `vllm serve`, and use `local-completions`"))
     })
     .summary("Not in this build: it lacks the feature `local-models`")
 }

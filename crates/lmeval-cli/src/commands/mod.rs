@@ -6,8 +6,11 @@ mod doctor;
 mod journal;
 mod ls;
 mod merge;
+#[cfg(not(feature = "view"))]
+mod no_viewer;
 mod preview;
 mod ray;
+#[cfg(feature = "view")]
 mod report;
 mod rescore;
 mod run;
@@ -18,10 +21,14 @@ mod show;
 mod table;
 mod tasks;
 mod validate;
+#[cfg(feature = "view")]
 mod view;
 mod worker;
 
 use anyhow::Result;
+
+#[cfg(not(feature = "view"))]
+use self::{no_viewer as report, no_viewer as view};
 
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::merge::MergeArgs;
@@ -90,10 +97,13 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
         Command::ServePython => serve::run(printer)?,
+        #[cfg(feature = "local-models")]
         Command::ServeModel => {
             lmeval_candle::serve(std::io::stdout())?;
             Status::Success
         }
+        #[cfg(not(feature = "local-models"))]
+        Command::ServeModel => anyhow::bail!("This build has no models that compute in its process"),
     };
     let flushed = printer.flush();
     // A reader that went away must not turn a failure into a success.

@@ -8,7 +8,9 @@ mod spinner;
 mod ticker;
 mod write_out;
 
-pub(crate) use counts::{RequestCounts, Snapshot};
+pub(crate) use counts::RequestCounts;
+#[cfg(feature = "view")]
+pub(crate) use counts::Snapshot;
 pub(crate) use downloads::Downloads;
 pub(crate) use spinner::Spinner;
 pub(crate) use ticker::{ProgressDisplay, Ticker};

@@ -4,6 +4,7 @@ pub(crate) mod choices;
 pub(crate) mod events;
 pub(crate) mod interrupt;
 pub(crate) mod judges;
+#[cfg_attr(not(feature = "view"), path = "no_live.rs")]
 pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;

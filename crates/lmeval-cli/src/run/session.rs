@@ -98,6 +98,11 @@ impl Session {
         model_args: &Value,
         notes: Notes,
     ) -> Result<Self> {
+        // Before the model is created, which may take minutes.
+        #[cfg(not(feature = "view"))]
+        if settings.view {
+            return Err(super::live::missing().into());
+        }
         let cancel = Cancel::new();
         if let Some(program) = program {
             // Set only here.

@@ -2,6 +2,7 @@
 
 mod api;
 pub mod http;
+mod launched;
 mod local;
 mod pair;
 mod registry;

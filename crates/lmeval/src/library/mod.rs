@@ -15,7 +15,7 @@ mod target;
 mod tests;
 mod version;
 
-pub use home::{Home, Installed};
+pub use home::{Home, Installed, cache_folder};
 pub use pull::{Outcome, Pull};
 
 /// The folder of installed task libraries; `lm-eval` in the user's data directory by default.

@@ -18,7 +18,11 @@ pub fn models() -> Vec<ModelEntry> {
             api::LOCAL_CHAT_COMPLETIONS.create(settings)
         }),
         entry(&["vllm"], "vLLM, started by the run from your Python", launched::create_vllm),
-        entry(&["vllm-vlm"], "vLLM with images, started by the run from your Python", launched::create_vllm_vlm),
+        entry(
+            &["vllm-vlm"],
+            "vLLM with images, started by the run from your Python",
+            launched::create_vllm_vlm,
+        ),
         entry(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),
         server(&["openai-completions"], "OpenAI's completions API", |settings| {
             api::OPENAI_COMPLETIONS.create(settings)

@@ -49,7 +49,8 @@ impl Prepared {
         let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.thinking_ends_before_stops;
-        let files = hash_small_files(&opened.folder, &folder).map_err(|error| Error::file(&opened.folder, error))?;
+        let files =
+            hash_small_files(&opened.folder, &folder).map_err(|error| Error::file(&opened.folder, error))?;
         let identity = identity(&arguments, &opened, max_length, files, thinks_first);
         let facts = facts(&arguments, &opened, &encoder, max_length);
         Ok(Self { arguments, opened, encoder, defaults, max_length, identity, facts, thinks_first })

@@ -16,12 +16,8 @@ use super::sglang::SGLANG;
 use crate::http::Client;
 use crate::tokenizer::Tokenizer;
 
-pub(crate) const VLLM: Backend = Backend {
-    name: "vllm",
-    tokenizer: "huggingface",
-    credentials: Credentials::Nobody,
-    ..LOCAL_COMPLETIONS
-};
+pub(crate) const VLLM: Backend =
+    Backend { name: "vllm", tokenizer: "huggingface", credentials: Credentials::Nobody, ..LOCAL_COMPLETIONS };
 
 pub(crate) const VLLM_VLM: Backend =
     Backend { name: "vllm-vlm", credentials: Credentials::Nobody, ..LOCAL_CHAT_COMPLETIONS };

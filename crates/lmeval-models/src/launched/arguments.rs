@@ -224,7 +224,8 @@ impl Arguments {
         if copies < 1 {
             return Err(ModelSettings::wrong("data_parallel_size", "at least 1", &Value::Int(copies)));
         }
-        let own_copies = raw.iter().any(|word| word.starts_with("--data-parallel") || word.starts_with("-dp"));
+        let own_copies =
+            raw.iter().any(|word| word.starts_with("--data-parallel") || word.starts_with("-dp"));
         if own_copies && copies > 1 {
             return Err(configuration(
                 "`data_parallel_size` starts several servers, and `server_args` asks for data parallelism in each",
@@ -261,7 +262,10 @@ impl Arguments {
             flags: flags.words,
             given: flags.given,
             max_length,
-            add_bos: settings.get("add_bos_token").map(|_| settings.flag("add_bos_token", false)).transpose()?,
+            add_bos: settings
+                .get("add_bos_token")
+                .map(|_| settings.flag("add_bos_token", false))
+                .transpose()?,
             variables: variables(settings)?,
             servers: usize::try_from(copies).unwrap_or(1),
             gpus,
@@ -363,7 +367,9 @@ fn max_length(settings: &ModelSettings) -> Result<Option<i64>, ModelError> {
         [] => Ok(None),
         [(name, length), rest @ ..] => {
             if let Some((other, _)) = rest.iter().find(|(_, other)| other != length) {
-                return Err(configuration(format!("`{name}` and `{other}` are the same and have two values")));
+                return Err(configuration(format!(
+                    "`{name}` and `{other}` are the same and have two values"
+                )));
             }
             if *length < 3 {
                 return Err(ModelSettings::wrong(name, "at least 3", &Value::Int(*length)));
@@ -408,8 +414,9 @@ fn variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
     };
     if let Some(value) = settings.get("enable_thinking") {
         if settings.flag("enable_thinking", false)? && settings.text("think_end_token").is_none() {
-            return Err(configuration("`enable_thinking=True` needs `think_end_token`")
-                .hint("Set it to the string that ends the model's thoughts, such as `think_end_token=</think>`"));
+            return Err(configuration("`enable_thinking=True` needs `think_end_token`").hint(
+                "Set it to the string that ends the model's thoughts, such as `think_end_token=</think>`",
+            ));
         }
         variables.insert("enable_thinking", value.clone());
     }
@@ -430,8 +437,7 @@ fn device(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
 
 fn start_timeout(settings: &ModelSettings) -> Result<Duration, ModelError> {
     let seconds = settings.number("start_timeout")?.unwrap_or(1800.0);
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|limit| !limit.is_zero())
-        .ok_or_else(|| ModelSettings::wrong("start_timeout", "a number of seconds above 0", &Value::Float(seconds)))
+    Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero()).ok_or_else(|| {
+        ModelSettings::wrong("start_timeout", "a number of seconds above 0", &Value::Float(seconds))
+    })
 }

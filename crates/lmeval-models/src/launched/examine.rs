@@ -113,7 +113,8 @@ impl Examination {
             title = self.software.title
         );
         if each > room {
-            return Check::bad("memory", detail).advise("Use more GPUs for each server, or a quantized checkpoint");
+            return Check::bad("memory", detail)
+                .advise("Use more GPUs for each server, or a quantized checkpoint");
         }
         if gpu.free / GIB < room {
             return Check::bad("memory", detail)
@@ -148,13 +149,20 @@ fn gpus() -> Vec<Gpu> {
     };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let is_visible = |index: &str, uuid: &str| {
-        visible.as_deref().is_none_or(|list| list.split(',').any(|device| [index, uuid].contains(&device.trim())))
+        visible
+            .as_deref()
+            .is_none_or(|list| list.split(',').any(|device| [index, uuid].contains(&device.trim())))
     };
     let read = |line: &str| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let [index, uuid, name, total, free] = fields.as_slice() else { return None };
-        let bytes = |mebibytes: &str| mebibytes.parse::<f64>().ok().map(|mebibytes| mebibytes * f64::from(1 << 20));
-        is_visible(index, uuid).then_some(Gpu { name: (*name).to_owned(), total: bytes(total)?, free: bytes(free)? })
+        let bytes =
+            |mebibytes: &str| mebibytes.parse::<f64>().ok().map(|mebibytes| mebibytes * f64::from(1 << 20));
+        is_visible(index, uuid).then_some(Gpu {
+            name: (*name).to_owned(),
+            total: bytes(total)?,
+            free: bytes(free)?,
+        })
     };
     output.lines().filter_map(read).collect()
 }

@@ -20,13 +20,21 @@ use super::supervise::near;
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// The flags that an earlier question has found.
-pub(super) fn known(interpreter: &Interpreter, software: &Software, cache: Option<&Path>) -> Option<Vec<String>> {
+pub(super) fn known(
+    interpreter: &Interpreter,
+    software: &Software,
+    cache: Option<&Path>,
+) -> Option<Vec<String>> {
     let text = fs::read_to_string(file(interpreter, software, cache?)).ok()?;
     Some(text.lines().map(str::to_owned).collect())
 }
 
 /// The flags, from the cache or else from the server's help. `None` if there is no help.
-pub(super) fn learn(interpreter: &Interpreter, software: &Software, cache: Option<&Path>) -> Option<Vec<String>> {
+pub(super) fn learn(
+    interpreter: &Interpreter,
+    software: &Software,
+    cache: Option<&Path>,
+) -> Option<Vec<String>> {
     if let Some(known) = known(interpreter, software, cache) {
         return Some(known);
     }
@@ -48,7 +56,9 @@ pub(super) fn check(
     given: &[String],
     known: &[String],
 ) -> Result<(), ModelError> {
-    let is_known = |flag: &str| known.iter().any(|known| known == flag || known.strip_prefix("--no-") == Some(&flag[2..]));
+    let is_known = |flag: &str| {
+        known.iter().any(|known| known == flag || known.strip_prefix("--no-") == Some(&flag[2..]))
+    };
     match given.iter().map(|name| flag_name(name)).find(|flag| !is_known(flag)) {
         Some(flag) => Err(unknown(software, interpreter, &flag, given, known)),
         None => Ok(()),
@@ -119,7 +129,8 @@ fn help(interpreter: &Interpreter, software: &Software) -> Option<String> {
 /// The flags in a help text.
 fn in_help(text: &str) -> Vec<String> {
     let is_part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
-    let words = text.split(|character| !is_part(character)).filter(|word| word.starts_with("--") && word.len() > 2);
+    let words =
+        text.split(|character| !is_part(character)).filter(|word| word.starts_with("--") && word.len() > 2);
     let mut flags: Vec<String> = words.map(str::to_owned).collect();
     flags.sort();
     flags.dedup();

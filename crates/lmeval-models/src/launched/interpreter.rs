@@ -108,7 +108,9 @@ fn not_installed(python: &Path, software: &Software) -> ModelError {
     let message = format!("{title} is not installed in `{}`", python.display());
     ModelError::new(ModelErrorKind::Configuration, message)
         .hint(format!("`pip install {module}` installs it; `--python PATH` names another interpreter"))
-        .hint("`--model hf` needs no server, and `--model local-completions` uses one that is already running")
+        .hint(
+            "`--model hf` needs no server, and `--model local-completions` uses one that is already running",
+        )
 }
 
 pub(super) fn configuration(message: impl Into<String>) -> ModelError {

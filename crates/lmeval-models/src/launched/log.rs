@@ -44,20 +44,28 @@ impl Log {
         };
         // A log that cannot be read explains nothing.
         let bytes = read().unwrap_or_default();
-        String::from_utf8_lossy(&bytes).split(['\n', '\r']).map(plain).filter(|line| !line.is_empty()).collect()
+        String::from_utf8_lossy(&bytes)
+            .split(['\n', '\r'])
+            .map(plain)
+            .filter(|line| !line.is_empty())
+            .collect()
     }
 
     /// What the server last reported, shortened.
     pub(super) fn last_line(&self) -> Option<String> {
         let lines = self.lines();
-        let message = lines.iter().rev().map(|line| message(line)).find(|line| line.chars().any(char::is_alphabetic));
+        let message =
+            lines.iter().rev().map(|line| message(line)).find(|line| line.chars().any(char::is_alphabetic));
         message.map(|line| line.chars().take(LONGEST_LINE).collect())
     }
 
     /// The seconds since the server last wrote anything.
     pub(super) fn silence(&self) -> u64 {
         let written = fs::metadata(&self.path).and_then(|file| file.modified());
-        written.ok().and_then(|written| SystemTime::now().duration_since(written).ok()).map_or(0, |age| age.as_secs())
+        written
+            .ok()
+            .and_then(|written| SystemTime::now().duration_since(written).ok())
+            .map_or(0, |age| age.as_secs())
     }
 
     /// The flags that the server has refused.
@@ -102,7 +110,8 @@ fn plain(line: &str) -> String {
 
 /// The message of a log line, without process, level, time and file.
 fn message(line: &str) -> &str {
-    let is_prefix = |prefix: &str| ["INFO ", "WARNING ", "ERROR ", "[20"].iter().any(|level| prefix.contains(level));
+    let is_prefix =
+        |prefix: &str| ["INFO ", "WARNING ", "ERROR ", "[20"].iter().any(|level| prefix.contains(level));
     match line.split_once("] ") {
         Some((prefix, message)) if is_prefix(prefix) => message.trim(),
         _ => line.trim(),
@@ -141,7 +150,10 @@ fn causes(software: &Software, lines: &[String]) -> Vec<String> {
         "driver version is insufficient",
         "libcuda.so",
     ]) {
-        hints.push("No usable GPU: check that `nvidia-smi` lists one, and the value of CUDA_VISIBLE_DEVICES".to_owned());
+        hints.push(
+            "No usable GPU: check that `nvidia-smi` lists one, and the value of CUDA_VISIBLE_DEVICES"
+                .to_owned(),
+        );
     }
     if has(&["gatedrepoerror", "gated repo", "401 client error", "403 client error"]) {
         hints.push("The model needs a login: accept its terms on the hub, and set HF_TOKEN".to_owned());
@@ -180,7 +192,9 @@ mod tests {
 
     #[test]
     fn last_line_is_the_message_alone() {
-        let (_folder, log) = log("a\n\u{1b}[36m(EngineCore pid=7)\u{1b}[0m INFO 11-18 20:19:36 [core.py:133] Loading weights\n\n  ███\n");
+        let (_folder, log) = log(
+            "a\n\u{1b}[36m(EngineCore pid=7)\u{1b}[0m INFO 11-18 20:19:36 [core.py:133] Loading weights\n\n  ███\n",
+        );
         assert_eq!(log.last_line().as_deref(), Some("Loading weights"));
     }
 
@@ -189,7 +203,10 @@ mod tests {
         for (text, part) in [
             ("torch.OutOfMemoryError: CUDA out of memory. Tried", "gpu_memory_utilization"),
             ("RuntimeError: No CUDA GPUs are available", "nvidia-smi"),
-            ("User-specified max_model_len (9) is greater than the derived max_model_len (8)", "`max_model_len`"),
+            (
+                "User-specified max_model_len (9) is greater than the derived max_model_len (8)",
+                "`max_model_len`",
+            ),
             ("OSError: x is not a local folder and is not a valid model identifier listed", "`pretrained`"),
             ("GatedRepoError: 401 Client Error", "HF_TOKEN"),
         ] {
@@ -202,7 +219,8 @@ mod tests {
 
     #[test]
     fn finds_refused_flags() {
-        let (_folder, log) = log("api_server.py: error: unrecognized arguments: --kv-cache-dtipe fp8 --x=1\n");
+        let (_folder, log) =
+            log("api_server.py: error: unrecognized arguments: --kv-cache-dtipe fp8 --x=1\n");
         assert_eq!(log.refused_flags(), ["--kv-cache-dtipe", "--x=1"]);
     }
 }

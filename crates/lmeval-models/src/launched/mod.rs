@@ -77,9 +77,8 @@ fn create(
     if needs_begin(&checkpoint) && arguments.add_bos.is_none() {
         arguments.add_bos = Some(true);
     }
-    let plans = plans(&arguments, &interpreter, software, settings).map_err(|error| {
-        configuration(format!("{} cannot be prepared: {error}", software.title))
-    })?;
+    let plans = plans(&arguments, &interpreter, software, settings)
+        .map_err(|error| configuration(format!("{} cannot be prepared: {error}", software.title)))?;
     let urls = plans.iter().map(|plan| url(plan, software)).collect();
     let key = plans.first().map(|plan| plan.key.clone()).unwrap_or_default();
     let mut client = ModelSettings { args: arguments.client.clone(), ..settings.clone() };
@@ -158,7 +157,8 @@ fn plans(
     let mut words = entry(software, interpreter);
     words.extend([software.model.to_owned(), arguments.pretrained.clone()]);
     words.extend(arguments.flags.iter().cloned());
-    let raw = |flag: &str| words.iter().any(|word| word == flag || word.strip_prefix("--no-") == Some(&flag[2..]));
+    let raw =
+        |flag: &str| words.iter().any(|word| word == flag || word.strip_prefix("--no-") == Some(&flag[2..]));
     let known = software.optional.iter().filter(|(flag, word)| interpreter.knows(word) && !raw(flag));
     let extra: Vec<String> = known.map(|(flag, _)| (*flag).to_owned()).collect();
     words.extend(extra);

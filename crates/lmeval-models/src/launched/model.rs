@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments as RequestArguments, CheckSink, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, Arguments as RequestArguments, CheckSink, Model, ModelError, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
 use lmeval_pycompat::{Dict, Value};
 

@@ -79,7 +79,9 @@ impl Encoder {
     /// Tokenizes a string that follows an empty context, if that differs from any other one.
     pub(crate) fn encode_after_nothing(&self, text: &str) -> Option<Result<Vec<u32>, ModelError>> {
         match &self.tokenizer {
-            Tokenizer::HuggingFace(tokenizer) if self.like_hf.is_some() => Some(tokenizer.encode(text, false)),
+            Tokenizer::HuggingFace(tokenizer) if self.like_hf.is_some() => {
+                Some(tokenizer.encode(text, false))
+            }
             _ => None,
         }
     }

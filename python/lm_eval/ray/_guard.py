@@ -26,6 +26,9 @@ import time
 GRACE = 5.0
 """Seconds for the command to end by itself."""
 
+_TRACKING = 2.0
+"""Seconds for resource trackers to unlink what the command has left."""
+
 _LINUX = sys.platform.startswith("linux")
 _DEATH_SIGNAL, _SUBREAPER = 1, 36
 
@@ -43,7 +46,7 @@ def run(mark: str, status: int, words: list[str], folder: str | None = None) -> 
     # Orphans among its descendants become children of this process.
     _control(_SUBREAPER, 1)
     ended = _watch(_start(status, words), wake, folder is not None)
-    end_all(mark)
+    end_all(mark, 0.0 if folder is None else _TRACKING)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -165,17 +168,26 @@ def _reap(child: int) -> int | None:
             found = code if code >= 0 else 128 - code
 
 
-def end_all(mark: str) -> None:
-    """Kill the processes of the command, until no new one appears."""
+def end_all(mark: str, patience: float = 0.0) -> None:
+    """Kill the processes of the command, until no new one appears.
+
+    Python's resource trackers unlink the shared memory of processes that were killed, so they are left alone for a while.
+    """
     if not _LINUX:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
         return
+    deadline: float | None = None
     while True:
         found = _marked(mark)
         if not found:
             return
-        for process in found:
+        others = [process for process in found if not patience or not _is_tracker(process)]
+        if not others:
+            deadline = deadline or time.monotonic() + patience
+            if time.monotonic() > deadline:
+                others = found
+        for process in others:
             _kill(process, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -183,6 +195,14 @@ def end_all(mark: str) -> None:
         except ChildProcessError:
             pass
         time.sleep(0.005)
+
+
+def _is_tracker(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
 
 
 def _marked(mark: str) -> list[int]:

@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use super::arguments::{Backend, Credentials, warn_of_unknown};
 use super::chat::LOCAL_CHAT_COMPLETIONS;
 use super::completions::LOCAL_COMPLETIONS;
+use super::contact::list_models;
 use super::model::ApiModel;
 use super::pool::Keeper;
 use super::sglang::SGLANG;
@@ -39,8 +40,10 @@ impl Backend {
         add_bos: Option<bool>,
     ) -> Result<(Arc<ApiModel>, Arc<Client>), ModelError> {
         let mut read = self.credentials.client_settings(settings, urls.first().map(String::as_str))?;
-        read.base_urls = urls;
-        read.headers = vec![("Authorization".to_owned(), SecretString::from(format!("Bearer {key}")))];
+        if !urls.is_empty() {
+            read.base_urls = urls;
+            read.headers = vec![("Authorization".to_owned(), SecretString::from(format!("Bearer {key}")))];
+        }
         let client = Arc::new(Client::new(read)?);
         let model = Some(served.to_owned());
         let keeper = Arc::new(Keeper::new(Arc::clone(&client), model.clone(), true));
@@ -56,6 +59,16 @@ impl ApiModel {
     /// The facts of the identity that are settings of the client.
     pub(crate) fn setting_facts(&self) -> Vec<(&'static str, String)> {
         self.settings()
+    }
+
+    /// Sets the context length to that of the first server that reports one.
+    pub(crate) async fn take_reported_length(&self) -> Result<(), ModelError> {
+        let lists = list_models(&self.parts.client, self.parts.rules.model.as_deref()).await?;
+        let length = lists.into_iter().find_map(|(_, listed)| listed?.max_length);
+        if let Some(length) = length.filter(|length| *length > 2) {
+            self.set_max_length(length as usize);
+        }
+        Ok(())
     }
 
     /// Sets the context length, which the server has reported.

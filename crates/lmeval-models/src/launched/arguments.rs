@@ -10,8 +10,9 @@ use super::software::Software;
 use super::words::split_words;
 
 /// Arguments of the client, which the server does not get.
-const CLIENT: [&str; 20] = [
+const CLIENT: [&str; 21] = [
     "add_bos_token",
+    "base_url",
     "custom_prefix_token_id",
     "eos_string",
     "max_gen_toks",

@@ -8,13 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use fs_err as fs;
-use lmeval_core::ModelError;
+use lmeval_core::{ModelError, nearest};
 use sha2::{Digest as _, Sha256};
 
 use super::arguments::flag_name;
 use super::interpreter::{Interpreter, configuration, isolate};
 use super::software::Software;
-use super::supervise::near;
 
 /// The time limit of the server's help, for which it imports most of itself.
 const LIMIT: Duration = Duration::from_mins(3);
@@ -87,6 +86,11 @@ pub(super) fn unknown(
     let near = near(&flag_name(name), known).into_iter().map(argument).collect();
     let message = format!("The model argument `{name}` is unknown: {title} {version} has no flag `{flag}`");
     advise(configuration(message), near)
+}
+
+/// The nearest flags.
+fn near<'a>(flag: &str, known: &'a [String]) -> Vec<&'a str> {
+    nearest(flag, known.iter().map(String::as_str).filter(|flag| !flag.starts_with("--no-")))
 }
 
 fn advise(error: ModelError, near: Vec<String>) -> ModelError {

@@ -54,9 +54,8 @@ impl Log {
     /// What the server last reported, shortened.
     pub(super) fn last_line(&self) -> Option<String> {
         let lines = self.lines();
-        let message =
-            lines.iter().rev().map(|line| message(line)).find(|line| line.chars().any(char::is_alphabetic));
-        message.map(|line| line.chars().take(LONGEST_LINE).collect())
+        let message = lines.iter().rev().find_map(|line| message(line))?;
+        Some(message.chars().take(LONGEST_LINE).collect())
     }
 
     /// The seconds since the server last wrote anything.
@@ -108,13 +107,17 @@ fn plain(line: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// The message of a log line, without process, level, time and file.
-fn message(line: &str) -> &str {
-    let is_prefix =
-        |prefix: &str| ["INFO ", "WARNING ", "ERROR ", "[20"].iter().any(|level| prefix.contains(level));
+/// The message of a log line, without process, level, time and file; `None` for other output, such as banners and
+/// warnings of Python.
+fn message(line: &str) -> Option<&str> {
+    const LEVELS: [&str; 4] = ["INFO ", "WARNING ", "ERROR ", "[20"];
+    let has_letters = |message: &&str| message.chars().filter(|character| character.is_alphabetic()).count() > 3;
     match line.split_once("] ") {
-        Some((prefix, message)) if is_prefix(prefix) => message.trim(),
-        _ => line.trim(),
+        Some((prefix, message)) if LEVELS.iter().any(|level| prefix.contains(level)) => {
+            Some(message.trim()).filter(has_letters)
+        }
+        // A progress bar.
+        _ => Some(line.trim()).filter(|line| line.contains('%')).filter(has_letters),
     }
 }
 

@@ -24,7 +24,8 @@ pub(super) struct LaunchedModel {
     pub(super) asks_length: bool,
     /// Whether generated strings keep special tokens.
     pub(super) keeps_special: bool,
-    pub(super) examination: Examination,
+    /// `None` for servers that are started by somebody else.
+    pub(super) examination: Option<Examination>,
 }
 
 impl fmt::Debug for LaunchedModel {
@@ -96,12 +97,19 @@ impl Model for LaunchedModel {
     fn first_contact(&self) -> ModelFuture<'_, Result<(), ModelError>> {
         Box::pin(async {
             self.ready().await?;
-            self.or_failure(self.served.first_contact()).await?
+            self.or_failure(self.served.first_contact()).await??;
+            if self.servers.are_given() && self.asks_length {
+                self.served.take_reported_length().await?;
+            }
+            Ok(())
         })
     }
 
     fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
-        Box::pin(self.examination.run(&self.served, report))
+        match &self.examination {
+            Some(examination) => Box::pin(examination.run(&self.served, report)),
+            None => self.served.examine(report),
+        }
     }
 
     fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {

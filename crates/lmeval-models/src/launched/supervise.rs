@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lmeval_core::{ModelError, ModelErrorKind, nearest};
+use lmeval_core::{ModelError, ModelErrorKind};
 use tokio::sync::watch;
 
 use super::flags;
@@ -73,7 +73,9 @@ impl std::fmt::Debug for Servers {
 
 impl Servers {
     pub(super) fn new(plans: Vec<Plan>, client: Arc<Client>) -> Self {
-        let phase = Arc::new(watch::Sender::new(Phase::Idle));
+        // Without plans, the servers are those of somebody else.
+        let begin = if plans.is_empty() { Phase::Ready(Report::default()) } else { Phase::Idle };
+        let phase = Arc::new(watch::Sender::new(begin));
         Self { plans, client, phase, running: Mutex::default() }
     }
 
@@ -103,9 +105,14 @@ impl Servers {
         }
     }
 
+    /// Whether they are started by somebody else.
+    pub(super) fn are_given(&self) -> bool {
+        self.plans.is_empty()
+    }
+
     fn start(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !running.is_empty() {
+        if !running.is_empty() || self.plans.is_empty() {
             return;
         }
         self.phase.send_replace(Phase::Starting);
@@ -152,7 +159,8 @@ fn unexpected() -> ModelError {
 /// Why a server is not ready.
 enum NotReady {
     Stopped,
-    Failed(ModelError),
+    Ended(ModelError),
+    TimedOut(ModelError),
 }
 
 /// Watches one server.
@@ -187,8 +195,12 @@ impl Supervisor {
                     self.end(&mut process, false);
                     return Ok(());
                 }
-                Err(NotReady::Failed(error)) => {
+                Err(NotReady::TimedOut(error)) => {
                     self.end(&mut process, true);
+                    return Err(error);
+                }
+                Err(NotReady::Ended(error)) => {
+                    self.forget();
                     restarts += 1;
                     if !has_run || restarts > RESTARTS {
                         return Err(error);
@@ -253,17 +265,16 @@ impl Supervisor {
         let Plan { software, interpreter, address, key, start_timeout, .. } = &self.plan;
         let title = software.title;
         let begun = Instant::now();
-        let mut next_report = begun;
+        let (mut next_report, mut reported) = (begun, None);
         loop {
             match self.inbox.recv_timeout(POLL) {
-                Ok(Message::Ended(status)) => return Err(NotReady::Failed(self.not_started(status, log))),
+                Ok(Message::Ended(status)) => return Err(NotReady::Ended(self.not_started(status, log))),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Err(NotReady::Stopped),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if let Some(report) = probe::report(address, key) {
                 return Ok(report);
             }
-            let seconds = begun.elapsed().as_secs();
             if begun.elapsed() > *start_timeout {
                 let message = format!(
                     "{title} {} was not ready within {} s and has written nothing for {} s",
@@ -272,13 +283,16 @@ impl Supervisor {
                     log.silence()
                 );
                 let error = log.explain(software, message);
-                return Err(NotReady::Failed(error.hint("`start_timeout=<seconds>` gives it more time")));
+                return Err(NotReady::TimedOut(error.hint("`start_timeout=<seconds>` gives it more time")));
             }
             if Instant::now() >= next_report {
                 next_report = Instant::now() + REPORT;
-                let line = log.last_line().map_or_else(String::new, |line| format!(": {line}"));
-                let clock = format!("{}:{:02}", seconds / 60, seconds % 60);
-                self.client.stats().wait_for(Some(format!("Starting {title}, {clock}{line}")));
+                let line = log.last_line();
+                if reported.as_ref() != Some(&line) {
+                    let doing = line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
+                    self.client.stats().wait_for(Some(format!("Starting {title}{doing}")));
+                    reported = Some(line);
+                }
             }
         }
     }
@@ -393,7 +407,3 @@ fn describe(status: Option<i32>) -> String {
     }
 }
 
-/// The nearest of some flags.
-pub(super) fn near<'a>(flag: &str, known: &'a [String]) -> Vec<&'a str> {
-    nearest(flag, known.iter().map(String::as_str))
-}

@@ -11,5 +11,6 @@ mod tokenizer;
 #[doc(hidden)]
 pub use api::read_any as fuzz_answer;
 pub use api::server_template;
+pub use launched::serve_command;
 pub use lmeval_core::ModelSettings;
 pub use registry::{create, models};

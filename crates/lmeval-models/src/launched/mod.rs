@@ -38,35 +38,40 @@ use crate::http::socket_host;
 
 /// Creates a model on vLLM.
 pub(crate) fn create_vllm(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-    create(settings, &software::VLLM, &api::VLLM, true)
+    create(settings, &software::VLLM, &api::VLLM)
 }
 
 /// Creates a model with images on vLLM.
 pub(crate) fn create_vllm_vlm(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     const WITH_IMAGES: Software = Software { path: "/v1/chat/completions", ..software::VLLM };
-    create(settings, &WITH_IMAGES, &api::VLLM_VLM, true)
+    create(settings, &WITH_IMAGES, &api::VLLM_VLM)
 }
 
 /// Creates a model on SGLang.
 pub(crate) fn create_sglang(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-    create(settings, &software::SGLANG, &api::SGLANG_SERVER, false)
+    create(settings, &software::SGLANG, &api::SGLANG_SERVER)
 }
 
 fn create(
     settings: &ModelSettings,
     software: &'static Software,
     backend: &Backend,
-    keeps_special: bool,
 ) -> Result<Arc<dyn Model>, ModelError> {
     if !cfg!(unix) {
         return Err(configuration(format!("{} can be started on Linux and macOS only", software.title))
             .hint("`--model local-completions` uses a server that is already running"));
     }
     let mut arguments = Arguments::read(settings, software)?;
-    let interpreter = Interpreter::examine(settings.process.python.as_deref(), software)?;
     let cache = settings.process.cache.clone();
-    if let Some(known) = flags::known(&interpreter, software, cache.as_deref()) {
-        flags::check(&interpreter, software, &arguments.given, &known)?;
+    // Servers that are already there are used as they are.
+    let interpreter = match settings.get("base_url") {
+        Some(_) => None,
+        None => Some(Interpreter::examine(settings.process.python.as_deref(), software)?),
+    };
+    if let Some(interpreter) = &interpreter
+        && let Some(known) = flags::known(interpreter, software, cache.as_deref())
+    {
+        flags::check(interpreter, software, &arguments.given, &known)?;
     }
     let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
     let checkpoint = Checkpoint::find(&arguments.pretrained, &arguments.revision, &hub)?;
@@ -74,11 +79,15 @@ fn create(
         Some(path) => Some(Checkpoint::find(path, "main", &hub)?.weights),
         None => None,
     };
-    if needs_begin(&checkpoint) && arguments.add_bos.is_none() {
-        arguments.add_bos = Some(true);
+    if software.module == "sglang" && arguments.add_bos.is_none() {
+        // Reference: no special tokens, except for Gemma, which is much worse without a BOS token.
+        arguments.add_bos = Some(arguments.pretrained.to_lowercase().contains("gemma"));
     }
-    let plans = plans(&arguments, &interpreter, software, settings)
-        .map_err(|error| configuration(format!("{} cannot be prepared: {error}", software.title)))?;
+    let plans = match &interpreter {
+        None => Vec::new(),
+        Some(interpreter) => plans(&arguments, interpreter, software, settings)
+            .map_err(|error| configuration(format!("{} cannot be prepared: {error}", software.title)))?,
+    };
     let urls = plans.iter().map(|plan| url(plan, software)).collect();
     let key = plans.first().map(|plan| plan.key.clone()).unwrap_or_default();
     let mut client = ModelSettings { args: arguments.client.clone(), ..settings.clone() };
@@ -91,24 +100,17 @@ fn create(
     for warning in &arguments.warnings {
         http.stats().warn(warning.clone());
     }
-    let identity = identity(backend, &served.setting_facts(), &arguments, &interpreter, &checkpoint, adapter);
-    let examination = Examination::new(software, &interpreter, &arguments, &checkpoint, cache);
+    let identity = identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
+    let examination =
+        interpreter.map(|interpreter| Examination::new(software, &interpreter, &arguments, &checkpoint, cache));
     Ok(Arc::new(LaunchedModel {
         servers: Servers::new(plans, http),
         served,
         identity,
         asks_length: arguments.max_length.is_none(),
         variables: arguments.variables,
-        keeps_special,
         examination,
     }))
-}
-
-/// Reference: models of the Gemma family get a BOS token, without which they are much worse.
-fn needs_begin(checkpoint: &Checkpoint) -> bool {
-    let text = fs::read_to_string(checkpoint.folder.join("config.json")).ok();
-    let config: Option<serde_json::Value> = text.and_then(|text| serde_json::from_str(&text).ok());
-    config.is_some_and(|config| config["model_type"].as_str().is_some_and(|kind| kind.contains("gemma")))
 }
 
 /// The facts of the model's identity: those of the client and the checkpoint, and what changes numbers in the server.
@@ -116,7 +118,7 @@ fn identity(
     backend: &Backend,
     client: &[(&'static str, String)],
     arguments: &Arguments,
-    interpreter: &Interpreter,
+    interpreter: Option<&Interpreter>,
     checkpoint: &Checkpoint,
     adapter: Option<String>,
 ) -> ModelIdentity {
@@ -134,9 +136,28 @@ fn identity(
         }
     }
     facts.extend(adapter.map(|adapter| ("adapter", adapter)));
-    facts.push(("version", interpreter.version.clone()));
+    facts.extend(interpreter.map(|interpreter| ("version", interpreter.version.clone())));
     facts.extend(arguments.facts.iter().cloned());
     ModelIdentity { backend: backend.name().into(), facts }
+}
+
+/// The command that starts a server of a model elsewhere, with `{python}`, `{host}` and `{port}`. `None` for a model that
+/// starts none.
+pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<String, ModelError>> {
+    let software = match name {
+        "vllm" | "vllm-vlm" => &software::VLLM,
+        "sglang" => &software::SGLANG,
+        _ => return None,
+    };
+    if settings.get("base_url").is_some() {
+        return None;
+    }
+    Some(Arguments::read(settings, software).map(|arguments| {
+        let quoted = |word: String| format!("'{}'", word.replace('\'', r"'\''"));
+        let words = [software.model.to_owned(), arguments.pretrained].into_iter().chain(arguments.flags);
+        let words: Vec<String> = words.map(quoted).collect();
+        format!("{{python}} -m {} {} --host {{host}} --port {{port}}", software.entry.0, words.join(" "))
+    }))
 }
 
 /// The words that start a server, up to its flags.

@@ -22,8 +22,6 @@ pub(super) struct LaunchedModel {
     pub(super) variables: Dict,
     /// Whether the context length is that of the server.
     pub(super) asks_length: bool,
-    /// Whether generated strings keep special tokens.
-    pub(super) keeps_special: bool,
     /// `None` for servers that are started by somebody else.
     pub(super) examination: Option<Examination>,
 }
@@ -155,9 +153,7 @@ impl Model for LaunchedModel {
     fn answer(&self, mut requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
             let all = requests.len();
-            if self.keeps_special {
-                Self::keep_special(&mut requests);
-            }
+            Self::keep_special(&mut requests);
             let answers = async {
                 self.ready().await?;
                 self.or_failure(self.served.answer(requests)).await

@@ -17,13 +17,13 @@ pub fn models() -> Vec<ModelEntry> {
         server(&["local-chat-completions"], "An OpenAI-compatible chat completions server", |settings| {
             api::LOCAL_CHAT_COMPLETIONS.create(settings)
         }),
-        entry(&["vllm"], "vLLM, started by the run from your Python", launched::create_vllm),
-        entry(
+        server(&["vllm"], "vLLM, started by the run from your Python", launched::create_vllm),
+        server(
             &["vllm-vlm"],
             "vLLM with images, started by the run from your Python",
             launched::create_vllm_vlm,
         ),
-        entry(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),
+        server(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),
         server(&["openai-completions"], "OpenAI's completions API", |settings| {
             api::OPENAI_COMPLETIONS.create(settings)
         }),

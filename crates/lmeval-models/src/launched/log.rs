@@ -111,7 +111,8 @@ fn plain(line: &str) -> String {
 /// warnings of Python.
 fn message(line: &str) -> Option<&str> {
     const LEVELS: [&str; 4] = ["INFO ", "WARNING ", "ERROR ", "[20"];
-    let has_letters = |message: &&str| message.chars().filter(|character| character.is_alphabetic()).count() > 3;
+    let has_letters =
+        |message: &&str| message.chars().filter(|character| character.is_alphabetic()).count() > 3;
     match line.split_once("] ") {
         Some((prefix, message)) if LEVELS.iter().any(|level| prefix.contains(level)) => {
             Some(message.trim()).filter(has_letters)

@@ -100,9 +100,10 @@ fn create(
     for warning in &arguments.warnings {
         http.stats().warn(warning.clone());
     }
-    let identity = identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
-    let examination =
-        interpreter.map(|interpreter| Examination::new(software, &interpreter, &arguments, &checkpoint, cache));
+    let identity =
+        identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
+    let examination = interpreter
+        .map(|interpreter| Examination::new(software, &interpreter, &arguments, &checkpoint, cache));
     Ok(Arc::new(LaunchedModel {
         servers: Servers::new(plans, http),
         served,

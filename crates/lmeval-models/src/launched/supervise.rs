@@ -406,4 +406,3 @@ fn describe(status: Option<i32>) -> String {
         Some(status) => format!("exit status {status}"),
     }
 }
-

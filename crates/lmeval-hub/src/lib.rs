@@ -37,7 +37,7 @@ pub use settings::Settings;
 use std::fmt::Write as _;
 
 /// Lowercase hexadecimal.
-fn hexadecimal(bytes: &[u8]) -> String {
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

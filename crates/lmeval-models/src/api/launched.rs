@@ -15,7 +15,7 @@ use super::model::ApiModel;
 use super::pool::Keeper;
 use super::sglang::SGLANG;
 use crate::http::Client;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{Encoder, Tokenizer};
 
 pub(crate) const VLLM: Backend =
     Backend { name: "vllm", tokenizer: "huggingface", credentials: Credentials::Nobody, ..LOCAL_COMPLETIONS };
@@ -35,7 +35,7 @@ impl Backend {
         &self,
         settings: &ModelSettings,
         urls: Vec<String>,
-        key: String,
+        key: &str,
         served: &str,
         add_bos: Option<bool>,
     ) -> Result<(Arc<ApiModel>, Arc<Client>), ModelError> {
@@ -83,7 +83,7 @@ impl ApiModel {
         name: Option<&str>,
         variables: &Dict,
     ) -> Option<Result<ModelTemplate, ModelError>> {
-        match self.parts.encoder.as_ref().map(|encoder| encoder.tokenizer()) {
+        match self.parts.encoder.as_ref().map(Encoder::tokenizer) {
             Some(Tokenizer::HuggingFace(tokenizer)) if self.parts.tokenized => {
                 Some(tokenizer.chat_template_with(name, variables))
             }

@@ -31,11 +31,11 @@ impl Checkpoint {
         let path = Path::new(name);
         if path.is_file() {
             let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
-            return Self::of_files(folder, vec![path.to_owned()]);
+            return Self::of_files(folder, &[path.to_owned()]);
         }
         if path.is_dir() {
             let files = weights(path).map_err(|error| unreadable(path, &error))?;
-            return Self::of_files(path.to_owned(), files);
+            return Self::of_files(path.to_owned(), &files);
         }
         let has = |folder: &Path| CONFIGS.iter().any(|config| folder.join(config).is_file());
         let fetch = |repository: &Repository| {
@@ -53,9 +53,9 @@ impl Checkpoint {
         Ok(Self { folder, weights: commit, files })
     }
 
-    fn of_files(folder: PathBuf, files: Vec<PathBuf>) -> Result<Self, ModelError> {
+    fn of_files(folder: PathBuf, files: &[PathBuf]) -> Result<Self, ModelError> {
         let failed = |error: std::io::Error| unreadable(&folder, &error);
-        let weights = hash_weights(&files).map_err(failed)?;
+        let weights = hash_weights(files).map_err(failed)?;
         let files = hash_small_files(&folder, &folder).map_err(failed)?;
         Ok(Self { folder, weights, files })
     }

@@ -62,7 +62,7 @@ impl Examination {
     }
 
     /// Makes all checks.
-    pub(super) async fn run(&self, model: &ApiModel, mut report: CheckSink) {
+    pub(super) fn run(&self, model: &ApiModel, mut report: CheckSink) {
         let Interpreter { python, version, .. } = &self.interpreter;
         let title = self.software.title;
         report(Check::good("server", format!("{title} {version} in `{}`", python.display())));
@@ -131,10 +131,9 @@ impl Examination {
         };
         match flags::check(interpreter, software, given, &known) {
             Ok(()) => Check::good("flags", format!("{} given, {} known", given.len(), known.len())),
-            Err(error) => error
-                .hints()
-                .into_iter()
-                .fold(Check::bad("flags", error.to_string()), |check, hint| check.advise(hint)),
+            Err(error) => {
+                error.hints().into_iter().fold(Check::bad("flags", error.to_string()), Check::advise)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fs_err as fs;
 use lmeval_core::{ModelError, nearest};
+use lmeval_hub::hexadecimal;
 use sha2::{Digest as _, Sha256};
 
 use super::arguments::flag_name;
@@ -79,13 +80,13 @@ pub(super) fn unknown(
     };
     let (title, version) = (software.title, &interpreter.version);
     let Some(name) = given.iter().find(is_flag) else {
-        let near = near(flag, known).into_iter().map(str::to_owned).collect();
-        return advise(configuration(format!("{title} {version} has no flag `{flag}`")), near);
+        let near: Vec<String> = near(flag, known).into_iter().map(str::to_owned).collect();
+        return advise(configuration(format!("{title} {version} has no flag `{flag}`")), &near);
     };
     let argument = |flag: &str| flag.trim_start_matches("--").replace('-', "_");
-    let near = near(&flag_name(name), known).into_iter().map(argument).collect();
+    let near: Vec<String> = near(&flag_name(name), known).into_iter().map(argument).collect();
     let message = format!("The model argument `{name}` is unknown: {title} {version} has no flag `{flag}`");
-    advise(configuration(message), near)
+    advise(configuration(message), &near)
 }
 
 /// The nearest flags.
@@ -93,8 +94,8 @@ fn near<'a>(flag: &str, known: &'a [String]) -> Vec<&'a str> {
     nearest(flag, known.iter().map(String::as_str).filter(|flag| !flag.starts_with("--no-")))
 }
 
-fn advise(error: ModelError, near: Vec<String>) -> ModelError {
-    match near.as_slice() {
+fn advise(error: ModelError, near: &[String]) -> ModelError {
+    match near {
         [] => error,
         near => error.hint(format!("Did you mean `{}`?", near.join("` or `"))),
     }
@@ -102,7 +103,7 @@ fn advise(error: ModelError, near: Vec<String>) -> ModelError {
 
 fn file(interpreter: &Interpreter, software: &Software, cache: &Path) -> PathBuf {
     let digest = Sha256::digest(interpreter.root.to_string_lossy().as_bytes());
-    let digits: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let digits = hexadecimal(&digest[..6]);
     let version = interpreter.version.replace(['/', '\\'], "_");
     cache.join("flags").join(format!("{}-{version}-{digits}", software.module))
 }

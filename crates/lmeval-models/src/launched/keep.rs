@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use lmeval_hub::hexadecimal;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -30,7 +31,7 @@ pub(super) fn record_path(cache: &Path, python: &Path, version: &str, words: &[S
         hash.update((word.len() as u64).to_le_bytes());
         hash.update(word);
     }
-    let digits = hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digits = hexadecimal(&hash.finalize()[..12]);
     cache.join("servers").join(format!("{digits}.json"))
 }
 

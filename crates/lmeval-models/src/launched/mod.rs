@@ -96,7 +96,7 @@ fn create(
     if client.args.get_str("patience").is_none() {
         client.args.insert("patience", patience);
     }
-    let (served, http) = backend.create_on(&client, urls, key, &arguments.served, arguments.add_bos)?;
+    let (served, http) = backend.create_on(&client, urls, &key, &arguments.served, arguments.add_bos)?;
     for warning in &arguments.warnings {
         http.stats().warn(warning.clone());
     }
@@ -126,7 +126,7 @@ fn identity(
     let mut facts = client.to_vec();
     if arguments.max_length.is_none() {
         for (_, fact) in facts.iter_mut().filter(|(name, _)| *name == "max_length") {
-            *fact = "the server's".to_owned();
+            "the server's".clone_into(fact);
         }
     }
     match arguments.client.get_str("model_id") {

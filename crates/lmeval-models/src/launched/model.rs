@@ -105,7 +105,7 @@ impl Model for LaunchedModel {
 
     fn examine(&self, report: CheckSink) -> ModelFuture<'_, ()> {
         match &self.examination {
-            Some(examination) => Box::pin(examination.run(&self.served, report)),
+            Some(examination) => Box::pin(async { examination.run(&self.served, report) }),
             None => self.served.examine(report),
         }
     }

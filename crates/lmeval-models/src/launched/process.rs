@@ -1,6 +1,5 @@
 //! The process of a server, and the guard that ends it.
 
-use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,6 +7,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 
 use fs_err as fs;
+use lmeval_hub::hexadecimal;
 
 use super::interpreter::isolate;
 use super::keep;
@@ -187,9 +187,5 @@ pub(super) fn socket_folder() -> io::Result<PathBuf> {
 pub(super) fn random_hex() -> io::Result<String> {
     let mut bytes = [0; 16];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hexadecimal(&bytes))
 }

@@ -11,7 +11,6 @@ mod device;
 mod encoder;
 mod engine;
 mod error;
-mod fingerprint;
 mod generation;
 mod hub;
 pub mod layers;

@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_core::ModelError;
-use lmeval_hub::Settings;
+use lmeval_hub::{Settings, hash_portable_weights, hash_weights};
 use lmeval_pycompat::{Value, repr};
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration, unsupported};
 use crate::config::Config;
-use crate::error::Result;
-use crate::fingerprint;
+use crate::error::{Error, Result};
 use crate::hub::locate_model;
 use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder, parameter_names};
 
@@ -109,7 +108,10 @@ impl Opened {
         };
         let (fingerprint, portable_fingerprint) = match &commit {
             Some(commit) => (commit.clone(), commit.clone()),
-            None => (fingerprint::hash_weights(&files)?, fingerprint::hash_portable_weights(&files)?),
+            None => {
+                let failed = |error: std::io::Error| Error::file(&folder, error);
+                (hash_weights(&files).map_err(failed)?, hash_portable_weights(&files).map_err(failed)?)
+            }
         };
         let parameters = parameters(&config, source.as_ref())?;
         let positions = entry.positions;

@@ -314,6 +314,10 @@ pub(crate) struct DoctorArgs {
     #[arg(short = 'a', long = "model_args", alias = "model-args", value_name = "ARGS", num_args = 1..)]
     pub model_args: Vec<String>,
 
+    /// The Python interpreter of servers that a run starts, such as vLLM. [default: that of the virtual environment, or of PATH]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
     /// Print one JSON object per check.
     #[arg(long)]
     pub json: bool,

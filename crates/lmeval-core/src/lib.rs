@@ -63,7 +63,7 @@ pub use model::{
     Usage,
 };
 pub use model_error::{ModelError, ModelErrorKind};
-pub use model_settings::{AskedArguments, ModelSettings};
+pub use model_settings::{AskedArguments, ModelSettings, ProcessPaths};
 pub use stops::stops;
 pub use windows::{Window, windows};
 pub use words::counted;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_pycompat::{Dict, Value, repr};
@@ -36,8 +37,21 @@ pub struct ModelSettings {
     pub defer_contact: bool,
     /// Receives progress of downloads of weights and tokenizers.
     pub downloads: Option<Arc<dyn DownloadProgress>>,
+    /// What a model needs that runs in a process of its own.
+    pub process: ProcessPaths,
     /// The arguments that the constructor has asked for so far.
     pub asked: AskedArguments,
+}
+
+/// The paths that a model needs to run in a process of its own, such as a server that the run starts.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessPaths {
+    /// The Python interpreter.
+    pub python: Option<PathBuf>,
+    /// The folder for what is kept between runs.
+    pub cache: Option<PathBuf>,
+    /// The folder for logs: that of the run's other files.
+    pub logs: Option<PathBuf>,
 }
 
 /// The names of arguments that a model's constructor has asked for, given or not.

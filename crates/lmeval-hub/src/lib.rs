@@ -18,6 +18,7 @@ mod cache;
 mod client;
 mod download;
 mod error;
+mod fingerprint;
 mod http;
 mod locate;
 mod repository;
@@ -27,6 +28,7 @@ pub use cache::is_safe;
 pub use client::Client;
 pub use download::fetch_address;
 pub use error::Error;
+pub use fingerprint::{hash_portable_weights, hash_small_files, hash_weights};
 pub use http::http_client;
 pub use locate::{Wanted, locate};
 pub use repository::{Kind, Repository, cached_snapshot};
@@ -35,7 +37,7 @@ pub use settings::Settings;
 use std::fmt::Write as _;
 
 /// Lowercase hexadecimal.
-fn hexadecimal(bytes: &[u8]) -> String {
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");

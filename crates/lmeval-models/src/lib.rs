@@ -2,6 +2,7 @@
 
 mod api;
 pub mod http;
+mod launched;
 mod local;
 mod pair;
 mod registry;
@@ -10,5 +11,6 @@ mod tokenizer;
 #[doc(hidden)]
 pub use api::read_any as fuzz_answer;
 pub use api::server_template;
+pub use launched::serve_command;
 pub use lmeval_core::ModelSettings;
 pub use registry::{create, models};

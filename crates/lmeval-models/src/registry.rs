@@ -6,7 +6,7 @@ use lmeval_core::registry::{ModelEntry, Registry};
 use lmeval_core::{Model, ModelError, ModelSettings};
 
 use crate::api;
-use crate::local;
+use crate::{launched, local};
 
 /// The registry entries of this crate's back ends.
 pub fn models() -> Vec<ModelEntry> {
@@ -17,6 +17,13 @@ pub fn models() -> Vec<ModelEntry> {
         server(&["local-chat-completions"], "An OpenAI-compatible chat completions server", |settings| {
             api::LOCAL_CHAT_COMPLETIONS.create(settings)
         }),
+        server(&["vllm"], "vLLM, started by the run from your Python", launched::create_vllm),
+        server(
+            &["vllm-vlm"],
+            "vLLM with images, started by the run from your Python",
+            launched::create_vllm_vlm,
+        ),
+        server(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),
         server(&["openai-completions"], "OpenAI's completions API", |settings| {
             api::OPENAI_COMPLETIONS.create(settings)
         }),
@@ -89,7 +96,7 @@ mod tests {
     fn suggests_alternatives_for_unknown_names() {
         let error = |name: &str| create(name, &ModelSettings::default()).unwrap_err();
         assert!(error("local-completion").hints()[0].starts_with("Did you mean `local-completions`"));
-        assert!(error("vllm").hints()[0].contains("--model local-completions"));
+        assert!(error("vllm").to_string().contains("`pretrained`"));
         assert_eq!(
             error("local-completions").to_string(),
             "The model `local-completions` needs the argument `base_url`"

@@ -19,7 +19,12 @@ from typing import IO, Any
 from lm_eval.ray import _replica
 
 _TICK = 0.2
-_ENDPOINTS = {"local-completions": "/v1/completions", "local-chat-completions": "/v1/chat/completions"}
+_ENDPOINTS = {
+    "local-completions": "/v1/completions",
+    "local-chat-completions": "/v1/chat/completions",
+    "vllm-vlm": "/v1/chat/completions",
+    "sglang": "/generate",
+}
 
 # Starts the engine so that the kernel kills it when the driver ends, however that happens.
 _ENGINE = """\

@@ -6,6 +6,9 @@ process it has started. A byte asks the command to end by itself first. Its exit
 The guard detaches itself first: a Ray worker that ends kills its children, and the guard has to survive that. All processes
 of the command have the environment variable MARK (`NAME=VALUE`), by which they are found wherever they went.
 
+`--serve FOLDER MARK STATUS COMMAND …` is like `--run`, but also lets the command end by itself when its owner is gone, and
+removes FOLDER afterwards.
+
 `--end MARK` kills all processes with a mark. `--watch MARK PROCESS` does so when the owner is gone, and kills those that
 it has seen as descendants of that process: a process that changes its title destroys the mark.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -22,12 +26,15 @@ import time
 GRACE = 5.0
 """Seconds for the command to end by itself."""
 
+_TRACKING = 2.0
+"""Seconds for resource trackers to unlink what the command has left."""
+
 _LINUX = sys.platform.startswith("linux")
 _DEATH_SIGNAL, _SUBREAPER = 1, 36
 
 
-def run(mark: str, status: int, words: list[str]) -> None:
-    """Run a command and write its exit status, or 128 plus the signal that ended it."""
+def run(mark: str, status: int, words: list[str], folder: str | None = None) -> None:
+    """Run a command and write its exit status, or 128 plus the signal that ended it; remove its folder."""
     _detach()
     name, _, value = mark.partition("=")
     os.environ[name] = value
@@ -38,8 +45,10 @@ def run(mark: str, status: int, words: list[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     # Orphans among its descendants become children of this process.
     _control(_SUBREAPER, 1)
-    ended = _watch(_start(status, words), wake)
-    end_all(mark)
+    ended = _watch(_start(status, words), wake, folder is not None)
+    end_all(mark, 0.0 if folder is None else _TRACKING)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
     try:
         os.write(status, str(ended).encode())
     except OSError:
@@ -94,12 +103,13 @@ def _detach() -> None:
     os.setsid()
 
 
-def _watch(child: int, wake: int) -> int:
+def _watch(child: int, wake: int, is_patient: bool) -> int:
     """Wait until the command ends or has to be killed; return its status."""
     deadline: float | None = None
+    owner = [0]
     while True:
         limit = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([0, wake], [], [], limit)
+        ready, _, _ = select.select([*owner, wake], [], [], limit)
         if wake in ready:
             os.read(wake, 4096)
             status = _reap(child)
@@ -107,9 +117,12 @@ def _watch(child: int, wake: int) -> int:
                 return status
         if 0 in ready:
             if not os.read(0, 1):
-                return 128 + signal.SIGKILL
-            _kill(child, signal.SIGTERM)
-            deadline = time.monotonic() + GRACE
+                if not is_patient:
+                    return 128 + signal.SIGKILL
+                owner.clear()
+            if deadline is None:
+                _kill(child, signal.SIGTERM)
+                deadline = time.monotonic() + GRACE
         if deadline is not None and time.monotonic() >= deadline:
             return 128 + signal.SIGKILL
 
@@ -155,17 +168,26 @@ def _reap(child: int) -> int | None:
             found = code if code >= 0 else 128 - code
 
 
-def end_all(mark: str) -> None:
-    """Kill the processes of the command, until no new one appears."""
+def end_all(mark: str, patience: float = 0.0) -> None:
+    """Kill the processes of the command, until no new one appears.
+
+    Python's resource trackers unlink the shared memory of processes that were killed, so they are left alone for a while.
+    """
     if not _LINUX:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
         return
+    deadline: float | None = None
     while True:
         found = _marked(mark)
         if not found:
             return
-        for process in found:
+        others = [process for process in found if not patience or not _is_tracker(process)]
+        if not others:
+            deadline = deadline or time.monotonic() + patience
+            if time.monotonic() > deadline:
+                others = found
+        for process in others:
             _kill(process, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -173,6 +195,14 @@ def end_all(mark: str) -> None:
         except ChildProcessError:
             pass
         time.sleep(0.005)
+
+
+def _is_tracker(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/cmdline", "rb") as file:
+            return b"multiprocessing.resource_tracker" in file.read()
+    except OSError:
+        return False
 
 
 def _marked(mark: str) -> list[int]:
@@ -202,6 +232,8 @@ def _kill(process: int, number: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--run":
         run(sys.argv[2], int(sys.argv[3]), sys.argv[4:])
+    elif sys.argv[1] == "--serve":
+        run(sys.argv[3], int(sys.argv[4]), sys.argv[5:], sys.argv[2])
     elif sys.argv[1] == "--watch":
         watch(sys.argv[2], int(sys.argv[3]))
     else:

@@ -163,7 +163,7 @@ class Replica:
         words = shlex.split(command)
         if "{port}" not in command:
             words += ["--port", "{port}"]
-        values = {"{port}": str(port), "{host}": node_address()}
+        values = {"{port}": str(port), "{host}": node_address(), "{python}": sys.executable}
         for name, value in values.items():
             words = [word.replace(name, value) for word in words]
         return words

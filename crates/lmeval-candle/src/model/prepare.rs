@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelSettings, ModelTemplate};
-use lmeval_hub::{Kind, Settings};
+use lmeval_hub::{Kind, Settings, hash_small_files};
 use lmeval_pycompat::Value;
 
 use crate::arguments::Arguments;
 use crate::config::Config;
 use crate::encoder::PromptEncoder;
-use crate::error::Result;
-use crate::fingerprint;
+use crate::error::{Error, Result};
 use crate::generation::Defaults;
 use crate::load::Opened;
 
@@ -50,7 +49,8 @@ impl Prepared {
         let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.thinking_ends_before_stops;
-        let files = fingerprint::hash_small_files(&opened.folder, &folder)?;
+        let files =
+            hash_small_files(&opened.folder, &folder).map_err(|error| Error::file(&opened.folder, error))?;
         let identity = identity(&arguments, &opened, max_length, files, thinks_first);
         let facts = facts(&arguments, &opened, &encoder, max_length);
         Ok(Self { arguments, opened, encoder, defaults, max_length, identity, facts, thinks_first })

@@ -83,7 +83,10 @@ fn settings(arguments: &DoctorArgs) -> Result<RunSettings> {
         words.extend(arguments.model_args.iter().cloned());
     }
     match Cli::try_parse_from(words)?.command {
-        Command::Run(options) => RunSettings::from_flags(&options),
+        Command::Run(mut options) => {
+            options.python.python = options.python.python.or_else(|| arguments.python.clone());
+            RunSettings::from_flags(&options)
+        }
         _ => bail!("The arguments are not those of a run"),
     }
 }

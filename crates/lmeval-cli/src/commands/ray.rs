@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use lmeval::environment::LM_EVAL_COMPAT;
 use lmeval_core::Diagnostic;
 use lmeval_host::{RAY_BOOT, active_environment, find_python, ray_modules};
+use lmeval_models::serve_command;
 use lmeval_pycompat::json::{self, Options as JsonOptions};
 use serde_json::{Map, Value, json};
 
@@ -177,6 +178,10 @@ fn driver_settings(ray: &RayOptions, settings: &RunSettings) -> Result<Value> {
         };
         environment.insert(name.to_owned(), value.into());
     }
+    let serve = match &ray.serve {
+        Some(command) => Some(command.clone()),
+        None => serve_command(&settings.model, &settings.model_settings()).transpose()?,
+    };
     let mut run = settings.stored();
     if ray.serve.is_some() && run.get_str("model").is_none() {
         run.insert("model", SERVED);
@@ -191,7 +196,7 @@ fn driver_settings(ray: &RayOptions, settings: &RunSettings) -> Result<Value> {
         "listen": ray.listen,
         "worker_command": ray.worker_command,
         "environment": environment,
-        "serve": ray.serve,
+        "serve": serve,
         "endpoint": ray.endpoint,
         "health": ray.health,
         "ready_timeout": ray.ready_timeout,

@@ -1,10 +1,14 @@
 //! Converts settings into options for the engine, the back ends and the Python host.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use lmeval::Placement;
-use lmeval_core::{AskedArguments, ModelSettings};
+use lmeval_core::{AskedArguments, ModelSettings, ProcessPaths};
 use lmeval_engine::{Abilities, Cancel, EvaluateOptions};
+use lmeval_host::{active_environment, find_python};
 use lmeval_pycompat::Value;
+use lmeval_report::{Layout, ModelName};
 
 use super::judges::JudgeBinding;
 use super::options::Choices;
@@ -58,6 +62,23 @@ impl RunSettings {
         Ok(own)
     }
 
+    /// What a model needs that runs in a process of its own.
+    fn process_paths(&self) -> ProcessPaths {
+        // Beside the journal.
+        let beside = |path: &PathBuf| match path.extension() {
+            Some(extension) if extension == "json" => path.parent().map(Path::to_owned).unwrap_or_default(),
+            _ => {
+                let name = ModelName::of(&self.model, &Value::from(self.model_args.clone()), self.seeds[0]);
+                Layout::new(path, &name.sanitized).folder().to_owned()
+            }
+        };
+        ProcessPaths {
+            python: find_python(self.python.as_deref(), active_environment().as_deref()),
+            cache: lmeval::library::cache_folder(),
+            logs: self.output_path.as_ref().map(beside),
+        }
+    }
+
     /// Settings for a built-in back end.
     pub(crate) fn model_settings(&self) -> ModelSettings {
         let mut args = self.model_args.clone();
@@ -75,6 +96,7 @@ impl RunSettings {
             trust_remote_code: self.trust_remote_code,
             defer_contact: false,
             downloads: None,
+            process: self.process_paths(),
             asked: AskedArguments::default(),
         }
     }

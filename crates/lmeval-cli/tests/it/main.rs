@@ -28,6 +28,8 @@ mod judge;
 mod judge_schema;
 mod judge_verdicts;
 mod kill_and_resume;
+#[cfg(target_os = "linux")]
+mod launched;
 mod long_run;
 mod ls;
 mod messages;

@@ -79,16 +79,6 @@ const REPLACEMENTS: &[(&[&str], &str)] = &[
         "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
     ),
     (
-        &["vllm", "vllm-vlm"],
-        "Start `vllm serve <model>` and use `--model local-completions --model_args \
-         model=<model>,base_url=http://localhost:8000/v1/completions`",
-    ),
-    (
-        &["sglang"],
-        "Start `python -m sglang.launch_server --model-path <model>` and use `--model sglang-generate --model_args \
-         model=<model>,base_url=http://localhost:30000/generate`",
-    ),
-    (
         &["litellm", "litellm-chat", "litellm-chat-completions"],
         "Start LiteLLM's proxy and use `--model local-chat-completions` with its address",
     ),

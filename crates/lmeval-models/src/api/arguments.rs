@@ -1,7 +1,7 @@
 //! Builds API models from model arguments.
 
 use std::env;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
 
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, ModelStats};
@@ -227,7 +227,7 @@ impl Backend {
             keeper: Arc::clone(keeper),
             tokenized,
             // One token is reserved for generation.
-            longest: integer_at_least(settings, "max_length", 2048, 3)? as usize - 1,
+            longest: AtomicUsize::new(integer_at_least(settings, "max_length", 2048, 3)? as usize - 1),
             batch_size,
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
             top_logprobs: TopLogprobs::new(top_logprobs),

@@ -149,7 +149,7 @@ impl ApiModel {
             return Check::note("model", detail).advise("Set `model` to a name that the server lists");
         }
         let root = listed.root.as_ref().map(|root| format!(", from `{root}`")).unwrap_or_default();
-        let own = self.parts.longest as i64 + 1;
+        let own = self.parts.longest() as i64 + 1;
         match listed.max_length {
             Some(length) if length < own => {
                 let detail = format!("{shown}{root}; context length {length}, but `max_length` is {own}");

@@ -67,7 +67,7 @@ impl ApiModel {
     /// Truncates a context from the left so that the generation fits.
     fn cut(&self, mut tokens: Vec<u32>, settings: &Dict) -> Result<Vec<u32>, ModelError> {
         let limit = self.limit(settings);
-        let room = self.parts.longest as i64 - limit;
+        let room = self.parts.longest() as i64 - limit;
         let surplus = if room > 0 {
             tokens.len().saturating_sub(room as usize)
         } else if self.parts.rules.is_v04() {
@@ -76,7 +76,7 @@ impl ApiModel {
         } else {
             let message = format!(
                 "`max_gen_toks` is {limit}, which leaves no room for a prompt: the total is limited to {} tokens",
-                self.parts.longest
+                self.parts.longest()
             );
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `max_length` to the model's context length, or lower `max_gen_toks`"));

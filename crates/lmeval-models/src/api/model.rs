@@ -1,7 +1,7 @@
 //! The model of servers that take tokens or strings in batches, or chat messages.
 
 use std::fmt;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use lmeval_core::{
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     /// Whether prompts are sent as tokens instead of strings.
     pub(super) tokenized: bool,
     /// The prompt limit in tokens.
-    pub(super) longest: usize,
+    pub(super) longest: AtomicUsize,
     pub(super) batch_size: usize,
     pub(super) max_images: usize,
     /// How many likely tokens to request for the letters of options.
@@ -50,8 +50,15 @@ pub(super) struct Parts {
     pub(super) given: Vec<(&'static str, String)>,
 }
 
+impl Parts {
+    /// The prompt limit in tokens.
+    pub(super) fn longest(&self) -> usize {
+        self.longest.load(Ordering::Relaxed)
+    }
+}
+
 /// A model served over HTTP.
-pub(super) struct ApiModel {
+pub(crate) struct ApiModel {
     pub(super) parts: Parts,
     pub(super) planner: Planner,
     /// The model itself, for examinations that run beside its calls.
@@ -78,12 +85,12 @@ pub(super) fn body_text(body: Dict) -> Result<String, ModelError> {
 
 impl ApiModel {
     /// The facts of the identity that are settings.
-    fn settings(&self) -> Vec<Fact> {
+    pub(super) fn settings(&self) -> Vec<Fact> {
         let Parts { rules, encoder, .. } = &self.parts;
         let mut facts = Vec::new();
         facts.extend(rules.model.clone().map(|model| ("model", model)));
         facts.push(("tokenizer", encoder.as_ref().map_or_else(|| "none".into(), Encoder::describe)));
-        facts.push(("max_length", (self.parts.longest + 1).to_string()));
+        facts.push(("max_length", (self.parts.longest() + 1).to_string()));
         facts.push(("max_gen_toks", rules.max_gen_toks.to_string()));
         facts.push(("seed", rules.seed.to_string()));
         facts.push(("tokenized_requests", self.parts.tokenized.to_string()));
@@ -262,7 +269,7 @@ impl Model for ApiModel {
         facts.tokenizer.insert("tokenizer_bos_token", own("bos_token"));
         let end = tokenizer.special_token("eos_token").and_then(|token| token.id);
         facts.tokenizer.insert("eot_token_id", end.map_or(Value::None, |id| Value::Int(id.into())));
-        facts.tokenizer.insert("max_length", self.parts.longest as i64);
+        facts.tokenizer.insert("max_length", self.parts.longest() as i64);
         facts
     }
 

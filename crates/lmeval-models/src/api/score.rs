@@ -18,9 +18,9 @@ use crate::pair::cut_pair;
 impl ApiModel {
     /// Truncates context and continuation from the left to the model's limit.
     fn fit(&self, mut tokens: Vec<u32>, context: usize) -> Result<Scored, ModelError> {
-        let surplus = tokens.len().saturating_sub(self.parts.longest);
+        let surplus = tokens.len().saturating_sub(self.parts.longest());
         if context <= surplus {
-            let longest = self.parts.longest;
+            let longest = self.parts.longest();
             let message = format!(
                 "The continuation of {} tokens leaves no room for its context: a prompt is limited to {longest} tokens",
                 tokens.len() - context
@@ -106,7 +106,7 @@ impl ApiModel {
         let encoder = self.encoder(RequestType::LoglikelihoodRolling)?;
         let tokens = encoder.encode(text).await?;
         // One token of each prompt precedes the first scored one.
-        let windows = windows(&tokens, encoder.prefix()?, self.parts.longest - 1, 1);
+        let windows = windows(&tokens, encoder.prefix()?, self.parts.longest() - 1, 1);
         let mut prompts = Vec::with_capacity(windows.len());
         for window in windows {
             let context = window.context.len();
@@ -145,7 +145,9 @@ impl ApiModel {
             Err(error) => joined.iter().map(|_| Err(error.clone())).collect(),
         };
         let (mut indices, mut prompts) = (Vec::new(), Vec::new());
-        for ((index, context, _), tokens) in pairs.iter().zip(encoded) {
+        for ((index, context, prompt), tokens) in pairs.iter().zip(encoded) {
+            let plain = encoder.as_ref().ok().filter(|_| context.is_empty());
+            let tokens = plain.and_then(|encoder| encoder.encode_after_nothing(prompt)).unwrap_or(tokens);
             let pair = match (&encoder, tokens) {
                 (Ok(encoder), Ok(tokens)) => cut_pair(encoder, context, tokens).await,
                 (_, Err(error)) => Err(error),

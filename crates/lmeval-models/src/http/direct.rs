@@ -32,6 +32,7 @@ use tokio::time::Instant;
 use super::connect::REDIRECTS;
 use super::decode::decoded;
 use super::dial::dial;
+use super::socket::{dial_socket, socket_of};
 use super::wire::{self, Answer};
 
 /// How long a connection rests before reuse, unless too many connections would be open.
@@ -315,6 +316,9 @@ impl Host {
         let failed =
             |is_dns| move |error: io::Error| ExchangeError::NoConnection { cause: error.to_string(), is_dns };
         let connecting = async {
+            if let Some(socket) = socket_of(&self.name) {
+                return dial_socket(&socket).await.map_err(failed(false));
+            }
             let addresses = lookup_host((self.name.as_str(), self.port)).await.map_err(failed(true))?;
             dial(addresses.collect()).await.map_err(failed(false))
         };

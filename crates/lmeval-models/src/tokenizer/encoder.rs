@@ -29,7 +29,18 @@ pub(crate) struct Encoder {
     name: String,
     add_special_tokens: bool,
     prefix: Option<u32>,
+    /// The rules of `hf` for special tokens, in place of the fixed one.
+    like_hf: Option<LikeHf>,
     recent: Mutex<VecDeque<CachedContext>>,
+}
+
+/// How `hf` adds special tokens.
+#[derive(Debug)]
+struct LikeHf {
+    /// `add_bos_token`; without it, the tokenizer decides.
+    add_bos: Option<bool>,
+    /// A string that begins with this gets no second one.
+    begin: Option<String>,
 }
 
 /// A string and its tokens.
@@ -52,7 +63,27 @@ impl Encoder {
             Tokenizer::Remote(tokenizer) => tokenizer.begin.filter(|id| *id != 0).or(tokenizer.end),
         };
         let prefix = custom_prefix.or_else(own);
-        Self { tokenizer, name, add_special_tokens, prefix, recent: Mutex::default() }
+        Self { tokenizer, name, add_special_tokens, prefix, like_hf: None, recent: Mutex::default() }
+    }
+
+    /// Adds special tokens as `hf` does: as the tokenizer does by default, or `bos_token` alone if that is asked for, and
+    /// never a second one.
+    pub(crate) fn like_hf(mut self, add_bos: Option<bool>) -> Result<Self, ModelError> {
+        if let Tokenizer::HuggingFace(tokenizer) = &self.tokenizer {
+            let begin = self.prefix.map(|token| tokenizer.decode(&[token])).transpose()?;
+            self.like_hf = Some(LikeHf { add_bos, begin: begin.filter(|begin| !begin.is_empty()) });
+        }
+        Ok(self)
+    }
+
+    /// Tokenizes a string that follows an empty context, if that differs from any other one.
+    pub(crate) fn encode_after_nothing(&self, text: &str) -> Option<Result<Vec<u32>, ModelError>> {
+        match &self.tokenizer {
+            Tokenizer::HuggingFace(tokenizer) if self.like_hf.is_some() => {
+                Some(tokenizer.encode(text, false))
+            }
+            _ => None,
+        }
     }
 
     /// Tokenizes a string.
@@ -100,7 +131,10 @@ impl Encoder {
 
     fn encode_local(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         match &self.tokenizer {
-            Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text, self.add_special_tokens),
+            Tokenizer::HuggingFace(tokenizer) => match &self.like_hf {
+                Some(rules) => rules.encode(tokenizer, text),
+                None => tokenizer.encode(text, self.add_special_tokens),
+            },
             Tokenizer::Tiktoken(tokenizer) => Ok(tokenizer.encode(text)),
             Tokenizer::Remote(_) => Err(ModelError::new(
                 ModelErrorKind::Request,
@@ -147,5 +181,19 @@ impl Encoder {
 
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+}
+
+impl LikeHf {
+    fn encode(&self, tokenizer: &HuggingFaceTokenizer, text: &str) -> Result<Vec<u32>, ModelError> {
+        let begins = self.begin.as_deref().is_some_and(|begin| text.starts_with(begin));
+        let special = !begins && self.add_bos.unwrap_or(true);
+        if !special || self.add_bos != Some(true) {
+            return tokenizer.encode(text, special);
+        }
+        let mut tokens = tokenizer.encode(text, false)?;
+        let begin = tokenizer.special_token("bos_token").and_then(|token| token.id);
+        tokens.splice(..0, begin);
+        Ok(tokens)
     }
 }

@@ -27,6 +27,14 @@ pub struct Installed {
     pub default: bool,
 }
 
+/// The folder for what can be computed again: below `LM_EVAL_HOME`, or else in the user's folder for caches.
+pub fn cache_folder() -> Option<PathBuf> {
+    match std::env::var_os(LM_EVAL_HOME).filter(|value| !value.is_empty()) {
+        Some(home) => std::path::absolute(Path::new(&home).join("cache")).ok(),
+        None => etcetera::choose_base_strategy().ok().map(|strategy| strategy.cache_dir().join("lm-eval")),
+    }
+}
+
 /// The folder of installed libraries. If it does not exist, nothing is installed. The default is that of a user without a home.
 #[derive(Clone, Debug, Default)]
 pub struct Home {

@@ -11,7 +11,7 @@ use lmeval_core::Diagnostic;
 use lmeval_engine::EngineError;
 use lmeval_tasks::BUILTIN_LIBRARY;
 
-pub use home::{Home, Installed};
+pub use home::{Home, Installed, cache_folder};
 pub use version::Version;
 
 /// The folder of installed task libraries; `lm-eval` in the user's data directory by default.

@@ -89,11 +89,11 @@ impl ApiModel {
                 .hint("The tokenizer must be that of the server; `lm-eval doctor` compares them")
                 .hint("Or use `--model local-completions`, which applies the chat template locally"));
         }
-        if joined.len() > self.parts.longest {
+        if joined.len() > self.parts.longest() {
             let message = format!(
                 "The chat prompt has {} tokens with its continuation, but is limited to {}",
                 joined.len(),
-                self.parts.longest
+                self.parts.longest()
             );
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `max_length` to the model's context length"));

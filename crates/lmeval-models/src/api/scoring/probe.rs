@@ -168,7 +168,7 @@ impl ApiModel {
     /// are yet to be examined.
     pub(super) async fn test_tokens(&self, encoder: &Encoder) -> Result<Option<Vec<u32>>, ModelError> {
         let tokens = self.planner.test_tokens.get_or_try_init(|| encoder.encode(TEXT)).await?;
-        let tokens = &tokens[..tokens.len().min(self.parts.longest)];
+        let tokens = &tokens[..tokens.len().min(self.parts.longest())];
         Ok((tokens.len() > POSITIONS[2]).then(|| tokens.to_vec()))
     }
 
@@ -259,7 +259,7 @@ impl ApiModel {
         tokens: &[u32],
         (tail, tolerance): (&Tail, Tolerance),
     ) -> Result<u64, Trouble> {
-        let length = LONG.min(self.parts.longest);
+        let length = LONG.min(self.parts.longest());
         let prompt: Vec<u32> = tokens.iter().copied().cycle().take(length).collect();
         let context = length - COMPARED;
         let route = Route { path: tail.route(), ..self.route_to(index) };

@@ -1,13 +1,12 @@
 //! Fingerprints that distinguish a model's files from others of the same name.
 
-use std::fmt::Write as _;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Result, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
+use crate::hexadecimal;
 
 /// Small model files that affect answers.
 const SMALL: [&str; 2] = ["config.json", "generation_config.json"];
@@ -28,7 +27,7 @@ const PORTABLE_BLOCKS: u64 = 1024;
 const BLOCK: u64 = 4096;
 
 /// Hashes the model's configuration and tokenizer files.
-pub(crate) fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
+pub fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     let own = SMALL.iter().map(|name| folder.join(name));
     for path in own.chain(TOKENIZER.iter().map(|name| tokenizer.join(name))) {
@@ -36,34 +35,34 @@ pub(crate) fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String
             hash.update([0]);
             continue;
         }
-        let content = fs_err::read(&path).map_err(|error| Error::file(&path, error))?;
+        let content = fs_err::read(&path)?;
         hash.update([1]);
         hash.update((content.len() as u64).to_le_bytes());
         hash.update(&content);
     }
-    Ok(hex(hash))
+    Ok(hexadecimal(&hash.finalize()))
 }
 
 /// Hashes name, size, modification time, header and some blocks of each weight file. Hashing all of it would take as long
 /// as loading the model.
-pub(crate) fn hash_weights(files: &[PathBuf]) -> Result<String> {
+pub fn hash_weights(files: &[PathBuf]) -> Result<String> {
     hash_files(files, false)
 }
 
 /// Like [`hash_weights`], but with more blocks instead of the modification time, which differs between copies.
-pub(crate) fn hash_portable_weights(files: &[PathBuf]) -> Result<String> {
+pub fn hash_portable_weights(files: &[PathBuf]) -> Result<String> {
     hash_files(files, true)
 }
 
 fn hash_files(files: &[PathBuf], is_portable: bool) -> Result<String> {
     let mut hash = Sha256::new();
     for path in files {
-        add_weights(&mut hash, path, is_portable).map_err(|error| Error::file(path, error))?;
+        add_weights(&mut hash, path, is_portable)?;
     }
-    Ok(hex(hash))
+    Ok(hexadecimal(&hash.finalize()))
 }
 
-fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> std::io::Result<()> {
+fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> Result<()> {
     let mut file = fs_err::File::open(path)?;
     let metadata = file.metadata()?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -78,7 +77,7 @@ fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> std::io::Re
         file.seek(SeekFrom::Start(start))?;
         file.by_ref().take(length).read_to_end(&mut bytes)?;
         hash.update(&bytes);
-        std::io::Result::Ok(())
+        Result::Ok(())
     };
     add(0, HEAD)?;
     let rest = metadata.len().saturating_sub(HEAD + BLOCK);
@@ -87,13 +86,6 @@ fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> std::io::Re
         (0..=blocks).try_for_each(|block| add(HEAD + rest / blocks * block, BLOCK))?;
     }
     Ok(())
-}
-
-fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,444 @@
+//! Model arguments of a server that the run starts: which are flags of the server, which are ours.
+
+use std::time::Duration;
+
+use lmeval_core::{ModelError, ModelSettings};
+use lmeval_pycompat::{Dict, Value, json, repr};
+
+use super::interpreter::configuration;
+use super::software::Software;
+use super::words::split_words;
+
+/// Arguments of the client, which the server does not get.
+const CLIENT: [&str; 21] = [
+    "add_bos_token",
+    "base_url",
+    "custom_prefix_token_id",
+    "eos_string",
+    "max_gen_toks",
+    "max_retries",
+    "model_id",
+    "num_concurrent",
+    "patience",
+    "reasoning_model",
+    "recheck",
+    "requests_per_minute",
+    "retry_budget",
+    "retry_wait",
+    "scoring",
+    "think_end_token",
+    "timeout",
+    "tokenized_requests",
+    "tokenizer_backend",
+    "tokens_per_minute",
+    "top_logprobs",
+];
+
+/// Arguments that are read by name.
+const OWN: [&str; 23] = [
+    "pretrained",
+    "model",
+    "model_path",
+    "tokenizer",
+    "tokenizer_path",
+    "tokenizer_revision",
+    "batch_size",
+    "max_batch_size",
+    "max_length",
+    "max_model_len",
+    "context_length",
+    "prefix_token_id",
+    "device",
+    "lora_local_path",
+    "max_lora_rank",
+    "enable_thinking",
+    "chat_template_args",
+    "truncation_side",
+    "trust_remote_code",
+    "keep_server",
+    "start_timeout",
+    "server_args",
+    "max_images",
+];
+
+/// Arguments of the reference's multimodal class that concern images before they are sent.
+const IMAGES: [&str; 4] = ["interleave", "image_width", "image_height", "image_max_side"];
+
+/// Flags that change how fast a server answers, but not what.
+const NEUTRAL: [&str; 29] = [
+    "allow_deprecated_quantization",
+    "attention_backend",
+    "block_size",
+    "chunked_prefill_size",
+    "cpu_offload_gb",
+    "cudagraph_capture_sizes",
+    "disable_custom_all_reduce",
+    "disable_log_requests",
+    "disable_log_stats",
+    "disable_radix_cache",
+    "distributed_executor_backend",
+    "download_dir",
+    "dp_size",
+    "enable_chunked_prefill",
+    "enable_expert_parallel",
+    "enable_prefix_caching",
+    "enforce_eager",
+    "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "mem_fraction_static",
+    "num_gpu_blocks_override",
+    "pipeline_parallel_size",
+    "pp_size",
+    "seed",
+    "swap_space",
+    "tensor_parallel_size",
+    "tp_size",
+];
+
+/// The name under which a server has the adapter of `lora_local_path`.
+const ADAPTER: &str = "finetuned";
+
+/// How values become words of a command line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    /// Whether `False` becomes `--no-flag`; otherwise it is left out.
+    pub(super) negated: bool,
+    /// Whether the items of a list are words of their own.
+    pub(super) lists: bool,
+}
+
+/// The arguments of a model on a server that the run starts.
+#[derive(Clone, Debug)]
+pub(super) struct Arguments {
+    /// The checkpoint: a folder or a name on the hub.
+    pub(super) pretrained: String,
+    pub(super) revision: String,
+    /// The name of the model in requests.
+    pub(super) served: String,
+    /// The arguments of the client.
+    pub(super) client: Dict,
+    /// The words of the command line after the model.
+    pub(super) flags: Vec<String>,
+    /// The flags that the caller has set, as argument names.
+    pub(super) given: Vec<String>,
+    /// The context length, if the caller sets it.
+    pub(super) max_length: Option<i64>,
+    /// `add_bos_token`; without it, the tokenizer decides.
+    pub(super) add_bos: Option<bool>,
+    /// Additional variables for chat templates.
+    pub(super) variables: Dict,
+    /// How many servers to start.
+    pub(super) servers: usize,
+    /// How many GPUs each of them needs.
+    pub(super) gpus: usize,
+    /// The GPU of `device`, counted among those that are visible.
+    pub(super) device: Option<usize>,
+    pub(super) keep: bool,
+    pub(super) start_timeout: Duration,
+    /// Facts of the model's identity.
+    pub(super) facts: Vec<(&'static str, String)>,
+    /// `gpu_memory_utilization` or what corresponds to it.
+    pub(super) share: Option<f64>,
+    /// The adapter's folder.
+    pub(super) adapter: Option<String>,
+    /// What the user should know.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Arguments {
+    /// Reads and checks the arguments.
+    pub(super) fn read(settings: &ModelSettings, software: &Software) -> Result<Self, ModelError> {
+        let pretrained = ["pretrained", "model", "model_path"].iter().find_map(|name| settings.text(name));
+        let Some(pretrained) = pretrained else {
+            return Err(configuration("The model needs the argument `pretrained`")
+                .hint("Give it as in `--model_args pretrained=<folder or name on the hub>`"));
+        };
+        let mut warnings = Vec::new();
+        let raw = raw_words(settings)?;
+        let mut flags = Flags { style: software.style, words: Vec::new(), given: Vec::new() };
+        let mut facts = Vec::new();
+        for (name, value) in settings.args.iter() {
+            let name = repr::str(name);
+            let is_other = CLIENT.contains(&name.as_str())
+                || OWN.contains(&name.as_str())
+                || IMAGES.contains(&name.as_str())
+                || software.copies.contains(&name.as_str());
+            if is_other || value.is_none() {
+                continue;
+            }
+            if name == "swap_space" {
+                warnings.push(format!("`swap_space` has no effect: {} swaps no blocks", software.title));
+                continue;
+            }
+            flags.push(&name, value)?;
+            if !NEUTRAL.contains(&name.as_str()) {
+                facts.push(format!("{name}={}", repr::str(value)));
+            }
+        }
+        facts.sort();
+        let max_length = max_length(settings)?;
+        if let Some(length) = max_length {
+            flags.add(software.context, &length.to_string());
+        }
+        let tokenizer = settings.text("tokenizer").or_else(|| settings.text("tokenizer_path"));
+        if let Some(tokenizer) = &tokenizer {
+            flags.add(software.tokenizer, tokenizer);
+            facts.push(format!("tokenizer={tokenizer}"));
+        }
+        if settings.flag("trust_remote_code", settings.trust_remote_code)? {
+            flags.words.push("--trust-remote-code".to_owned());
+        }
+        let tokenizer_revision = settings.text("tokenizer_revision");
+        if let Some(revision) = &tokenizer_revision {
+            flags.add("--tokenizer-revision", revision);
+        }
+        if software.module == "vllm" && !flags.has("max_num_seqs") {
+            let most = settings.max_batch_size.or(settings.integer("max_batch_size")?);
+            if let Some(most) = most {
+                flags.add("--max-num-seqs", &most.to_string());
+            }
+        }
+        let adapter = settings.text("lora_local_path");
+        if let Some(path) = &adapter {
+            let rank = settings.integer("max_lora_rank")?.unwrap_or(16);
+            let (rank, module) = (rank.to_string(), format!("{ADAPTER}={path}"));
+            let words = ["--enable-lora", "--lora-modules", &module, "--max-lora-rank", &rank];
+            flags.words.extend(words.map(str::to_owned));
+        }
+        if let Some(images) = settings.integer("max_images")? {
+            flags.push("limit_mm_per_prompt", &Value::dict([("image", Value::Int(images))]))?;
+        }
+        for (name, value) in software.defaults {
+            let flag = flag_name(name);
+            if !flags.has(name) && !raw.iter().any(|word| word.split('=').next() == Some(&flag)) {
+                flags.add(&flag, value);
+            }
+        }
+        if !raw.is_empty() {
+            facts.push(format!("server_args={}", raw.join(" ")));
+        }
+        flags.words.extend(raw.iter().cloned());
+        let copies = software.copies.iter().map(|name| settings.integer(name)).find_map(Result::transpose);
+        let copies = copies.transpose()?.unwrap_or(1);
+        if copies < 1 {
+            return Err(ModelSettings::wrong("data_parallel_size", "at least 1", &Value::Int(copies)));
+        }
+        let own_copies =
+            raw.iter().any(|word| word.starts_with("--data-parallel") || word.starts_with("-dp"));
+        if own_copies && copies > 1 {
+            return Err(configuration(
+                "`data_parallel_size` starts several servers, and `server_args` asks for data parallelism in each",
+            )
+            .hint("Leave one of them out"));
+        }
+        let mut gpus = 1;
+        for name in software.sizes {
+            let size = settings.integer(name)?.unwrap_or(1);
+            gpus *= usize::try_from(size).unwrap_or(1).max(1);
+        }
+        let revision = settings.text("revision").unwrap_or_else(|| "main".to_owned());
+        let served = match (&adapter, settings.get("served_model_name")) {
+            (Some(_), _) => ADAPTER.to_owned(),
+            (None, Some(Value::List(names))) if !names.is_empty() => repr::str(&names[0]),
+            (None, Some(name)) => repr::str(name),
+            (None, None) => pretrained.clone(),
+        };
+        let mut client = client(settings, &pretrained, tokenizer, max_length)?;
+        client.insert("revision", tokenizer_revision.as_deref().unwrap_or(&revision));
+        match settings.text("truncation_side").as_deref() {
+            None | Some("left") => {}
+            Some(side) => {
+                return Err(configuration(format!("`truncation_side={side}` is not supported"))
+                    .hint("Long prompts are truncated on the left"));
+            }
+        }
+        if !flags.has("dtype") {
+            facts.push("dtype=auto".to_owned());
+        }
+        Ok(Self {
+            served,
+            client,
+            flags: flags.words,
+            given: flags.given,
+            max_length,
+            add_bos: settings
+                .get("add_bos_token")
+                .map(|_| settings.flag("add_bos_token", false))
+                .transpose()?,
+            variables: variables(settings)?,
+            servers: usize::try_from(copies).unwrap_or(1),
+            gpus,
+            device: device(settings)?,
+            keep: settings.flag("keep_server", false)?,
+            start_timeout: start_timeout(settings)?,
+            facts: vec![("flags", facts.join(", "))],
+            share: settings.number("gpu_memory_utilization")?.or(settings.number("mem_fraction_static")?),
+            adapter,
+            warnings,
+            pretrained,
+            revision,
+        })
+    }
+}
+
+/// The words of a command line.
+struct Flags {
+    style: Style,
+    words: Vec<String>,
+    given: Vec<String>,
+}
+
+impl Flags {
+    fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given == name)
+    }
+
+    fn add(&mut self, flag: &str, value: &str) {
+        self.words.extend([flag.to_owned(), value.to_owned()]);
+    }
+
+    /// Adds an argument as a flag.
+    fn push(&mut self, name: &str, value: &Value) -> Result<(), ModelError> {
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        if name.is_empty() || !name.bytes().all(is_name) {
+            return Err(configuration(format!("The model argument `{name}` cannot be a flag of the server")));
+        }
+        self.given.push(name.to_owned());
+        let flag = flag_name(name);
+        match value {
+            Value::Bool(true) => self.words.push(flag),
+            Value::Bool(false) if self.style.negated => {
+                self.words.push(format!("--no-{}", flag.trim_start_matches('-')));
+            }
+            Value::Bool(false) => {}
+            Value::List(items) | Value::Tuple(items) if self.style.lists => {
+                self.words.push(flag);
+                for item in items.iter() {
+                    self.words.push(word(item)?);
+                }
+            }
+            value => {
+                let value = word(value)?;
+                self.words.extend([flag, value]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The flag of an argument.
+pub(super) fn flag_name(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
+/// A value as one word: strings and numbers as they are, the rest as JSON.
+fn word(value: &Value) -> Result<String, ModelError> {
+    match value {
+        Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Bool(_) => {
+            let options = json::Options { ensure_ascii: false, ..json::Options::default() };
+            json::dumps(value, &options)
+                .map_err(|error| configuration(format!("`{}` is not JSON: {error}", repr::repr(value))))
+        }
+        value => Ok(repr::str(value)),
+    }
+}
+
+/// `server_args`: words for the server, as a string or a list.
+fn raw_words(settings: &ModelSettings) -> Result<Vec<String>, ModelError> {
+    match settings.get("server_args") {
+        None => Ok(Vec::new()),
+        Some(Value::List(words) | Value::Tuple(words)) => Ok(words.iter().map(repr::str).collect()),
+        Some(text) => split_words(&repr::str(text)).ok_or_else(|| {
+            configuration(format!("`server_args` has a quote without its end: {}", repr::str(text)))
+        }),
+    }
+}
+
+fn max_length(settings: &ModelSettings) -> Result<Option<i64>, ModelError> {
+    let names = ["max_model_len", "max_length", "context_length"];
+    let mut given = Vec::new();
+    for name in names {
+        if let Some(length) = settings.integer(name)? {
+            given.push((name, length));
+        }
+    }
+    match given.as_slice() {
+        [] => Ok(None),
+        [(name, length), rest @ ..] => {
+            if let Some((other, _)) = rest.iter().find(|(_, other)| other != length) {
+                return Err(configuration(format!(
+                    "`{name}` and `{other}` are the same and have two values"
+                )));
+            }
+            if *length < 3 {
+                return Err(ModelSettings::wrong(name, "at least 3", &Value::Int(*length)));
+            }
+            Ok(Some(*length))
+        }
+    }
+}
+
+fn client(
+    settings: &ModelSettings,
+    pretrained: &str,
+    tokenizer: Option<String>,
+    max_length: Option<i64>,
+) -> Result<Dict, ModelError> {
+    let mut client = Dict::new();
+    for name in CLIENT {
+        if let Some(value) = settings.args.get_str(name) {
+            client.insert(name, value.clone());
+        }
+    }
+    client.insert("tokenizer", tokenizer.unwrap_or_else(|| pretrained.to_owned()));
+    if let Some(prefix) = settings.integer("prefix_token_id")? {
+        client.insert("custom_prefix_token_id", prefix);
+    }
+    if let Some(length) = max_length {
+        client.insert("max_length", length);
+    }
+    if settings.args.get_str("max_images").is_none() {
+        client.insert("max_images", 999);
+    } else {
+        client.insert("max_images", settings.integer("max_images")?.unwrap_or(999));
+    }
+    Ok(client)
+}
+
+fn variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
+    let mut variables = match settings.get("chat_template_args") {
+        None => Dict::new(),
+        Some(Value::Dict(variables)) => Dict::clone(variables),
+        Some(other) => return Err(ModelSettings::wrong("chat_template_args", "a dictionary", other)),
+    };
+    if let Some(value) = settings.get("enable_thinking") {
+        if settings.flag("enable_thinking", false)? && settings.text("think_end_token").is_none() {
+            return Err(configuration("`enable_thinking=True` needs `think_end_token`").hint(
+                "Set it to the string that ends the model's thoughts, such as `think_end_token=</think>`",
+            ));
+        }
+        variables.insert("enable_thinking", value.clone());
+    }
+    Ok(variables)
+}
+
+/// The index in `cuda:1`; none for `cuda`, `auto` and `cpu`.
+fn device(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
+    let device = settings.text("device").or_else(|| settings.device.clone());
+    let Some(device) = device else { return Ok(None) };
+    match device.split_once(':') {
+        None => Ok(None),
+        Some((_, index)) => index.parse().map(Some).map_err(|_| {
+            ModelSettings::wrong("device", "`cuda`, or one GPU such as `cuda:1`", &Value::str(&*device))
+        }),
+    }
+}
+
+fn start_timeout(settings: &ModelSettings) -> Result<Duration, ModelError> {
+    let seconds = settings.number("start_timeout")?.unwrap_or(1800.0);
+    Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero()).ok_or_else(|| {
+        ModelSettings::wrong("start_timeout", "a number of seconds above 0", &Value::Float(seconds))
+    })
+}

@@ -1,0 +1,80 @@
+//! What identifies a checkpoint, without its server.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use lmeval_core::ModelError;
+use lmeval_hub::{Repository, Settings, Wanted, hash_small_files, hash_weights, locate};
+
+use super::interpreter::configuration;
+
+/// The configuration of a model: in the format of transformers, or Mistral's own.
+const CONFIGS: [&str; 2] = ["config.json", "params.json"];
+
+/// The extensions of files with weights.
+const WEIGHTS: [&str; 5] = ["safetensors", "bin", "pt", "pth", "gguf"];
+
+/// The files of a checkpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoint {
+    /// The folder with at least its configuration.
+    pub(super) folder: PathBuf,
+    /// The commit of the hub, or a hash of the weights.
+    pub(super) weights: String,
+    /// A hash of configuration and tokenizer.
+    pub(super) files: String,
+}
+
+impl Checkpoint {
+    /// Finds a checkpoint by its folder, its file or its name on the hub. Weights are not downloaded.
+    pub(super) fn find(name: &str, revision: &str, hub: &Settings) -> Result<Self, ModelError> {
+        let path = Path::new(name);
+        if path.is_file() {
+            let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
+            return Self::of_files(folder, &[path.to_owned()]);
+        }
+        if path.is_dir() {
+            let files = weights(path).map_err(|error| unreadable(path, &error))?;
+            return Self::of_files(path.to_owned(), &files);
+        }
+        let has = |folder: &Path| CONFIGS.iter().any(|config| folder.join(config).is_file());
+        let fetch = |repository: &Repository| {
+            let config = CONFIGS.into_iter().find(|config| repository.has(config));
+            let Some(config) = config else {
+                return Err(configuration(format!("`{name}` on the hub has no `{}`", CONFIGS[0])));
+            };
+            repository.fetch(config).map(drop).map_err(ModelError::from)
+        };
+        let wanted = Wanted { noun: "model", is_complete: &has, fetch: &fetch };
+        let folder = locate(hub, name, revision, &wanted)
+            .map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))?;
+        let commit = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let files = hash_small_files(&folder, &folder).map_err(|error| unreadable(&folder, &error))?;
+        Ok(Self { folder, weights: commit, files })
+    }
+
+    fn of_files(folder: PathBuf, files: &[PathBuf]) -> Result<Self, ModelError> {
+        let failed = |error: std::io::Error| unreadable(&folder, &error);
+        let weights = hash_weights(files).map_err(failed)?;
+        let files = hash_small_files(&folder, &folder).map_err(failed)?;
+        Ok(Self { folder, weights, files })
+    }
+}
+
+/// The files with weights in a folder, by name.
+pub(super) fn weights(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| WEIGHTS.contains(&extension)) && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> ModelError {
+    configuration(format!("The model `{}` cannot be read: {error}", path.display()))
+}

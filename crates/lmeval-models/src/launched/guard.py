@@ -1,0 +1,1 @@
+../../../../python/lm_eval/ray/_guard.py

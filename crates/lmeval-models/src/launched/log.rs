@@ -1,0 +1,230 @@
+//! The log of a server: what it is doing, and why it ended.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use fs_err as fs;
+use lmeval_core::ModelError;
+
+use super::interpreter::configuration;
+use super::software::Software;
+
+/// How much of the end of a log is read.
+const TAIL: u64 = 256 * 1024;
+/// The lines of a log in an error.
+const SHOWN: usize = 20;
+/// The characters of a line in the progress.
+const LONGEST_LINE: usize = 100;
+
+/// The log of a server.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    /// Where the current server's lines begin.
+    start: u64,
+}
+
+impl Log {
+    /// The log from its present end on.
+    pub(super) fn from_end(path: &Path) -> Self {
+        let start = fs::metadata(path).map_or(0, |file| file.len());
+        Self { path: path.to_owned(), start }
+    }
+
+    /// The last lines, without control characters.
+    fn lines(&self) -> Vec<String> {
+        let read = || {
+            let mut file = fs::File::open(&self.path)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(self.start.max(length.saturating_sub(TAIL))))?;
+            let mut bytes = Vec::new();
+            file.take(TAIL).read_to_end(&mut bytes)?;
+            std::io::Result::Ok(bytes)
+        };
+        // A log that cannot be read explains nothing.
+        let bytes = read().unwrap_or_default();
+        String::from_utf8_lossy(&bytes)
+            .split(['\n', '\r'])
+            .map(plain)
+            .filter(|line| !line.is_empty())
+            .collect()
+    }
+
+    /// What the server last reported, shortened.
+    pub(super) fn last_line(&self) -> Option<String> {
+        let lines = self.lines();
+        let message = lines.iter().rev().find_map(|line| message(line))?;
+        Some(message.chars().take(LONGEST_LINE).collect())
+    }
+
+    /// The seconds since the server last wrote anything.
+    pub(super) fn silence(&self) -> u64 {
+        let written = fs::metadata(&self.path).and_then(|file| file.modified());
+        written
+            .ok()
+            .and_then(|written| SystemTime::now().duration_since(written).ok())
+            .map_or(0, |age| age.as_secs())
+    }
+
+    /// The flags that the server has refused.
+    pub(super) fn refused_flags(&self) -> Vec<String> {
+        let lines = self.lines();
+        let refusal = lines.iter().rev().find_map(|line| line.split_once("unrecognized arguments: "));
+        let words = refusal.map(|(_, words)| words.split_whitespace()).into_iter().flatten();
+        words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
+    }
+
+    /// The error of a server that could not be started.
+    pub(super) fn explain(&self, software: &Software, message: String) -> ModelError {
+        let lines = self.lines();
+        let from = lines.len().saturating_sub(SHOWN);
+        let mut error = configuration(message);
+        for hint in causes(software, &lines) {
+            error = error.hint(hint);
+        }
+        error = error.hint(format!("Its log is `{}`", self.path.display()));
+        if lines.is_empty() { error } else { error.with_traceback(lines[from..].join("\n")) }
+    }
+}
+
+/// A line without escape sequences and control characters.
+fn plain(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => {
+                if characters.next() == Some('[') {
+                    characters.by_ref().find(|character| ('@'..='~').contains(character));
+                }
+            }
+            '\t' => text.push(' '),
+            character if character.is_control() => {}
+            character => text.push(character),
+        }
+    }
+    text.trim_end().to_owned()
+}
+
+/// The message of a log line, without process, level, time and file; `None` for other output, such as banners and
+/// warnings of Python.
+fn message(line: &str) -> Option<&str> {
+    const LEVELS: [&str; 4] = ["INFO ", "WARNING ", "ERROR ", "[20"];
+    let has_letters =
+        |message: &&str| message.chars().filter(|character| character.is_alphabetic()).count() > 3;
+    match line.split_once("] ") {
+        Some((prefix, message)) if LEVELS.iter().any(|level| prefix.contains(level)) => {
+            Some(message.trim()).filter(has_letters)
+        }
+        // A progress bar.
+        _ => Some(line.trim()).filter(|line| line.contains('%')).filter(has_letters),
+    }
+}
+
+/// Advice for the usual causes.
+fn causes(software: &Software, lines: &[String]) -> Vec<String> {
+    let text = lines.join("\n").to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    let mut hints = Vec::new();
+    let is_vllm = software.module == "vllm";
+    if has(&[
+        "out of memory",
+        "no available memory for the cache blocks",
+        "free memory on device",
+        "kv cache is needed",
+        "stored in kv cache",
+        "not enough memory",
+    ]) {
+        hints.push(if is_vllm {
+            "The memory of the GPU does not suffice: lower `max_model_len` or `gpu_memory_utilization`, or raise \
+             `tensor_parallel_size`"
+                .to_owned()
+        } else {
+            "The memory of the GPU does not suffice: lower `context_length` or `mem_fraction_static`, or raise `tp_size`"
+                .to_owned()
+        });
+    } else if has(&["derived max_model_len", "longer than the derived context"]) {
+        hints.push("`max_model_len` is larger than the model's context: lower it or leave it out".to_owned());
+    }
+    if has(&[
+        "no cuda gpus are available",
+        "found no nvidia driver",
+        "failed to infer device type",
+        "driver version is insufficient",
+        "libcuda.so",
+    ]) {
+        hints.push(
+            "No usable GPU: check that `nvidia-smi` lists one, and the value of CUDA_VISIBLE_DEVICES"
+                .to_owned(),
+        );
+    }
+    if has(&["gatedrepoerror", "gated repo", "401 client error", "403 client error"]) {
+        hints.push("The model needs a login: accept its terms on the hub, and set HF_TOKEN".to_owned());
+    } else if has(&[
+        "repository not found",
+        "is not a valid model identifier",
+        "invalid repository id or local directory",
+        "does not appear to have a file named",
+        "repo id must",
+    ]) {
+        hints.push("The model was not found: check `pretrained` and `revision`".to_owned());
+    }
+    if has(&["trust_remote_code=true", "trust-remote-code"]) && has(&["custom code", "error"]) {
+        hints.push("The model brings its own code, which `trust_remote_code=True` allows to run".to_owned());
+    }
+    if has(&["are not supported for now", "model architectures"]) && has(&["not supported"]) {
+        hints.push(format!("This version of {} does not know the model's architecture", software.title));
+    }
+    hints
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::Diagnose as _;
+
+    use super::super::software::VLLM;
+    use super::*;
+
+    fn log(text: &str) -> (tempfile::TempDir, Log) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        fs::write(&path, text).unwrap();
+        let log = Log { path, start: 0 };
+        (folder, log)
+    }
+
+    #[test]
+    fn last_line_is_the_message_alone() {
+        let (_folder, log) = log(
+            "a\n\u{1b}[36m(EngineCore pid=7)\u{1b}[0m INFO 11-18 20:19:36 [core.py:133] Loading weights\n\n  ███\n",
+        );
+        assert_eq!(log.last_line().as_deref(), Some("Loading weights"));
+    }
+
+    #[test]
+    fn names_the_usual_causes() {
+        for (text, part) in [
+            ("torch.OutOfMemoryError: CUDA out of memory. Tried", "gpu_memory_utilization"),
+            ("RuntimeError: No CUDA GPUs are available", "nvidia-smi"),
+            (
+                "User-specified max_model_len (9) is greater than the derived max_model_len (8)",
+                "`max_model_len`",
+            ),
+            ("OSError: x is not a local folder and is not a valid model identifier listed", "`pretrained`"),
+            ("GatedRepoError: 401 Client Error", "HF_TOKEN"),
+        ] {
+            let (_folder, log) = log(text);
+            let error = log.explain(&VLLM, "It ended".to_owned());
+            assert!(error.hints()[0].contains(part), "{text}: {:?}", error.hints());
+            assert_eq!(error.traceback(), Some(text));
+        }
+    }
+
+    #[test]
+    fn finds_refused_flags() {
+        let (_folder, log) =
+            log("api_server.py: error: unrecognized arguments: --kv-cache-dtipe fp8 --x=1\n");
+        assert_eq!(log.refused_flags(), ["--kv-cache-dtipe", "--x=1"]);
+    }
+}

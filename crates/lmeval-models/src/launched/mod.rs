@@ -1,0 +1,271 @@
+//! `vllm`, `vllm-vlm` and `sglang`: the run starts the user's own server, uses it like any other, and ends it.
+//!
+//! [`Arguments`](arguments::Arguments) splits model arguments into those of the client and flags of the server;
+//! [`Servers`](supervise::Servers) starts the processes when the first request needs them, watches them and starts them again;
+//! [`LaunchedModel`](model::LaunchedModel) is the client with the life of its servers. The identity of the model is known
+//! without a server, so a run that has all its answers starts none.
+
+mod arguments;
+mod checkpoint;
+mod examine;
+mod flags;
+mod interpreter;
+mod keep;
+mod log;
+mod model;
+mod probe;
+mod process;
+mod software;
+mod supervise;
+mod words;
+
+use std::sync::Arc;
+
+use fs_err as fs;
+use lmeval_core::{Model, ModelError, ModelIdentity, ModelSettings};
+use lmeval_hub::{Kind, Settings};
+
+use self::arguments::Arguments;
+use self::checkpoint::Checkpoint;
+use self::examine::Examination;
+use self::interpreter::{Interpreter, configuration};
+use self::model::LaunchedModel;
+use self::process::{Address, ServerCommand, random_hex, socket_folder};
+use self::software::Software;
+use self::supervise::{Plan, Servers};
+use crate::api::{self, Backend};
+use crate::http::socket_host;
+
+/// Creates a model on vLLM.
+pub(crate) fn create_vllm(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    create(settings, &software::VLLM, &api::VLLM)
+}
+
+/// Creates a model with images on vLLM.
+pub(crate) fn create_vllm_vlm(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    const WITH_IMAGES: Software = Software { path: "/v1/chat/completions", ..software::VLLM };
+    create(settings, &WITH_IMAGES, &api::VLLM_VLM)
+}
+
+/// Creates a model on SGLang.
+pub(crate) fn create_sglang(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    create(settings, &software::SGLANG, &api::SGLANG_SERVER)
+}
+
+fn create(
+    settings: &ModelSettings,
+    software: &'static Software,
+    backend: &Backend,
+) -> Result<Arc<dyn Model>, ModelError> {
+    if !cfg!(unix) {
+        return Err(configuration(format!("{} can be started on Linux and macOS only", software.title))
+            .hint("`--model local-completions` uses a server that is already running"));
+    }
+    let mut arguments = Arguments::read(settings, software)?;
+    let cache = settings.process.cache.clone();
+    // Servers that are already there are used as they are.
+    let interpreter = match settings.get("base_url") {
+        Some(_) => None,
+        None => Some(Interpreter::examine(settings.process.python.as_deref(), software)?),
+    };
+    if let Some(interpreter) = &interpreter
+        && let Some(known) = flags::known(interpreter, software, cache.as_deref())
+    {
+        flags::check(interpreter, software, &arguments.given, &known)?;
+    }
+    let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
+    let checkpoint = Checkpoint::find(&arguments.pretrained, &arguments.revision, &hub)?;
+    let adapter = match &arguments.adapter {
+        Some(path) => Some(Checkpoint::find(path, "main", &hub)?.weights),
+        None => None,
+    };
+    if software.module == "sglang" && arguments.add_bos.is_none() {
+        // Reference: no special tokens, except for Gemma, which is much worse without a BOS token.
+        arguments.add_bos = Some(arguments.pretrained.to_lowercase().contains("gemma"));
+    }
+    let plans = match &interpreter {
+        None => Vec::new(),
+        Some(interpreter) => plans(&arguments, interpreter, software, settings)
+            .map_err(|error| configuration(format!("{} cannot be prepared: {error}", software.title)))?,
+    };
+    let urls = plans.iter().map(|plan| url(plan, software)).collect();
+    let key = plans.first().map(|plan| plan.key.clone()).unwrap_or_default();
+    let mut client = ModelSettings { args: arguments.client.clone(), ..settings.clone() };
+    client.batch_size = None;
+    let patience = arguments.start_timeout.as_secs_f64() + 60.0;
+    if client.args.get_str("patience").is_none() {
+        client.args.insert("patience", patience);
+    }
+    let (served, http) = backend.create_on(&client, urls, &key, &arguments.served, arguments.add_bos)?;
+    for warning in &arguments.warnings {
+        http.stats().warn(warning.clone());
+    }
+    let identity =
+        identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
+    let examination = interpreter
+        .map(|interpreter| Examination::new(software, &interpreter, &arguments, &checkpoint, cache));
+    Ok(Arc::new(LaunchedModel {
+        servers: Servers::new(plans, http),
+        served,
+        identity,
+        asks_length: arguments.max_length.is_none(),
+        variables: arguments.variables,
+        examination,
+    }))
+}
+
+/// The facts of the model's identity: those of the client and the checkpoint, and what changes numbers in the server.
+fn identity(
+    backend: &Backend,
+    client: &[(&'static str, String)],
+    arguments: &Arguments,
+    interpreter: Option<&Interpreter>,
+    checkpoint: &Checkpoint,
+    adapter: Option<String>,
+) -> ModelIdentity {
+    let mut facts = client.to_vec();
+    if arguments.max_length.is_none() {
+        for (_, fact) in facts.iter_mut().filter(|(name, _)| *name == "max_length") {
+            "the server's".clone_into(fact);
+        }
+    }
+    match arguments.client.get_str("model_id") {
+        Some(id) => facts.push(("model_id", lmeval_pycompat::repr::str(id))),
+        None => {
+            facts.push(("weights", checkpoint.weights.clone()));
+            facts.push(("files", checkpoint.files.clone()));
+        }
+    }
+    facts.extend(adapter.map(|adapter| ("adapter", adapter)));
+    facts.extend(interpreter.map(|interpreter| ("version", interpreter.version.clone())));
+    facts.extend(arguments.facts.iter().cloned());
+    ModelIdentity { backend: backend.name().into(), facts }
+}
+
+/// The command that starts a server of a model elsewhere, with `{python}`, `{host}` and `{port}`. `None` for a model that
+/// starts none.
+pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<String, ModelError>> {
+    let software = match name {
+        "vllm" | "vllm-vlm" => &software::VLLM,
+        "sglang" => &software::SGLANG,
+        _ => return None,
+    };
+    if settings.get("base_url").is_some() {
+        return None;
+    }
+    Some(Arguments::read(settings, software).map(|arguments| {
+        let quoted = |word: String| format!("'{}'", word.replace('\'', r"'\''"));
+        let words = [software.model.to_owned(), arguments.pretrained].into_iter().chain(arguments.flags);
+        let words: Vec<String> = words.map(quoted).collect();
+        format!("{{python}} -m {} {} --host {{host}} --port {{port}}", software.entry.0, words.join(" "))
+    }))
+}
+
+/// The words that start a server, up to its flags.
+fn entry(software: &Software, interpreter: &Interpreter) -> Vec<String> {
+    let (module, file) = software.entry;
+    match software.other_entry.filter(|_| !interpreter.root.join(file).is_file()) {
+        Some(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+        None => vec!["-m".to_owned(), module.to_owned()],
+    }
+}
+
+fn plans(
+    arguments: &Arguments,
+    interpreter: &Interpreter,
+    software: &'static Software,
+    settings: &ModelSettings,
+) -> std::io::Result<Vec<Plan>> {
+    let mut words = entry(software, interpreter);
+    words.extend([software.model.to_owned(), arguments.pretrained.clone()]);
+    words.extend(arguments.flags.iter().cloned());
+    let raw =
+        |flag: &str| words.iter().any(|word| word == flag || word.strip_prefix("--no-") == Some(&flag[2..]));
+    let known = software.optional.iter().filter(|(flag, word)| interpreter.knows(word) && !raw(flag));
+    let extra: Vec<String> = known.map(|(flag, _)| (*flag).to_owned()).collect();
+    words.extend(extra);
+    let has_sockets = software.socket.is_some() && interpreter.knows("uds");
+    let key = random_hex()?;
+    let logs = match &settings.process.logs {
+        Some(folder) => {
+            fs::create_dir_all(folder)?;
+            folder.clone()
+        }
+        None => std::env::temp_dir(),
+    };
+    let mut plans = Vec::new();
+    for number in 0..arguments.servers {
+        let mut environment = visible(arguments, number);
+        let record = settings.process.cache.as_deref().filter(|_| arguments.keep).map(|cache| {
+            let mut all = words.clone();
+            all.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
+            all.push(number.to_string());
+            keep::record_path(cache, &interpreter.python, &interpreter.version, &all)
+        });
+        let kept = record.as_deref().and_then(keep::find);
+        let folder = socket_folder()?;
+        let address = match &kept {
+            Some(kept) => kept.address.clone(),
+            None => Address::free(has_sockets, &folder)?,
+        };
+        let key = kept.as_ref().map_or_else(|| key.clone(), |kept| kept.key.clone());
+        let mut words = words.clone();
+        match &address {
+            Address::Socket(path) => {
+                let flag = software.socket.unwrap_or_default().to_owned();
+                words.extend([flag, path.display().to_string()]);
+            }
+            Address::Port(port) => {
+                words.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(str::to_owned));
+            }
+        }
+        match software.key_variable {
+            Some(variable) => environment.push((variable.to_owned(), key.clone())),
+            None => words.extend(["--api-key".to_owned(), key.clone()]),
+        }
+        let name = format!("{}-{}-{}.log", software.module, std::process::id(), number + 1);
+        let own = logs.join(if settings.process.logs.is_some() { name } else { format!("lm-eval-{name}") });
+        let log = kept.as_ref().map_or(own, |kept| kept.log.clone());
+        plans.push(Plan {
+            software,
+            interpreter: interpreter.clone(),
+            command: ServerCommand { python: interpreter.python.clone(), words, environment, folder, log },
+            address,
+            key,
+            given: arguments.given.clone(),
+            start_timeout: arguments.start_timeout,
+            record,
+            kept,
+            cache: settings.process.cache.clone(),
+        });
+    }
+    Ok(plans)
+}
+
+/// The GPUs of one server, if they are a part of those that are visible.
+fn visible(arguments: &Arguments, number: usize) -> Vec<(String, String)> {
+    const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+    if arguments.servers == 1 && arguments.device.is_none() {
+        return Vec::new();
+    }
+    let all: Option<Vec<String>> = std::env::var(VISIBLE)
+        .ok()
+        .filter(|list| !list.trim().is_empty())
+        .map(|list| list.split(',').map(|device| device.trim().to_owned()).collect());
+    let first = arguments.device.unwrap_or(0) + number * arguments.gpus;
+    let device = |index: usize| match &all {
+        Some(all) => all.get(index).cloned(),
+        None => Some(index.to_string()),
+    };
+    let devices: Vec<String> = (first..first + arguments.gpus).filter_map(device).collect();
+    vec![(VISIBLE.to_owned(), devices.join(","))]
+}
+
+/// The base URL of a server.
+fn url(plan: &Plan, software: &Software) -> String {
+    let path = software.path;
+    match &plan.address {
+        Address::Socket(socket) => format!("http://{}{path}", socket_host(software.module, socket)),
+        Address::Port(port) => format!("http://127.0.0.1:{port}{path}"),
+    }
+}

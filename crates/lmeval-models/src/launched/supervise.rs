@@ -1,0 +1,408 @@
+//! Starts servers when they are first needed, starts them again when they die, and ends them with the run.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use tokio::sync::watch;
+
+use super::flags;
+use super::interpreter::{Interpreter, configuration};
+use super::keep::{self, Kept};
+use super::log::Log;
+use super::probe::{self, Report};
+use super::process::{Address, Message, Process, ServerCommand};
+use super::software::Software;
+use crate::http::Client;
+
+/// How often a server is started again.
+const RESTARTS: u32 = 3;
+/// A server that has run for longer may be started again as often as a new one.
+const SETTLED: Duration = Duration::from_mins(10);
+/// Between queries of a server that starts.
+const POLL: Duration = Duration::from_millis(100);
+/// Between reports of what a server does that starts.
+const REPORT: Duration = Duration::from_secs(5);
+/// How long a server may take to end, after which it is killed.
+const END: Duration = Duration::from_secs(8);
+
+/// One server to start.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) software: &'static Software,
+    pub(super) interpreter: Interpreter,
+    pub(super) command: ServerCommand,
+    pub(super) address: Address,
+    pub(super) key: String,
+    /// The flags that came from model arguments, for messages.
+    pub(super) given: Vec<String>,
+    pub(super) start_timeout: Duration,
+    /// Where servers that stay are recorded; `None` for one that ends with the run.
+    pub(super) record: Option<PathBuf>,
+    /// The server of an earlier run.
+    pub(super) kept: Option<Kept>,
+    /// The folder for what is kept between runs.
+    pub(super) cache: Option<PathBuf>,
+}
+
+/// What the servers of a run are doing.
+#[derive(Clone, Debug)]
+enum Phase {
+    Idle,
+    Starting,
+    Ready(Report),
+    Failed(ModelError),
+}
+
+/// The servers of a run.
+pub(super) struct Servers {
+    plans: Vec<Plan>,
+    client: Arc<Client>,
+    phase: Arc<watch::Sender<Phase>>,
+    running: Mutex<Vec<(Sender<Message>, JoinHandle<()>)>>,
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Servers").field("servers", &self.plans.len()).finish_non_exhaustive()
+    }
+}
+
+impl Servers {
+    pub(super) fn new(plans: Vec<Plan>, client: Arc<Client>) -> Self {
+        // Without plans, the servers are those of somebody else.
+        let begin = if plans.is_empty() { Phase::Ready(Report::default()) } else { Phase::Idle };
+        let phase = Arc::new(watch::Sender::new(begin));
+        Self { plans, client, phase, running: Mutex::default() }
+    }
+
+    /// Starts the servers unless that was done, and waits until they are ready.
+    pub(super) async fn ready(&self) -> Result<Report, ModelError> {
+        self.start();
+        let mut phase = self.phase.subscribe();
+        loop {
+            match &*phase.borrow_and_update() {
+                Phase::Ready(report) => return Ok(*report),
+                Phase::Failed(error) => return Err(error.clone()),
+                Phase::Idle | Phase::Starting => {}
+            }
+            if phase.changed().await.is_err() {
+                return Err(unexpected());
+            }
+        }
+    }
+
+    /// Waits until the servers cannot be used any more.
+    pub(super) async fn failure(&self) -> ModelError {
+        let mut phase = self.phase.subscribe();
+        let failed = phase.wait_for(|phase| matches!(phase, Phase::Failed(_))).await;
+        match failed.as_deref() {
+            Ok(Phase::Failed(error)) => error.clone(),
+            _ => unexpected(),
+        }
+    }
+
+    /// Whether they are started by somebody else.
+    pub(super) fn are_given(&self) -> bool {
+        self.plans.is_empty()
+    }
+
+    fn start(&self) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if !running.is_empty() || self.plans.is_empty() {
+            return;
+        }
+        self.phase.send_replace(Phase::Starting);
+        let waiting = Arc::new(Mutex::new(self.plans.len()));
+        for plan in &self.plans {
+            let (sender, inbox) = mpsc::channel();
+            let supervisor = Supervisor {
+                plan: plan.clone(),
+                client: Arc::clone(&self.client),
+                phase: Arc::clone(&self.phase),
+                waiting: Arc::clone(&waiting),
+                sender: sender.clone(),
+                inbox,
+            };
+            match thread::Builder::new().name("supervisor".to_owned()).spawn(move || supervisor.run()) {
+                Ok(thread) => running.push((sender, thread)),
+                Err(error) => {
+                    let message = format!("No thread can be started for the server: {error}");
+                    self.phase.send_replace(Phase::Failed(configuration(message)));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let running = std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+        for (sender, _) in &running {
+            // One that has failed listens no more.
+            let _ = sender.send(Message::Stop);
+        }
+        for (_, thread) in running {
+            // A panic was reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn unexpected() -> ModelError {
+    ModelError::new(ModelErrorKind::Unreachable, "The servers of this run have been stopped")
+}
+
+/// Why a server is not ready.
+enum NotReady {
+    Stopped,
+    Ended(ModelError),
+    TimedOut(ModelError),
+}
+
+/// Watches one server.
+struct Supervisor {
+    plan: Plan,
+    client: Arc<Client>,
+    phase: Arc<watch::Sender<Phase>>,
+    /// How many servers have not been ready yet.
+    waiting: Arc<Mutex<usize>>,
+    sender: Sender<Message>,
+    inbox: Receiver<Message>,
+}
+
+impl Supervisor {
+    fn run(mut self) {
+        if let Err(error) = self.supervise() {
+            self.client.stats().wait_for(None);
+            self.phase.send_replace(Phase::Failed(error));
+        }
+    }
+
+    /// Keeps a server running until the run is over.
+    fn supervise(&mut self) -> Result<(), ModelError> {
+        let mut restarts = 0;
+        let mut has_run = false;
+        loop {
+            let log = Log::from_end(&self.plan.command.log);
+            let mut process = self.begin()?;
+            let report = match self.until_ready(&log) {
+                Ok(report) => report,
+                Err(NotReady::Stopped) => {
+                    self.end(&mut process, false);
+                    return Ok(());
+                }
+                Err(NotReady::TimedOut(error)) => {
+                    self.end(&mut process, true);
+                    return Err(error);
+                }
+                Err(NotReady::Ended(error)) => {
+                    self.forget();
+                    restarts += 1;
+                    if !has_run || restarts > RESTARTS {
+                        return Err(error);
+                    }
+                    continue;
+                }
+            };
+            let since = Instant::now();
+            self.note_ready(report, has_run);
+            has_run = true;
+            match self.inbox.recv() {
+                Ok(Message::Ended(status)) => {
+                    if since.elapsed() > SETTLED {
+                        restarts = 0;
+                    }
+                    restarts += 1;
+                    self.note_end(status, restarts, &log)?;
+                    self.forget();
+                }
+                Ok(Message::Stop) | Err(_) => {
+                    self.end(&mut process, false);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Starts the server, or takes the one of an earlier run.
+    fn begin(&mut self) -> Result<Process, ModelError> {
+        let title = self.plan.software.title;
+        if let Some(kept) = self.plan.kept.clone() {
+            let (pid, sender) = (kept.pid, self.sender.clone());
+            let watch = move || {
+                while kept.is_alive() {
+                    thread::sleep(POLL);
+                }
+                // Without a receiver, nobody needs to know.
+                let _ = sender.send(Message::Ended(None));
+            };
+            let started = thread::Builder::new().name("server".to_owned()).spawn(watch);
+            started.map_err(|error| configuration(format!("No thread can be started: {error}")))?;
+            return Ok(Process::Kept { pid });
+        }
+        let keeps = self.plan.record.is_some();
+        let process = self.plan.command.start(keeps, self.sender.clone()).map_err(|error| {
+            let python = self.plan.command.python.display();
+            configuration(format!("{title} cannot be started with `{python}`: {error}"))
+        })?;
+        if let (Process::Kept { pid }, Some(record)) = (&process, &self.plan.record) {
+            let Plan { command, address, key, .. } = &self.plan;
+            let saved = Kept::new(command, address, key, *pid).map(|kept| kept.save(record));
+            if let Some(Err(error)) = saved {
+                let message = format!("The next run will not find the server: {error}");
+                self.client.stats().warn(message);
+            }
+        }
+        Ok(process)
+    }
+
+    /// Waits until the server answers.
+    fn until_ready(&self, log: &Log) -> Result<Report, NotReady> {
+        let Plan { software, interpreter, address, key, start_timeout, .. } = &self.plan;
+        let title = software.title;
+        let begun = Instant::now();
+        let (mut next_report, mut reported) = (begun, None);
+        loop {
+            match self.inbox.recv_timeout(POLL) {
+                Ok(Message::Ended(status)) => return Err(NotReady::Ended(self.not_started(status, log))),
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Err(NotReady::Stopped),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(report) = probe::report(address, key) {
+                return Ok(report);
+            }
+            if begun.elapsed() > *start_timeout {
+                let message = format!(
+                    "{title} {} was not ready within {} s and has written nothing for {} s",
+                    interpreter.version,
+                    start_timeout.as_secs_f64(),
+                    log.silence()
+                );
+                let error = log.explain(software, message);
+                return Err(NotReady::TimedOut(error.hint("`start_timeout=<seconds>` gives it more time")));
+            }
+            if Instant::now() >= next_report {
+                next_report = Instant::now() + REPORT;
+                let line = log.last_line();
+                if reported.as_ref() != Some(&line) {
+                    let doing = line.as_ref().map_or_else(String::new, |line| format!(": {line}"));
+                    self.client.stats().wait_for(Some(format!("Starting {title}{doing}")));
+                    reported = Some(line);
+                }
+            }
+        }
+    }
+
+    /// The error of a server that ended before it was ready.
+    fn not_started(&self, status: Option<i32>, log: &Log) -> ModelError {
+        let Plan { software, interpreter, given, cache, .. } = &self.plan;
+        let refused = log.refused_flags();
+        let Some(flag) = refused.first() else {
+            let message = format!(
+                "{} {} ended before it was ready ({})",
+                software.title,
+                interpreter.version,
+                describe(status)
+            );
+            return log.explain(software, message);
+        };
+        let known = flags::learn(interpreter, software, cache.as_deref()).unwrap_or_default();
+        flags::unknown(software, interpreter, flag, given, &known)
+    }
+
+    fn note_ready(&self, report: Report, has_run: bool) {
+        let stats = self.client.stats();
+        stats.wait_for(None);
+        if has_run {
+            stats.note(&format!("{} is ready again", self.plan.software.title));
+            return;
+        }
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting = waiting.saturating_sub(1);
+        if *waiting == 0 {
+            self.phase.send_if_modified(|phase| {
+                let is_starting = matches!(phase, Phase::Starting);
+                if is_starting {
+                    *phase = Phase::Ready(report);
+                }
+                is_starting
+            });
+        }
+        if let (Some(_), Ok(process)) = (&self.plan.record, self.pid()) {
+            let verb = if self.plan.kept.is_some() { "was still running" } else { "stays after this run" };
+            stats.note(&format!(
+                "{} {verb} (process {process}): runs with the same model arguments use it; `kill -- -{process}` ends it",
+                self.plan.software.title
+            ));
+        }
+    }
+
+    /// The process of a server that stays.
+    fn pid(&self) -> Result<u32, ()> {
+        let kept = self.plan.record.as_deref().and_then(keep::find);
+        kept.map(|kept| kept.pid).ok_or(())
+    }
+
+    /// Reports that the server has ended. Fails if it is not started again.
+    fn note_end(&self, status: Option<i32>, restarts: u32, log: &Log) -> Result<(), ModelError> {
+        let title = self.plan.software.title;
+        let status = describe(status);
+        if restarts > RESTARTS {
+            let message = format!("{title} has ended {restarts} times, at last with {status}");
+            return Err(log.explain(self.plan.software, message));
+        }
+        let path = self.plan.command.log.display();
+        self.client.stats().warn(format!(
+            "{title} ended ({status}) and is started again ({restarts} of {RESTARTS}). Its log is `{path}`"
+        ));
+        Ok(())
+    }
+
+    /// Forgets a server that stayed and has ended.
+    fn forget(&mut self) {
+        self.plan.kept = None;
+        if let Some(record) = &self.plan.record {
+            // Removes the record of a dead one.
+            let _ = keep::find(record);
+        }
+    }
+
+    /// Ends the server, unless it stays: one that is not usable does not.
+    fn end(&mut self, process: &mut Process, is_useless: bool) {
+        if matches!(process, Process::Kept { .. }) && !is_useless {
+            return;
+        }
+        process.ask_to_end();
+        let mut is_killed = false;
+        let deadline = Instant::now() + END;
+        loop {
+            match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Message::Ended(_)) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(Message::Stop) => {}
+                Err(RecvTimeoutError::Timeout) if is_killed => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    process.kill();
+                    is_killed = true;
+                    // The guard needs a moment.
+                    if let Ok(Message::Ended(_)) = self.inbox.recv_timeout(END) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.forget();
+    }
+}
+
+/// An exit status in words.
+fn describe(status: Option<i32>) -> String {
+    match status {
+        None => "killed".to_owned(),
+        Some(status) if status > 128 => format!("killed by signal {}", status - 128),
+        Some(status) => format!("exit status {status}"),
+    }
+}

@@ -75,6 +75,9 @@ impl ServerCommand {
     /// Starts the server. It tells `sender` when it ends.
     pub(super) fn start(&self, keeps: bool, sender: Sender<Message>) -> io::Result<Process> {
         private_folder(&self.folder)?;
+        if let Some(folder) = self.log.parent() {
+            fs::create_dir_all(folder)?;
+        }
         let log = fs::OpenOptions::new().create(true).append(true).open(&self.log)?.into_parts().0;
         let mut command = Command::new(&self.python);
         isolate(&mut command).envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fs_err as fs;
 use lmeval_core::{ModelError, ModelErrorKind};
 use tokio::sync::watch;
 
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub(super) record: Option<PathBuf>,
     /// The server of an earlier run.
     pub(super) kept: Option<Kept>,
+    /// Whether the log is of no use after a run that went well.
+    pub(super) has_temporary_log: bool,
     /// The folder for what is kept between runs.
     pub(super) cache: Option<PathBuf>,
 }
@@ -375,6 +378,11 @@ impl Supervisor {
     fn end(&mut self, process: &mut Process, is_useless: bool) {
         if matches!(process, Process::Kept { .. }) && !is_useless {
             return;
+        }
+        let log = Some(&self.plan.command.log).filter(|_| self.plan.has_temporary_log && !is_useless);
+        if let Some(log) = log {
+            // The server goes on writing to it.
+            let _ = fs::remove_file(log);
         }
         process.ask_to_end();
         let mut is_killed = false;

@@ -47,11 +47,11 @@ pub(super) struct Plan {
     pub(super) kept: Option<Kept>,
     /// Whether the log is of no use after a run that went well.
     pub(super) has_temporary_log: bool,
-    /// The folder for what is kept between runs.
+    /// The folder for data that later runs can reuse.
     pub(super) cache: Option<PathBuf>,
 }
 
-/// What the servers of a run are doing.
+/// The state of a run's servers.
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
@@ -381,7 +381,7 @@ impl Supervisor {
         }
         let log = Some(&self.plan.command.log).filter(|_| self.plan.has_temporary_log && !is_useless);
         if let Some(log) = log {
-            // The server goes on writing to it.
+            // The server may still write to it.
             let _ = fs::remove_file(log);
         }
         process.ask_to_end();

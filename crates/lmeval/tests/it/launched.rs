@@ -395,7 +395,7 @@ fn doctor_examines_without_a_server() {
 fn servers_that_are_already_there_are_used() {
     let stage = Stage::new();
     let server = StandInServer::start(ServerOptions::default());
-    let arguments = format!("{},max_model_len=512,base_url={}/v1/completions", pretrained(), server.url());
+    let arguments = format!("{},max_model_len=512,base_url={}", pretrained(), server.url("/v1/completions"));
     let output = stage.run("vllm", &arguments, "long", "out");
     assert_eq!(output.status, 0, "{output}");
     assert!(stage.starts().is_empty());

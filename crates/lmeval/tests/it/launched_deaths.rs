@@ -19,7 +19,7 @@ fn interrupts_end_the_server() {
             "out",
         );
         let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
-        wait_until("the server is there", || stage.start(1).is_some());
+        wait_until("the server has started", || stage.start(1).is_some());
         if !is_loading {
             wait_until("requests are answered", || {
                 stage.requests(1) > 5 || child.try_wait().unwrap().is_some()
@@ -93,7 +93,7 @@ fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: 
     let words = stage.arguments("vllm", arguments, tasks, "out");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut child = stage.command(&words).spawn();
-    wait_until("the server is there", || stage.start(1).is_some());
+    wait_until("the server has started", || stage.start(1).is_some());
     let start = stage.start(1).unwrap();
     let mut ended = false;
     wait_until("the moment has come", || {

@@ -108,6 +108,17 @@ impl Servers {
         }
     }
 
+    /// Fails the requests that wait for servers to start: the run is stopping.
+    pub(super) fn stop_waiting(&self) {
+        self.phase.send_if_modified(|phase| {
+            let is_waiting = matches!(phase, Phase::Idle | Phase::Starting);
+            if is_waiting {
+                *phase = Phase::Failed(unexpected());
+            }
+            is_waiting
+        });
+    }
+
     /// Whether they are started by somebody else.
     pub(super) fn are_given(&self) -> bool {
         self.plans.is_empty()

@@ -4,7 +4,7 @@ use std::process::{Child, ExitStatus};
 
 use lmeval_testkit::Dice;
 
-use crate::hf::answers;
+use crate::hf::{DOCUMENTS, answers};
 use crate::launched::{Stage, files, kill, pretrained, wait_until};
 
 #[test]
@@ -32,6 +32,25 @@ fn interrupts_end_the_server() {
         wait_for(&mut child);
         stage.check_gone();
     }
+}
+
+#[test]
+fn interrupt_ends_a_resumed_run_whose_server_starts() {
+    let stage = Stage::new();
+    let arguments = format!("{},max_model_len=512", pretrained());
+    assert_eq!(stage.run("vllm", &arguments, "options", "out").status, 0);
+    stage.fault(2, "hold");
+    let words = stage.arguments("vllm", &arguments, "options,long", "out");
+    let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
+    wait_until("the server has started", || stage.start(2).is_some());
+    kill(child.id(), "-INT");
+    assert_eq!(wait_for(&mut child).code(), Some(130));
+    stage.check_gone();
+    // The answers of the first run are used, and a third server answers the rest.
+    let output = stage.run("vllm", &arguments, "options,long", "out");
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(answers(&stage.context, "out", "long").len(), DOCUMENTS);
+    assert!(stage.start(3).is_some());
 }
 
 fn wait_for(child: &mut Child) -> ExitStatus {

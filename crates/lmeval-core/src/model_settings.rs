@@ -37,7 +37,7 @@ pub struct ModelSettings {
     pub defer_contact: bool,
     /// Receives progress of downloads of weights and tokenizers.
     pub downloads: Option<Arc<dyn DownloadProgress>>,
-    /// What a model needs that runs in a process of its own.
+    /// The paths for a model that runs in a process of its own.
     pub process: ProcessPaths,
     /// The arguments that the constructor has asked for so far.
     pub asked: AskedArguments,
@@ -48,7 +48,7 @@ pub struct ModelSettings {
 pub struct ProcessPaths {
     /// The Python interpreter.
     pub python: Option<PathBuf>,
-    /// The folder for what is kept between runs.
+    /// The folder for data that later runs can reuse.
     pub cache: Option<PathBuf>,
     /// The folder for logs: that of the run's other files.
     pub logs: Option<PathBuf>,

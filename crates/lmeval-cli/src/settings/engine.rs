@@ -62,7 +62,7 @@ impl RunSettings {
         Ok(own)
     }
 
-    /// What a model needs that runs in a process of its own.
+    /// The paths for a model that runs in a process of its own.
     fn process_paths(&self) -> ProcessPaths {
         // Beside the journal.
         let beside = |path: &PathBuf| match path.extension() {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lmeval_testkit::{Dice, Output, TestCommand, TestContext, python};
+use lmeval_testkit::{Output, ServerOptions, StandInServer, TestCommand, TestContext, python};
 use serde_json::Value;
 
 use crate::hf::{DOCUMENTS, answers, model, prepared};
@@ -17,18 +17,18 @@ const END: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A context with a checkpoint, tasks, and stand-ins for vLLM and SGLang.
-struct Stage {
-    context: TestContext,
-    folder: PathBuf,
+pub(crate) struct Stage {
+    pub(crate) context: TestContext,
+    pub(crate) folder: PathBuf,
     packages: PathBuf,
 }
 
 /// A start of a server, as the stand-in has recorded it.
-struct Start {
-    argv: Vec<String>,
+pub(crate) struct Start {
+    pub(crate) argv: Vec<String>,
     env: Value,
-    pid: u32,
-    engine: u32,
+    pub(crate) pid: u32,
+    pub(crate) engine: u32,
 }
 
 impl Start {
@@ -44,7 +44,7 @@ impl Start {
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let context = prepared();
         let folder = context.work().join("servers");
         fs_err::create_dir_all(&folder).unwrap();
@@ -52,7 +52,7 @@ impl Stage {
         Self { context, folder, packages }
     }
 
-    fn command(&self, arguments: &[&str]) -> TestCommand {
+    pub(crate) fn command(&self, arguments: &[&str]) -> TestCommand {
         let command = self.context.command(arguments);
         // Sockets go where they can be counted.
         let temporary = self.context.work().join("t");
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// Arguments of a run of tasks.
-    fn arguments(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Vec<String> {
+    pub(crate) fn arguments(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Vec<String> {
         let python = python();
         let words =
             ["run", "--model", name, "--model_args", model_args, "--tasks", tasks, "--include_path", "tasks"];
@@ -73,16 +73,16 @@ impl Stage {
         words.into_iter().chain(more).map(str::to_owned).chain([python.display().to_string()]).collect()
     }
 
-    fn run(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Output {
+    pub(crate) fn run(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Output {
         let arguments = self.arguments(name, model_args, tasks, out);
         self.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).run()
     }
 
-    fn fault(&self, start: usize, fault: &str) {
+    pub(crate) fn fault(&self, start: usize, fault: &str) {
         fs_err::write(self.folder.join(format!("fault-{start}")), fault).unwrap();
     }
 
-    fn start(&self, number: usize) -> Option<Start> {
+    pub(crate) fn start(&self, number: usize) -> Option<Start> {
         let text = fs_err::read_to_string(self.folder.join(format!("start-{number}.json"))).ok()?;
         let record: Value = serde_json::from_str(&text).unwrap();
         let number = |name: &str| u32::try_from(record[name].as_u64().unwrap()).unwrap();
@@ -100,13 +100,13 @@ impl Stage {
     }
 
     /// The requests that a start has answered.
-    fn requests(&self, start: usize) -> usize {
+    pub(crate) fn requests(&self, start: usize) -> usize {
         let text = fs_err::read_to_string(self.folder.join(format!("requests-{start}"))).unwrap_or_default();
         text.parse().unwrap_or(0)
     }
 
     /// Waits until every process and every socket of the run is gone.
-    fn check_gone(&self) {
+    pub(crate) fn check_gone(&self) {
         let begun = Instant::now();
         loop {
             let alive: Vec<u32> = self
@@ -138,7 +138,7 @@ fn is_alive(process: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < PATIENCE, "waited too long until {what}");
@@ -146,12 +146,12 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn kill(process: u32, signal: &str) {
+pub(crate) fn kill(process: u32, signal: &str) {
     // It may have ended by itself.
     let _ = Command::new("kill").args([signal, &process.to_string()]).status();
 }
 
-fn pretrained() -> String {
+pub(crate) fn pretrained() -> String {
     format!("pretrained={}", model().display())
 }
 
@@ -176,168 +176,6 @@ fn runs_a_task_on_a_server_of_its_own() {
         stage.run("vllm", &format!("{},max_model_len=512", pretrained()), "options,wholes,long", "out");
     assert_eq!(output.status, 0, "{output}");
     assert_eq!(stage.starts().len(), 1, "{output}");
-}
-
-/// Public calls: the name of the model, its arguments after `pretrained`, the other words, and what the server must get.
-/// The numbers are those of the collection of calls.
-const CALLS: [(&str, &str, &str, &str, &str); 16] = [
-    (
-        "1, 2",
-        "vllm",
-        "tensor_parallel_size=2,add_bos_token=true,trust_remote_code=true,max_model_len=4096",
-        "--batch_size auto",
-        "--tensor-parallel-size 2 --max-model-len 4096 --trust-remote-code",
-    ),
-    (
-        "4",
-        "vllm",
-        "tensor_parallel_size=1,enforce_eager=true,kv_cache_dtype=auto,add_bos_token=true,trust_remote_code=False,\
-         max_model_len=4096,allow_deprecated_quantization=True,",
-        "--batch_size auto",
-        "--tensor-parallel-size 1 --enforce-eager --kv-cache-dtype auto --allow-deprecated-quantization \
-         --max-model-len 4096",
-    ),
-    ("5", "vllm", "max_model_len=4096", "--batch_size auto", "--max-model-len 4096"),
-    (
-        "7",
-        "vllm",
-        r#"{"cudagraph_capture_sizes": [16, 32]}"#,
-        "--batch_size 64",
-        "--cudagraph-capture-sizes 16 32",
-    ),
-    (
-        "8",
-        "vllm",
-        "tensor_parallel_size=4,dtype=auto,gpu_memory_utilization=0.8,trust_remote_code=False",
-        "--batch_size 8",
-        "--tensor-parallel-size 4 --dtype auto --gpu-memory-utilization 0.8",
-    ),
-    (
-        "10",
-        "vllm",
-        r#"{"tensor_parallel_size": 2, "enable_expert_parallel": true, "compilation_config": {"mode": 3}}"#,
-        "--batch_size 64 --num_fewshot 1",
-        r#"--tensor-parallel-size 2 --enable-expert-parallel --compilation-config {"mode": 3}"#,
-    ),
-    (
-        "11",
-        "vllm",
-        "max_model_len=8192,max_num_batched_tokens=32768,max_num_seqs=128,gpu_memory_utilization=0.8,dtype=bfloat16,\
-         max_gen_toks=2048",
-        "--batch_size 128",
-        "--max-num-batched-tokens 32768 --max-num-seqs 128 --gpu-memory-utilization 0.8 --dtype bfloat16 \
-         --max-model-len 8192",
-    ),
-    (
-        "13",
-        "vllm",
-        "tensor_parallel_size=8,dtype=auto,gpu_memory_utilization=0.8,",
-        "--batch_size auto",
-        "--tensor-parallel-size 8 --dtype auto --gpu-memory-utilization 0.8",
-    ),
-    (
-        "14",
-        "vllm",
-        "dtype=auto,add_bos_token=True,trust_remote_code=False,max_model_len=4096,seed=42,gpu_memory_utilization=0.7,\
-         pipeline_parallel_size=1,",
-        "",
-        "--dtype auto --seed 42 --gpu-memory-utilization 0.7 --pipeline-parallel-size 1 --max-model-len 4096",
-    ),
-    ("16", "vllm-vlm", "add_bos_token=true", "--batch_size auto --apply_chat_template", ""),
-    ("17", "vllm", "kv_cache_dtype=fp8,add_bos_token=True", "--batch_size auto", "--kv-cache-dtype fp8"),
-    (
-        "19, 28",
-        "vllm",
-        "dtype=bfloat16,trust_remote_code=True,add_bos_token=False,device=cuda,batch_size=auto:8,\
-         allow_deprecated_quantization=True,tensor_parallel_size=1",
-        "",
-        "--dtype bfloat16 --allow-deprecated-quantization --tensor-parallel-size 1 --trust-remote-code",
-    ),
-    (
-        "20",
-        "vllm",
-        "add_bos_token=true,tensor_parallel_size=1,gpu_memory_utilization=0.8,data_parallel_size=1,max_model_len=8192,\
-         kv_cache_dtype=auto",
-        "--batch_size 8 --apply_chat_template --fewshot_as_multiturn",
-        "--tensor-parallel-size 1 --gpu-memory-utilization 0.8 --kv-cache-dtype auto --max-model-len 8192",
-    ),
-    (
-        "22",
-        "vllm",
-        "max_gen_toks=2048,max_model_len=8192,enable_prefix_caching=False,kv_cache_dtype=auto",
-        "--batch_size 8 --seed 42 --show_config",
-        "--no-enable-prefix-caching --kv-cache-dtype auto --max-model-len 8192",
-    ),
-    (
-        "23, 25",
-        "vllm",
-        r#"{"tensor_parallel_size": 1, "max_model_len": 4096, "enforce_eager": false}"#,
-        "--batch_size auto --apply_chat_template --num_fewshot 2",
-        "--tensor-parallel-size 1 --no-enforce-eager --max-model-len 4096",
-    ),
-    (
-        "26",
-        "vllm-vlm",
-        "max_model_len=8192,gpu_memory_utilization=0.7",
-        "--batch_size 32 --apply_chat_template --trust_remote_code",
-        "--gpu-memory-utilization 0.7 --max-model-len 8192 --trust-remote-code",
-    ),
-];
-
-/// Adds the path of the checkpoint to arguments in any of their forms.
-fn with_pretrained(arguments: &str) -> String {
-    match arguments.strip_prefix('{') {
-        Some(rest) => format!("{{\"pretrained\": \"{}\", {rest}", model().display()),
-        None => format!("{},{arguments}", pretrained()),
-    }
-}
-
-#[test]
-fn public_calls_run_as_written() {
-    let context = Stage::new();
-    fs_err::copy(chat_template(&context.context), context.context.work().join("template.jinja")).unwrap();
-    for (number, (call, name, model_args, more, expected)) in CALLS.iter().enumerate() {
-        let mut words =
-            context.arguments(name, &with_pretrained(model_args), "long", &format!("out{number}"));
-        words.extend(["--limit", "2"].map(str::to_owned));
-        words.extend(more.split_whitespace().map(str::to_owned));
-        let checkpoint = context.context.work().join("checkpoint");
-        for word in &mut words {
-            *word = word.replace(&model().display().to_string(), &checkpoint.display().to_string());
-        }
-        let output = context.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).run();
-        assert_eq!(output.status, 0, "call {call}: {output}");
-        let start = context.start(number + 1).unwrap();
-        let model = checkpoint.display().to_string();
-        let line = start.argv.join(" ");
-        let flags = line.strip_prefix(&format!("--model {model}")).unwrap().trim();
-        let own = " --generation-config vllm --disable-uvicorn-access-log --enable-scale-out --uds ";
-        let (flags, socket) =
-            format!(" {flags}").split_once(own).map(|(a, b)| (a.trim().to_owned(), b.to_owned())).unwrap();
-        assert!(socket.len() < 100 && !socket.contains(' '), "call {call}: {socket}");
-        let sorted = |line: &str| {
-            line.split(" --")
-                .map(|flag| flag.trim_start_matches("--").trim().to_owned())
-                .collect::<BTreeSet<_>>()
-        };
-        assert_eq!(sorted(&flags), sorted(expected), "call {call}: {line}");
-    }
-    context.check_gone();
-}
-
-/// Copies the checkpoint and gives it a chat template; returns its path.
-fn chat_template(context: &TestContext) -> PathBuf {
-    let folder = context.work().join("checkpoint");
-    fs_err::create_dir_all(&folder).unwrap();
-    for entry in fs_err::read_dir(model()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs_err::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-    let template = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}";
-    fs_err::write(folder.join("chat_template.jinja"), template).unwrap();
-    folder.join("chat_template.jinja")
 }
 
 #[test]
@@ -452,7 +290,7 @@ fn unknown_flags_are_errors_with_the_nearest_name() {
     );
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs_err::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -554,118 +392,12 @@ fn doctor_examines_without_a_server() {
 }
 
 #[test]
-fn interrupts_end_the_server() {
-    for (signals, is_loading) in [(1, true), (1, false), (2, false), (0, false)] {
-        let stage = Stage::new();
-        stage.fault(1, if is_loading { "hold" } else { "" });
-        let words = stage.arguments(
-            "vllm",
-            &format!("{},max_model_len=512,num_concurrent=1", pretrained()),
-            "options",
-            "out",
-        );
-        let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
-        wait_until("the server is there", || stage.start(1).is_some());
-        if !is_loading {
-            wait_until("requests are answered", || {
-                stage.requests(1) > 5 || child.try_wait().unwrap().is_some()
-            });
-        }
-        let signal = if signals == 0 { "-TERM" } else { "-INT" };
-        for _ in 0..signals.max(1) {
-            kill(child.id(), signal);
-        }
-        wait_for(&mut child);
-        stage.check_gone();
-    }
-}
-
-fn wait_for(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    wait_until("the run has ended", || {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    status.unwrap()
-}
-
-/// Who dies.
-#[derive(Clone, Copy, Debug)]
-enum Victim {
-    Server,
-    Engine,
-    Run,
-    Both,
-}
-
-/// When somebody dies.
-#[derive(Clone, Copy, Debug)]
-enum Moment {
-    Load,
-    Flight(usize),
-    End,
-}
-
-#[test]
-fn deaths_change_no_result_and_leave_nothing() {
-    let calm = Stage::new();
-    let arguments = format!("{},max_model_len=512,num_concurrent=4", pretrained());
-    let tasks = "options,long";
-    let output = calm.run("vllm", &arguments, tasks, "out");
+fn servers_that_are_already_there_are_used() {
+    let stage = Stage::new();
+    let server = StandInServer::start(ServerOptions::default());
+    let arguments = format!("{},max_model_len=512,base_url={}", pretrained(), server.url("/v1/completions"));
+    let output = stage.run("vllm", &arguments, "long", "out");
     assert_eq!(output.status, 0, "{output}");
-    let expected = ["options", "long"].map(|task| answers(&calm.context, "out", task));
-    let all = calm.requests(1);
-    let mut dice = Dice::new(11);
-    for round in 0..30 {
-        let victim = [Victim::Server, Victim::Engine, Victim::Run, Victim::Both][round % 4];
-        let moment = match round / 4 % 4 {
-            0 => Moment::Load,
-            1 | 2 => Moment::Flight(1 + dice.roll(all - 10)),
-            _ => Moment::End,
-        };
-        let stage = Stage::new();
-        survive(&stage, &arguments, tasks, victim, moment);
-        let found = ["options", "long"].map(|task| answers(&stage.context, "out", task));
-        assert_eq!(found, expected, "{victim:?} at {moment:?}");
-        stage.check_gone();
-    }
-}
-
-/// Kills somebody at a moment of a run, and runs again what did not end well.
-fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: Moment) {
-    if let Moment::Load = moment {
-        stage.fault(1, "hold");
-    }
-    let words = stage.arguments("vllm", arguments, tasks, "out");
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut child = stage.command(&words).spawn();
-    wait_until("the server is there", || stage.start(1).is_some());
-    let start = stage.start(1).unwrap();
-    let mut ended = false;
-    wait_until("the moment has come", || {
-        ended = child.try_wait().unwrap().is_some();
-        let is_now = match moment {
-            Moment::Load => true,
-            Moment::Flight(requests) => stage.requests(1) >= requests,
-            Moment::End => files(&stage.context.work().join("out"))
-                .iter()
-                .any(|path| path.file_name().unwrap().to_string_lossy().starts_with("results_")),
-        };
-        ended || is_now
-    });
-    if matches!(victim, Victim::Server | Victim::Both) {
-        kill(start.pid, "-9");
-    }
-    if matches!(victim, Victim::Engine) {
-        kill(start.engine, "-9");
-    }
-    if matches!(victim, Victim::Run | Victim::Both) && !ended {
-        child.kill().unwrap();
-    }
-    fs_err::write(stage.folder.join("go"), "").unwrap();
-    let status = wait_for(&mut child);
-    if !status.success() {
-        let output = stage.command(&words).run();
-        assert_eq!(output.status, 0, "{victim:?} at {moment:?}: {output}");
-    }
+    assert!(stage.starts().is_empty());
+    assert!(server.counts().total() >= DOCUMENTS);
 }

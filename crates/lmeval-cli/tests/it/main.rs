@@ -30,6 +30,10 @@ mod judge_verdicts;
 mod kill_and_resume;
 #[cfg(target_os = "linux")]
 mod launched;
+#[cfg(target_os = "linux")]
+mod launched_calls;
+#[cfg(target_os = "linux")]
+mod launched_deaths;
 mod long_run;
 mod ls;
 mod messages;

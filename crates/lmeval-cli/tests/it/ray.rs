@@ -104,14 +104,14 @@ fn servers_have_a_default_model() {
 fn servers_of_a_model_are_started_on_the_cluster() {
     let context = crate::context();
     let python = stub(&context);
-    let model_args = "pretrained=it's,tensor_parallel_size=2,max_model_len=512,add_bos_token=True";
+    let model_args = "pretrained=a b,tensor_parallel_size=2,max_model_len=512,add_bos_token=True";
     let line = ["ray", "run", "--model", "vllm", "--model_args", model_args, "--python", &python];
     assert_eq!(context.run(&[&line[..], &["--gpus-per-replica", "2"]].concat()).status, 7);
     let settings = given(&context)["settings"].take();
     assert_eq!(settings["run"]["model"], "vllm");
     assert_eq!(
         settings["serve"],
-        "{python} -m vllm.entrypoints.openai.api_server '--model' 'it'\\''s' '--tensor-parallel-size' '2' \
+        "{python} -m vllm.entrypoints.openai.api_server '--model' 'a b' '--tensor-parallel-size' '2' \
          '--max-model-len' '512' '--generation-config' 'vllm' --host {host} --port {port}"
     );
 }

@@ -1,4 +1,4 @@
-"""The server behind the stand-ins for vLLM and SGLang.
+"""The server of the stand-ins for vLLM and SGLang.
 
 The folder STANDIN_FOLDER holds one record per start, `start-N.json`: arguments, environment and process ids. A file
 `fault-N` there tells start N what goes wrong: `crash` (it ends while it loads, with CUDA out of memory), `hold` (it loads

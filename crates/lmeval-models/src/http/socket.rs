@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// The sockets by the host names that stand for them, for the life of the process.
 static SOCKETS: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// A host name for the server on a socket, to be used in URLs. It counts as this machine, so no proxy is used.
+/// A host name for the server on a socket, to be used in URLs. It is a loopback name, so no proxy is used.
 pub(crate) fn socket_host(name: &str, path: &Path) -> String {
     let mut sockets = SOCKETS.lock().unwrap_or_else(PoisonError::into_inner);
     let host = format!("{name}-{}.localhost", sockets.len() + 1);

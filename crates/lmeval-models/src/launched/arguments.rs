@@ -143,7 +143,7 @@ pub(super) struct Arguments {
     pub(super) share: Option<f64>,
     /// The adapter's folder.
     pub(super) adapter: Option<String>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
 

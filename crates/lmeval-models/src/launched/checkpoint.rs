@@ -1,4 +1,4 @@
-//! What identifies a checkpoint, without its server.
+//! The identity of a checkpoint, without its server.
 
 use std::path::{Path, PathBuf};
 

@@ -13,12 +13,12 @@ use super::interpreter::Interpreter;
 use super::software::Software;
 use crate::api::ApiModel;
 
-/// The share of a GPU's memory that a server takes unless it is told otherwise.
+/// The share of a GPU's memory that a server takes by default.
 const SHARE: f64 = 0.9;
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// What is examined.
+/// The installation and the arguments to examine.
 #[derive(Debug)]
 pub(super) struct Examination {
     software: &'static Software,

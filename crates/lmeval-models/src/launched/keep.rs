@@ -102,7 +102,7 @@ impl Kept {
         options.open(path)?.write_all(record.to_string().as_bytes())
     }
 
-    /// Removes what is left of a server that has ended.
+    /// Removes the record and the socket of a server that has ended.
     pub(super) fn forget(&self, path: &Path) {
         // Both may be gone.
         let _ = fs::remove_file(path);

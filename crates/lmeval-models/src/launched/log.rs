@@ -51,7 +51,7 @@ impl Log {
             .collect()
     }
 
-    /// What the server last reported, shortened.
+    /// The last message of the server, shortened.
     pub(super) fn last_line(&self) -> Option<String> {
         let lines = self.lines();
         let message = lines.iter().rev().find_map(|line| message(line))?;

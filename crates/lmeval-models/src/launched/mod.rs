@@ -21,7 +21,6 @@ mod words;
 
 use std::sync::Arc;
 
-use fs_err as fs;
 use lmeval_core::{Model, ModelError, ModelIdentity, ModelSettings};
 use lmeval_hub::{Kind, Settings};
 
@@ -187,10 +186,7 @@ fn plans(
     let has_sockets = software.socket.is_some() && interpreter.knows("uds");
     let key = random_hex()?;
     let logs = match &settings.process.logs {
-        Some(folder) => {
-            fs::create_dir_all(folder)?;
-            folder.clone()
-        }
+        Some(folder) => folder.clone(),
         None => std::env::temp_dir(),
     };
     let mut plans = Vec::new();
@@ -236,6 +232,7 @@ fn plans(
             start_timeout: arguments.start_timeout,
             record,
             kept,
+            has_temporary_log: settings.process.logs.is_none(),
             cache: settings.process.cache.clone(),
         });
     }

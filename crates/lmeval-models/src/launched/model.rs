@@ -148,6 +148,7 @@ impl Model for LaunchedModel {
 
     fn wind_down(&self) {
         self.served.wind_down();
+        self.servers.stop_waiting();
     }
 
     fn answer(&self, mut requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

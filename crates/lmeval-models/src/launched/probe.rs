@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// Longer answers are cut.
 const LONGEST: u64 = 1 << 20;
 
-/// What a server that is ready reports.
+/// The report of a server that is ready.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Report {
     /// The longest prompt and answer together, in tokens.

@@ -21,7 +21,7 @@ const MARK: &str = "LM_EVAL_SERVER";
 /// Longer paths of sockets are refused by the kernel, or by the server.
 const LONGEST_SOCKET: usize = 100;
 
-/// What a supervisor is told.
+/// An event for a supervisor.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The process ended: its exit status, or 128 plus the signal; `None` if that is unknown.
@@ -75,6 +75,9 @@ impl ServerCommand {
     /// Starts the server. It tells `sender` when it ends.
     pub(super) fn start(&self, keeps: bool, sender: Sender<Message>) -> io::Result<Process> {
         private_folder(&self.folder)?;
+        if let Some(folder) = self.log.parent() {
+            fs::create_dir_all(folder)?;
+        }
         let log = fs::OpenOptions::new().create(true).append(true).open(&self.log)?.into_parts().0;
         let mut command = Command::new(&self.python);
         isolate(&mut command).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -101,7 +104,7 @@ impl ServerCommand {
 }
 
 impl Process {
-    /// Asks the server to end. The guard kills what is left after some seconds.
+    /// Asks the server to end. The guard kills all its processes after some seconds.
     pub(super) fn ask_to_end(&mut self) {
         match self {
             Self::Guarded { pipe: Some(pipe) } => {
@@ -144,7 +147,7 @@ fn reap(mut child: Child) -> Option<i32> {
 fn status_of_guard(mut child: Child, python: &Path, mark: &str, folder: &Path) -> Option<i32> {
     let mut status = String::new();
     if let Some(mut output) = child.stdout.take() {
-        // Incomplete output is no status.
+        // Incomplete output is not a status.
         let _ = output.read_to_string(&mut status);
     }
     // The guard detaches itself: this is its first process, which has ended.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fs_err as fs;
 use lmeval_core::{ModelError, ModelErrorKind};
 use tokio::sync::watch;
 
@@ -44,11 +45,13 @@ pub(super) struct Plan {
     pub(super) record: Option<PathBuf>,
     /// The server of an earlier run.
     pub(super) kept: Option<Kept>,
-    /// The folder for what is kept between runs.
+    /// Whether the log is of no use after a run that went well.
+    pub(super) has_temporary_log: bool,
+    /// The folder for data that later runs can reuse.
     pub(super) cache: Option<PathBuf>,
 }
 
-/// What the servers of a run are doing.
+/// The state of a run's servers.
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
@@ -103,6 +106,17 @@ impl Servers {
             Ok(Phase::Failed(error)) => error.clone(),
             _ => unexpected(),
         }
+    }
+
+    /// Fails the requests that wait for servers to start: the run is stopping.
+    pub(super) fn stop_waiting(&self) {
+        self.phase.send_if_modified(|phase| {
+            let is_waiting = matches!(phase, Phase::Idle | Phase::Starting);
+            if is_waiting {
+                *phase = Phase::Failed(unexpected());
+            }
+            is_waiting
+        });
     }
 
     /// Whether they are started by somebody else.
@@ -375,6 +389,11 @@ impl Supervisor {
     fn end(&mut self, process: &mut Process, is_useless: bool) {
         if matches!(process, Process::Kept { .. }) && !is_useless {
             return;
+        }
+        let log = Some(&self.plan.command.log).filter(|_| self.plan.has_temporary_log && !is_useless);
+        if let Some(log) = log {
+            // The server may still write to it.
+            let _ = fs::remove_file(log);
         }
         process.ask_to_end();
         let mut is_killed = false;

@@ -1,0 +1,144 @@
+//! However a run or its server ends, nothing is lost and nothing is left.
+
+use std::process::{Child, ExitStatus};
+
+use lmeval_testkit::Dice;
+
+use crate::hf::{DOCUMENTS, answers};
+use crate::launched::{Stage, files, kill, pretrained, wait_until};
+
+#[test]
+fn interrupts_end_the_server() {
+    for (signals, is_loading) in [(1, true), (1, false), (2, false), (0, false)] {
+        let stage = Stage::new();
+        stage.fault(1, if is_loading { "hold" } else { "" });
+        let words = stage.arguments(
+            "vllm",
+            &format!("{},max_model_len=512,num_concurrent=1", pretrained()),
+            "options",
+            "out",
+        );
+        let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
+        wait_until("the server has started", || stage.start(1).is_some());
+        if !is_loading {
+            wait_until("requests are answered", || {
+                stage.requests(1) > 5 || child.try_wait().unwrap().is_some()
+            });
+        }
+        let signal = if signals == 0 { "-TERM" } else { "-INT" };
+        for _ in 0..signals.max(1) {
+            kill(child.id(), signal);
+        }
+        wait_for(&mut child);
+        stage.check_gone();
+    }
+}
+
+#[test]
+fn interrupt_ends_a_resumed_run_whose_server_starts() {
+    let stage = Stage::new();
+    let arguments = format!("{},max_model_len=512", pretrained());
+    assert_eq!(stage.run("vllm", &arguments, "options", "out").status, 0);
+    stage.fault(2, "hold");
+    let words = stage.arguments("vllm", &arguments, "options,long", "out");
+    let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
+    wait_until("the server has started", || stage.start(2).is_some());
+    kill(child.id(), "-INT");
+    assert_eq!(wait_for(&mut child).code(), Some(130));
+    stage.check_gone();
+    // The answers of the first run are used, and a third server answers the rest.
+    let output = stage.run("vllm", &arguments, "options,long", "out");
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(answers(&stage.context, "out", "long").len(), DOCUMENTS);
+    assert!(stage.start(3).is_some());
+}
+
+fn wait_for(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the run has ended", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// Who dies.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Server,
+    Engine,
+    Run,
+    Both,
+}
+
+/// When somebody dies.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    Load,
+    Flight(usize),
+    End,
+}
+
+#[test]
+fn deaths_change_no_result_and_leave_nothing() {
+    let calm = Stage::new();
+    let arguments = format!("{},max_model_len=512,num_concurrent=4", pretrained());
+    let tasks = "options,long";
+    let output = calm.run("vllm", &arguments, tasks, "out");
+    assert_eq!(output.status, 0, "{output}");
+    let expected = ["options", "long"].map(|task| answers(&calm.context, "out", task));
+    let all = calm.requests(1);
+    let mut dice = Dice::new(11);
+    for round in 0..30 {
+        let victim = [Victim::Server, Victim::Engine, Victim::Run, Victim::Both][round % 4];
+        let moment = match round / 4 % 4 {
+            0 => Moment::Load,
+            1 | 2 => Moment::Flight(1 + dice.roll(all - 10)),
+            _ => Moment::End,
+        };
+        let stage = Stage::new();
+        survive(&stage, &arguments, tasks, victim, moment);
+        let found = ["options", "long"].map(|task| answers(&stage.context, "out", task));
+        assert_eq!(found, expected, "{victim:?} at {moment:?}");
+        stage.check_gone();
+    }
+}
+
+/// Kills somebody at a moment of a run, and runs again what did not end well.
+fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: Moment) {
+    if let Moment::Load = moment {
+        stage.fault(1, "hold");
+    }
+    let words = stage.arguments("vllm", arguments, tasks, "out");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut child = stage.command(&words).spawn();
+    wait_until("the server has started", || stage.start(1).is_some());
+    let start = stage.start(1).unwrap();
+    let mut ended = false;
+    wait_until("the moment has come", || {
+        ended = child.try_wait().unwrap().is_some();
+        let is_now = match moment {
+            Moment::Load => true,
+            Moment::Flight(requests) => stage.requests(1) >= requests,
+            Moment::End => files(&stage.context.work().join("out"))
+                .iter()
+                .any(|path| path.file_name().unwrap().to_string_lossy().starts_with("results_")),
+        };
+        ended || is_now
+    });
+    if matches!(victim, Victim::Server | Victim::Both) {
+        kill(start.pid, "-9");
+    }
+    if matches!(victim, Victim::Engine) {
+        kill(start.engine, "-9");
+    }
+    if matches!(victim, Victim::Run | Victim::Both) && !ended {
+        child.kill().unwrap();
+    }
+    fs_err::write(stage.folder.join("go"), "").unwrap();
+    let status = wait_for(&mut child);
+    if !status.success() {
+        let output = stage.command(&words).run();
+        assert_eq!(output.status, 0, "{victim:?} at {moment:?}: {output}");
+    }
+}

@@ -7,7 +7,7 @@ import unittest
 from tests import engine
 from tests.wild_reference import CHECKPOINT, Calls, Server
 
-VLLM = "needs vLLM in this process, and a GPU; the class names the server to use instead (test_models_modules)"
+VLLM = "launched_calls.rs runs its arguments, and test_launched the class, with a stand-in for vLLM"
 
 TABLE = {
     **dict.fromkeys((1, 2, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26), VLLM),

@@ -13,6 +13,8 @@ mod no_effect;
 mod options;
 #[cfg(test)]
 mod precedence;
+#[cfg(test)]
+mod python_package;
 mod record;
 mod resolve;
 mod samples;

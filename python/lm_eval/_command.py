@@ -7,73 +7,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_SINGLE = {
-    "config": "-C",
-    "model": "-M",
-    "limit": "-L",
-    "samples": "-E",
-    "shard": "",
-    "num_fewshot": "-f",
-    "repeats": "-r",
-    "batch_size": "-b",
-    "max_batch_size": "",
-    "device": "",
-    "choices": "",
-    "system_instruction": "",
-    "seed": "",
-    "compat": "",
-    "bootstrap_iters": "",
-    "baseline": "",
-    "prices": "",
-    "output_path": "-o",
-    "use_cache": "-c",
-    "max_failures": "",
-    "verbosity": "-v",
-    "include_path": "",
-    "library": "",
-    "python": "",
-    "plugins": "",
-    "format": "",
-    "progress": "",
-    "color": "",
+from lm_eval._options import OPTIONS, Option
+
+_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "value": {"metavar": "VALUE"},
+    "number": {"metavar": "VALUE"},
+    "values": {"metavar": "VALUE", "nargs": "+"},
+    "repeated": {"metavar": "VALUE", "action": "append"},
+    "optional": {"metavar": "VALUE", "nargs": "?", "const": True},
+    "flag": {"action": "store_true"},
 }
-"""Options that take one value, with their short forms."""
-
-_SEVERAL = {
-    "tasks": "-t",
-    "model_args": "-a",
-    "gen_kwargs": "",
-    "workers": "",
-    "metadata": "",
-    "wandb_args": "",
-    "wandb_config_args": "",
-    "trackio_args": "",
-    "hf_hub_log_args": "",
-}
-"""Options that take one or more values."""
-
-_NUMBERS = ("limit", "num_fewshot", "repeats", "max_batch_size", "bootstrap_iters", "max_failures")
-"""Options that a script reads as numbers."""
-
-_REPEATED = ("fail_under", "judge")
-"""Options that take one value and may be given several times."""
-
-_OPTIONAL = ("apply_chat_template", "fewshot_as_multiturn", "cache_requests")
-"""Options whose value is optional."""
-
-_FLAGS = {
-    "log_samples": "-s",
-    "write_out": "-w",
-    "show_config": "",
-    "predict_only": "-x",
-    "trust_remote_code": "",
-    "confirm_run_unsafe_code": "",
-    "check_integrity": "",
-    "quiet": "-q",
-    "view": "",
-    "fresh": "",
-}
-"""Options without a value."""
+"""What argparse is told of each kind of option."""
 
 
 def run(words: list[str]) -> int:
@@ -124,17 +68,9 @@ def parser() -> argparse.ArgumentParser:
         description="Evaluate a model.",
         epilog="`lm-eval run --help` explains each option.",
     )
-    for name, short in _SINGLE.items():
-        kind = _number if name in _NUMBERS else str
-        made.add_argument(*_forms(name, short), default=None, metavar="VALUE", type=kind)
-    for name, short in _SEVERAL.items():
-        made.add_argument(*_forms(name, short), default=None, metavar="VALUE", nargs="+")
-    for name in _REPEATED:
-        made.add_argument(*_forms(name, ""), default=None, metavar="VALUE", action="append")
-    for name in _OPTIONAL:
-        made.add_argument(*_forms(name, ""), default=None, metavar="VALUE", nargs="?", const=True)
-    for name, short in _FLAGS.items():
-        made.add_argument(*_forms(name, short), action="store_true")
+    for option in OPTIONS:
+        reads: dict[str, Any] = {"type": _number} if option.kind == "number" else {}
+        made.add_argument(*_forms(option), **_ARGUMENTS[option.kind], **reads)
     return made
 
 
@@ -148,7 +84,8 @@ def _number(text: str) -> Any:
     return text
 
 
-def _forms(name: str, short: str) -> list[str]:
+def _forms(option: Option) -> list[str]:
+    name, short, _ = option
     dashed = [f"--{name.replace('_', '-')}"] if "_" in name else []
     return [f"--{name}", *dashed, *([short] if short else [])]
 
@@ -159,7 +96,7 @@ def words_of(args: argparse.Namespace) -> list[str]:
 
 
 def _words(given: Mapping[str, Any]) -> Iterator[str]:
-    for name in (*_SINGLE, *_SEVERAL, *_REPEATED, *_OPTIONAL, *_FLAGS):
+    for name, _, kind in OPTIONS:
         value = given.get(name)
         if value is None or value is False or value == "":
             continue
@@ -168,11 +105,10 @@ def _words(given: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(value, Mapping):
             yield f"--{name}={json.dumps(value)}"
         elif isinstance(value, (list, tuple)):
-            # Seeds, tasks and folders are joined into one argument; pairs are separate arguments.
-            if name in _REPEATED:
-                yield from (f"--{name}={item}" for item in value)
-            elif name in ("tasks", "seed", "include_path", "plugins"):
+            if name in ("tasks", "seed"):
                 yield f"--{name}={','.join(map(str, value))}"
+            elif kind != "values":
+                yield from (f"--{name}={item}" for item in value)
             elif value:
                 yield from (f"--{name}", *map(str, value))
         else:

@@ -59,7 +59,7 @@ class Package(unittest.TestCase):
         )
         from lm_eval._command import words_of
 
-        words = ["run", "--model=hf", "--limit=-1", "--tasks=a,b", "--apply_chat_template"]
+        words = ["run", "--tasks=a,b", "--model=hf", "--limit=-1", "--apply_chat_template"]
         self.assertEqual(words_of(args), words)
         self.assertTrue(callable(cli_evaluate) and callable(parse_eval_args))
 

@@ -29,8 +29,8 @@ pub(crate) fn of_run(
 ) -> Result<PythonOptions> {
     Ok(PythonOptions {
         caller: caller.map(Arc::clone),
-        run_unsafe_code: settings.confirm_run_unsafe_code,
-        ..options(settings.python.as_deref(), &settings.plugins, roots, notes)?
+        run_unsafe_code: settings.scoring.confirm_run_unsafe_code,
+        ..options(settings.python.python.as_deref(), settings.python.plugins(), roots, notes)?
     })
 }
 

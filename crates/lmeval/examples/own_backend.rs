@@ -31,7 +31,12 @@ impl Shouting {
         };
         let prompt = context.as_text().map_or("", |text| text);
         let sent = self.client.post(&self.address).json(&serde_json::json!({ "prompt": prompt })).send();
-        let answer: serde_json::Value = sent.await.map_err(unreachable)?.json().await.map_err(unreachable)?;
+        let answer: serde_json::Value = sent
+            .await
+            .map_err(|error| unreachable(&error))?
+            .json()
+            .await
+            .map_err(|error| unreachable(&error))?;
         match answer["text"].as_str() {
             Some(text) => Ok(Response::Text(text.into()).into()),
             None => Err(ModelError::new(ModelErrorKind::Answer, "The answer has no `text`")),
@@ -39,7 +44,7 @@ impl Shouting {
     }
 }
 
-fn unreachable(error: reqwest::Error) -> ModelError {
+fn unreachable(error: &reqwest::Error) -> ModelError {
     ModelError::new(ModelErrorKind::Unreachable, error.to_string())
 }
 
@@ -48,8 +53,8 @@ impl Model for Shouting {
     // itself, not its address, which may serve something else tomorrow.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
         Box::pin(async {
-            let answer = self.client.get(&self.address).send().await.map_err(unreachable)?;
-            let about: serde_json::Value = answer.json().await.map_err(unreachable)?;
+            let answer = self.client.get(&self.address).send().await.map_err(|error| unreachable(&error))?;
+            let about: serde_json::Value = answer.json().await.map_err(|error| unreachable(&error))?;
             let fact = |name: &'static str| match about[name].as_str() {
                 Some(text) => Ok((name, text.to_owned())),
                 None => {

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lm_eval._options import OwnSettings
+
 if TYPE_CHECKING:
     from argparse import Namespace
 
@@ -24,8 +26,8 @@ _DICTS = ("model_args", "gen_kwargs", "metadata", "wandb_args", "wandb_config_ar
 
 
 @dataclass
-class EvaluatorConfig:
-    """The settings of `lm-eval run`, named like its long options."""
+class _Recorded:
+    """The settings of the reference, in the order of its record."""
 
     config: str | None = None
     model: str = "hf"
@@ -60,26 +62,13 @@ class EvaluatorConfig:
     trust_remote_code: bool = False
     confirm_run_unsafe_code: bool = False
     metadata: Any = None
-    # Fields that other harnesses do not have; they are not recorded.
-    trackio_args: Any = field(default=None, repr=False)
-    compat: str | None = field(default=None, repr=False)
-    choices: str | None = field(default=None, repr=False)
+
+
+@dataclass
+class EvaluatorConfig(OwnSettings, _Recorded):
+    """The settings of `lm-eval run`, named like its long options."""
+
     bootstrap_iters: int | None = field(default=100_000, repr=False)
-    fresh: bool = field(default=False, repr=False)
-    max_failures: int | None = field(default=None, repr=False)
-    shard: str | None = field(default=None, repr=False)
-    workers: Any = field(default=None, repr=False)
-    library: str | None = field(default=None, repr=False)
-    python: str | None = field(default=None, repr=False)
-    plugins: Any = field(default=None, repr=False)
-    progress: str | None = field(default=None, repr=False)
-    quiet: bool = field(default=False, repr=False)
-    view: bool = field(default=False, repr=False)
-    format: str | None = field(default=None, repr=False)
-    fail_under: Any = field(default=None, repr=False)
-    judge: Any = field(default=None, repr=False)
-    baseline: str | None = field(default=None, repr=False)
-    prices: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_config(cls, config_path: str | os.PathLike[str]) -> EvaluatorConfig:

@@ -26,13 +26,13 @@ const WIDTH: usize = 17;
 
 pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Status> {
     let mut settings = settings(arguments)?;
-    let is_server = settings.model_args.get_str("base_url").is_some();
-    if is_server && settings.model_args.get_str("patience").is_none() {
-        settings.model_args.insert("patience", PATIENCE);
+    let is_server = settings.model.args.get_str("base_url").is_some();
+    if is_server && settings.model.args.get_str("patience").is_none() {
+        settings.model.args.insert("patience", PATIENCE);
     }
     let notes = printer.notes();
-    log::start(settings.log, &notes)?;
-    let options = python::options(settings.python.as_deref(), &settings.plugins, &[], &notes)?;
+    log::start(settings.output.log, &notes)?;
+    let options = python::options(settings.python.python.as_deref(), settings.python.plugins(), &[], &notes)?;
     // Contact is a check of its own.
     let model = model::create(&settings, &options, &notes, true)?;
     if let Some(stats) = model.stats() {

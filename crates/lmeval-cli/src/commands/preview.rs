@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         settings: Some(settings),
         python: Some(python::host(
             arguments.python.python.as_deref(),
-            arguments.python.plugins.as_deref().unwrap_or_default(),
+            arguments.python.plugins(),
             &roots,
             &printer.notes(),
         )?),

@@ -131,9 +131,9 @@ pub(crate) fn run(arguments: &RayArgs, printer: &mut Printer) -> Result<Status> 
     let settings = RunSettings::from_flags(run)?;
     check(ray, &settings)?;
     let driver = driver_settings(ray, &settings)?;
-    let python = find_python(settings.python.as_deref(), active_environment().as_deref());
+    let python = find_python(settings.python.python.as_deref(), active_environment().as_deref());
     let Some(python) = python else {
-        let asked = settings.python.as_deref().unwrap_or(Path::new("python3"));
+        let asked = settings.python.python.as_deref().unwrap_or(Path::new("python3"));
         bail!(
             Diagnostic::new(format!("`{}` was not found", asked.display()))
                 .hint("`--python PATH` sets the Python that has Ray")
@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &RayArgs, printer: &mut Printer) -> Result<Status> 
 }
 
 fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
-    if settings.workers.is_some() {
+    if settings.model.workers.is_some() {
         let wrong = Diagnostic::new("`ray run` sets `--workers` itself");
         bail!(wrong.hint("`--listen HOST:PORT` sets the address that workers connect to"));
     }
@@ -158,7 +158,7 @@ fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
     if ray.gpus_per_replica > 1.0 && ray.gpus_per_replica.fract() != 0.0 {
         bail!("`--gpus-per-replica` must be a whole number above 1, not {}", ray.gpus_per_replica);
     }
-    if ray.serve.is_some() && settings.model_args.get_str("base_url").is_some() {
+    if ray.serve.is_some() && settings.model.args.get_str("base_url").is_some() {
         let wrong = Diagnostic::new("`--serve` starts the servers, so `base_url` cannot be set");
         bail!(wrong.hint("Without `--serve`, `lm-eval run` uses servers that are already running"));
     }
@@ -180,7 +180,7 @@ fn driver_settings(ray: &RayOptions, settings: &RunSettings) -> Result<Value> {
     }
     let serve = match &ray.serve {
         Some(command) => Some(command.clone()),
-        None => serve_command(&settings.model, &settings.model_settings()).transpose()?,
+        None => serve_command(&settings.model.name, &settings.model_settings()).transpose()?,
     };
     let mut run = settings.stored();
     if ray.serve.is_some() && run.get_str("model").is_none() {

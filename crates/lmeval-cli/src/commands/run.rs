@@ -30,7 +30,7 @@ pub(super) fn run(
         printer.notes().use_json();
     }
     let mut settings = RunSettings::from_flags(arguments)?;
-    settings.python = settings.python.or_else(|| program?.python.clone());
+    settings.python.python = settings.python.python.or_else(|| program?.python.clone());
     print_given(&settings, printer)?;
     run_with(settings, printer, program)
 }
@@ -43,24 +43,29 @@ pub(super) fn run_with(
 ) -> Result<Status> {
     let clock = Clock::start();
     start_log(&settings, printer)?;
-    if settings.check_integrity {
+    if settings.scoring.check_integrity {
         let diagnostic = Diagnostic::new("`--check_integrity`: tasks have no self-tests");
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let roots = roots::resolve(&settings.library, printer)?;
     let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
-    let tasks = roots::load(&manager, &settings.tasks, printer)?;
-    thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
-    let model_args = Value::from(settings.model_args.clone());
+    let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
+    thresholds::check(
+        &settings.scoring.fail_under,
+        &tasks,
+        &settings.dialect,
+        settings.scoring.predict_only,
+    )?;
+    let model_args = Value::from(settings.model.args.clone());
     let notes = printer.notes();
     let mut session = Session::prepare(settings, clock, &roots, program, &model_args, notes.clone())?;
     let settings = &session.settings;
     // Before the model: a package or a login that is missing must not cost the time of a run.
-    let wanted = Some(&settings.trackers).filter(|trackers| !trackers.is_empty());
+    let wanted = Some(&settings.output.trackers).filter(|trackers| !trackers.is_empty());
     let trackers =
         wanted.map(|trackers| Trackers::start(&session.python, &trackers.to_dict())).transpose()?;
     let model = {
-        let show = ProgressDisplay::new(settings.progress, settings.quiet);
+        let show = ProgressDisplay::new(settings.output.progress, settings.output.quiet);
         let _spinner = Spinner::start(show, loading(settings), notes.clone());
         session.create_model()?
     };
@@ -90,12 +95,12 @@ fn finish(
     facts.model_usage = session.judging.model_usage(settings, evaluation.usage);
     output::print_warnings(&evaluation, printer);
     let mut objects = Objects::new(settings, &facts, &evaluation, &events.task_hashes(&evaluation));
-    if let Some(shard) = settings.shard {
+    if let Some(shard) = settings.documents.shard {
         objects.insert("shard", &Value::from(shard.to_string()));
     }
     let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
     let samples = events.sample_files(&evaluation);
-    if let (Some(shard), Some(writer), Some(path)) = (settings.shard, &events.shard, &path) {
+    if let (Some(shard), Some(writer), Some(path)) = (settings.documents.shard, &events.shard, &path) {
         if let Some(identity) = model.portable_identity() {
             writer.set_model(Fingerprint::of(&identity).to_string(), identity.to_string());
         }
@@ -122,7 +127,7 @@ fn finish(
         tracking::report(trackers, &objects, path.as_deref(), session, &samples, printer)
     });
     // A threshold is for the scores of all documents, so `merge` checks it.
-    let thresholds = if settings.shard.is_some() { &[][..] } else { &settings.fail_under };
+    let thresholds = if settings.documents.shard.is_some() { &[][..] } else { &settings.scoring.fail_under };
     let has_passed = thresholds::report(thresholds, &evaluation.results, printer)?;
     if !evaluation.failures.is_empty() || !is_tracked {
         return Ok(Status::Failure);
@@ -135,8 +140,8 @@ fn finish(
 
 /// The message shown while the model loads.
 fn loading(settings: &RunSettings) -> String {
-    let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
-    format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
+    let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model.args.get_str(key));
+    format!("Loading the model `{}`", name.map_or_else(|| settings.model.name.clone(), repr::str))
 }
 
 /// Prints the settings of a file, as other layers override them, and notes about all layers.
@@ -152,10 +157,10 @@ pub(super) fn print_given(settings: &RunSettings, printer: &mut Printer) -> Resu
 }
 
 fn set_notes(settings: &RunSettings, printer: &Printer) {
-    if settings.progress == ProgressMode::Json {
+    if settings.output.progress == ProgressMode::Json {
         printer.notes().use_json();
     }
-    if settings.quiet {
+    if settings.output.quiet {
         printer.notes().be_quiet();
     }
 }
@@ -164,8 +169,8 @@ fn set_notes(settings: &RunSettings, printer: &Printer) {
 fn start_log(settings: &RunSettings, printer: &Printer) -> Result<()> {
     set_notes(settings, printer);
     let notes = printer.notes();
-    log::start(settings.log, &notes)?;
-    if !settings.apply_chat_template.is_on() && looks_like_chat(settings) {
+    log::start(settings.output.log, &notes)?;
+    if !settings.prompts.apply_chat_template.is_on() && looks_like_chat(settings) {
         notes.info(
             "The model arguments look like those of a chat model, but `--apply_chat_template` is not given: \
              prompts are sent as plain text",
@@ -176,7 +181,7 @@ fn start_log(settings: &RunSettings, printer: &Printer) -> Result<()> {
 
 /// Reference: any argument that contains one of these words.
 fn looks_like_chat(settings: &RunSettings) -> bool {
-    settings.model_args.values().any(|value| {
+    settings.model.args.values().any(|value| {
         let text = repr::str(value).to_lowercase();
         text.contains("inst") || text.contains("chat")
     })
@@ -184,12 +189,12 @@ fn looks_like_chat(settings: &RunSettings) -> bool {
 
 /// Warns about cache flags that have no effect.
 fn warn_unused_cache_flags(settings: &RunSettings, printer: &Printer) {
-    if settings.use_cache.is_some() {
+    if settings.answers.use_cache.is_some() {
         printer.notes().info(&format!(
             "`--use_cache` has no effect: `{}` answers as fast as a file can be read",
-            settings.model
+            settings.model.name
         ));
-    } else if settings.fresh {
+    } else if settings.answers.fresh {
         printer.notes().info("`--fresh` has no effect: no answers are saved");
     }
 }

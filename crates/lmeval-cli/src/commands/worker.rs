@@ -65,7 +65,8 @@ pub(crate) fn run(arguments: &WorkerArgs, printer: &mut Printer) -> Result<Statu
     };
     let create = |setup: &Dict| {
         let made = settings(setup, arguments).and_then(|settings| {
-            let options = python::options(settings.python.as_deref(), &settings.plugins, &[], &notes)?;
+            let options =
+                python::options(settings.python.python.as_deref(), settings.python.plugins(), &[], &notes)?;
             model::create(&settings, &options, &notes, false)
         });
         made.map_err(|error| match error.downcast::<ModelError>() {

@@ -39,7 +39,7 @@ impl Judging {
         Ok(Self {
             judges: create(settings, options, notes, has_answers)?,
             baseline: baseline(settings)?,
-            prices: settings.prices.as_deref().map(Prices::read).transpose()?,
+            prices: settings.scoring.prices.as_deref().map(Prices::read).transpose()?,
         })
     }
 
@@ -76,8 +76,8 @@ impl Judging {
     pub(crate) fn model_usage(&self, settings: &RunSettings, used: ModelUsage) -> Dict {
         let Some(prices) = &self.prices else { return Dict::new() };
         let mut entry = Dict::new();
-        entry.insert("model", settings.model.as_str());
-        entry.insert("model_args", Value::from(settings.model_args.clone()));
+        entry.insert("model", settings.model.name.as_str());
+        entry.insert("model_args", Value::from(settings.model.args.clone()));
         entry.insert("prompt_tokens", used.tokens.prompt_tokens as i64);
         entry.insert("completion_tokens", used.tokens.completion_tokens as i64);
         let cost = prices.cost(&entry).filter(|_| used.uncounted == 0);
@@ -98,7 +98,7 @@ fn create(
     has_answers: bool,
 ) -> Result<Vec<JudgeModel>> {
     let mut made: Vec<(&JudgeBinding, Arc<dyn Model>)> = Vec::new();
-    for binding in &settings.judges {
+    for binding in &settings.scoring.judges {
         let same =
             made.iter().find(|(other, _)| other.backend == binding.backend && other.args == binding.args);
         let model = match same {
@@ -146,7 +146,7 @@ pub(crate) fn models(judges: &[JudgeModel]) -> Vec<Arc<dyn Model>> {
 
 /// Reads the answers of the run that pairwise judges compare with.
 fn baseline(settings: &RunSettings) -> Result<Option<Arc<Baseline>>> {
-    let Some(path) = &settings.baseline else { return Ok(None) };
+    let Some(path) = &settings.scoring.baseline else { return Ok(None) };
     let run = Run::open(path)?;
     if run.samples.is_empty() {
         let message = format!("`--baseline {}`: the run has no samples files", path.display());

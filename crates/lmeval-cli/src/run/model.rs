@@ -27,8 +27,8 @@ pub(crate) fn create(
     notes: &Notes,
     has_answers: bool,
 ) -> Result<Arc<dyn Model>> {
-    let name = settings.model.as_str();
-    if let Some(workers) = &settings.workers {
+    let name = settings.model.name.as_str();
+    if let Some(workers) = &settings.model.workers {
         return Ok(Arc::new(pool(settings, workers, notes)?));
     }
     if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
@@ -56,9 +56,9 @@ pub(crate) fn create(
     let mut registry = lmeval::registry();
     let is_built_in = registry.models.get(name).is_some();
     // A plug-in's model wins over a built-in one; without plug-ins, no Python is started for built-in names.
-    let registered = if is_built_in && settings.plugins.is_empty() {
+    let registered = if is_built_in && settings.python.plugins().is_empty() {
         None
-    } else if settings.plugins.is_empty() {
+    } else if settings.python.plugins().is_empty() {
         // Without Python, an unknown name is reported as unknown.
         RegisteredModels::start_if_possible(options)?
     } else {
@@ -81,7 +81,7 @@ pub(crate) fn create(
             let engine = Engine::of(settings)?;
             // Without `--device`, `HFLM` chooses one itself.
             let python =
-                PythonModelSettings { device: settings.device.clone(), ..python_model_settings(settings) };
+                PythonModelSettings { device: settings.model.device.clone(), ..python_model_settings(settings) };
             let mut settings =
                 ModelSettings { defer_contact: has_answers, ..back_end_settings(settings, notes) };
             let Some(engine) = engine else { return Ok(registry.model(name, &settings)?) };
@@ -93,9 +93,9 @@ pub(crate) fn create(
 
 /// Waits for workers that compute the model.
 fn pool(settings: &RunSettings, workers: &WorkerSettings, notes: &Notes) -> Result<WorkerPool> {
-    let name = settings.model.as_str();
+    let name = settings.model.name.as_str();
     if lmeval::registry().models.get(name).is_some_and(|entry| entry.facts.is_served)
-        && settings.plugins.is_empty()
+        && settings.python.plugins().is_empty()
     {
         let diagnostic = Diagnostic::new(format!("`--workers` is not for `{name}`, which a server computes"));
         bail!(diagnostic.hint("Leave it out; `base_url` takes the addresses of several servers"));
@@ -119,16 +119,16 @@ fn registered_class(name: &str) -> Function {
 
 /// Creates a built-in model.
 pub(crate) fn built_in(settings: &RunSettings, notes: &Notes) -> Result<Arc<dyn Model>> {
-    Ok(lmeval::registry().model(&settings.model, &back_end_settings(settings, notes))?)
+    Ok(lmeval::registry().model(&settings.model.name, &back_end_settings(settings, notes))?)
 }
 
 fn python_model_settings(settings: &RunSettings) -> PythonModelSettings {
-    let [random, numpy, torch, _] = settings.seeds;
+    let [random, numpy, torch, _] = settings.prompts.seeds;
     PythonModelSettings {
-        args: settings.model_args.clone(),
-        batch_size: Some(settings.batch_size.clone()),
-        max_batch_size: settings.max_batch_size,
-        device: settings.device().map(str::to_owned),
+        args: settings.model.args.clone(),
+        batch_size: Some(settings.model.batch_size.clone()),
+        max_batch_size: settings.model.max_batch_size,
+        device: settings.model.device().map(str::to_owned),
         seeds: [random, numpy, torch],
         rolling_context: settings.dialect.rolling_context,
     }
@@ -142,8 +142,8 @@ fn back_end_settings(settings: &RunSettings, notes: &Notes) -> ModelSettings {
 fn warn_ignored_settings(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
     for name in model.ignored_settings() {
         let is_default = match name.as_str() {
-            "batch_size" => settings.batch_size == Value::Int(1),
-            "device" => settings.device.is_none(),
+            "batch_size" => settings.model.batch_size == Value::Int(1),
+            "device" => settings.model.device.is_none(),
             _ => false,
         };
         if !is_default {

@@ -33,31 +33,31 @@ const SHOWN_AUDITS: usize = 20;
 pub(crate) fn facts(session: &Session, model_facts: ModelFacts, evaluation: &Evaluated) -> RunFacts {
     let settings = &session.settings;
     let device = if settings.dialect.device_as_requested {
-        settings.device().map(str::to_owned)
+        settings.model.device().map(str::to_owned)
     } else {
-        model_facts.device.clone().or_else(|| settings.device.clone())
+        model_facts.device.clone().or_else(|| settings.model.device.clone())
     };
-    let seed = |index: usize| settings.seeds[index].map_or(Value::None, Value::Int);
+    let seed = |index: usize| settings.prompts.seeds[index].map_or(Value::None, Value::Int);
     RunFacts {
-        model: settings.model.clone(),
-        model_source: settings.model.clone(),
+        model: settings.model.name.clone(),
+        model_source: settings.model.name.clone(),
         model_name: session.model_name.clone(),
-        model_args: Value::from(settings.model_args.clone()),
+        model_args: Value::from(settings.model.args.clone()),
         batch_sizes: model_facts.batch_sizes.clone(),
         model_facts,
-        batch_size: settings.batch_size.clone(),
+        batch_size: settings.model.batch_size.clone(),
         device: device.map_or(Value::None, Value::from),
-        use_cache: settings.use_cache.as_deref().map_or(Value::None, Value::str),
-        limit: settings.limit.clone(),
-        bootstrap_iters: Value::Int(settings.bootstrap_iters),
-        gen_kwargs: Value::from(settings.gen_kwargs.clone()),
+        use_cache: settings.answers.use_cache.as_deref().map_or(Value::None, Value::str),
+        limit: settings.documents.limit.clone(),
+        bootstrap_iters: Value::Int(settings.scoring.bootstrap_iters),
+        gen_kwargs: Value::from(settings.prompts.gen_kwargs.clone()),
         seeds: Seeds { random: seed(0), numpy: seed(1), torch: seed(2), fewshot: seed(3) },
         start: session.clock.moment,
         seconds: session.clock.began.elapsed().as_secs_f64(),
         environment: Environment::collect(Path::new(".")),
-        system_instruction: settings.system_instruction.clone(),
+        system_instruction: settings.prompts.system_instruction.clone(),
         chat_template: evaluation.chat_template.clone(),
-        fewshot_as_multiturn: settings.fewshot_as_multiturn,
+        fewshot_as_multiturn: settings.prompts.fewshot_as_multiturn,
         dialect: settings.dialect,
         failed_requests: evaluation.failures.len(),
         hash_media: session.hash_media,
@@ -73,7 +73,8 @@ pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
     let tasks = evaluation.tasks.iter();
     tasks
         .map(|(key, task)| {
-            let config = task.config.to_dict(task.mapping(), &settings.dialect, settings.predict_only);
+            let config =
+                task.config.to_dict(task.mapping(), &settings.dialect, settings.scoring.predict_only);
             (Value::str(key.as_str()), Value::from(config))
         })
         .collect()
@@ -180,7 +181,7 @@ impl Objects {
 
     /// Prints the results.
     pub(crate) fn print(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
-        if settings.show_config && !matches!(settings.format, Format::Json | Format::Csv) {
+        if settings.output.show_config && !matches!(settings.output.format, Format::Json | Format::Csv) {
             printer.exact(&to_json(&self.in_memory)?)?;
             printer.result("\n")?;
         }
@@ -191,26 +192,26 @@ impl Objects {
     /// Prints the tables, or the results file as JSON.
     pub(crate) fn print_scores(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
         let in_memory = &self.in_memory;
-        if settings.format == Format::Json {
+        if settings.output.format == Format::Json {
             printer.exact(&to_json(&self.in_file)?)?;
             return Ok(printer.result("\n")?);
         }
-        if settings.format == Format::Csv {
+        if settings.output.format == Format::Csv {
             return Ok(printer.exact(&csv_of(&self.in_file))?);
         }
         let summary = Summary {
-            model: settings.model.clone(),
-            model_args: Value::from(settings.model_args.clone()),
-            gen_kwargs: Value::from(settings.gen_kwargs.clone()),
-            limit: settings.limit.clone(),
-            num_fewshot: settings.num_fewshot.map_or(Value::None, Value::Int),
-            batch_size: settings.batch_size.clone(),
+            model: settings.model.name.clone(),
+            model_args: Value::from(settings.model.args.clone()),
+            gen_kwargs: Value::from(settings.prompts.gen_kwargs.clone()),
+            limit: settings.documents.limit.clone(),
+            num_fewshot: settings.prompts.num_fewshot.map_or(Value::None, Value::Int),
+            batch_size: settings.model.batch_size.clone(),
             batch_sizes: batch_sizes(in_memory),
         };
         printer.result(&format!("{}\n", summary.line()))?;
         let groups = in_memory.contains_str("groups").then_some(Column::Groups);
         for column in [Column::Results].into_iter().chain(groups) {
-            match settings.format {
+            match settings.output.format {
                 Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
                 Format::Markdown => printer.result(&make_table(in_memory, column, false))?,
                 _ => printer.table(&make_table(in_memory, column, false))?,

@@ -100,7 +100,7 @@ impl Session {
     ) -> Result<Self> {
         // Before the model is created, which may take minutes.
         #[cfg(not(feature = "view"))]
-        if settings.view {
+        if settings.output.view {
             return Err(super::live::missing().into());
         }
         let cancel = Cancel::new();
@@ -110,7 +110,7 @@ impl Session {
         }
         Ok(Self {
             clock,
-            model_name: ModelName::of(&settings.model, model_args, settings.seeds[0]),
+            model_name: ModelName::of(&settings.model.name, model_args, settings.prompts.seeds[0]),
             python: python::of_run(&settings, roots, program.map(|program| program.caller), &notes)?,
             hash_media: environment::hash_media()?,
             files: None,
@@ -125,7 +125,7 @@ impl Session {
 
     /// Chooses where files go. Checks that the folder is writable, so that the run does not fail at its end.
     pub(crate) fn open_files(&mut self) -> Result<()> {
-        let Some(path) = &self.settings.output_path else { return Ok(()) };
+        let Some(path) = &self.settings.output.path else { return Ok(()) };
         let layout = Layout::new(path, &self.model_name.sanitized);
         layout.prepare()?;
         let stamp = layout.free_stamp(self.clock.moment, &environment::time_zone());
@@ -157,14 +157,14 @@ impl Session {
     }
 
     fn journal_options(&self) -> Option<JournalOptions> {
-        let fresh = self.settings.fresh;
-        if let Some(prefix) = self.settings.use_cache.as_deref().filter(|prefix| !prefix.is_empty()) {
+        let fresh = self.settings.answers.fresh;
+        if let Some(prefix) = self.settings.answers.use_cache.as_deref().filter(|prefix| !prefix.is_empty()) {
             let path =
                 if prefix.ends_with(".journal") { prefix.to_owned() } else { format!("{prefix}.journal") };
             let import = lmeval_journal::old_caches(Path::new(prefix));
             return Some(JournalOptions { path: PathBuf::from(path), fresh, import });
         }
-        let output_path = self.settings.output_path.as_ref()?;
+        let output_path = self.settings.output.path.as_ref()?;
         let path = if output_path.extension().is_some_and(|extension| extension == "json") {
             output_path.with_extension("journal")
         } else {
@@ -192,7 +192,7 @@ impl Session {
 
     /// A handler of events that writes samples if they are wanted.
     pub(crate) fn events(&self, counts: &Arc<RequestCounts>) -> RunEvents {
-        let records = self.files.as_ref().filter(|_| self.settings.log_samples).map(|files| Records {
+        let records = self.files.as_ref().filter(|_| self.settings.output.log_samples).map(|files| Records {
             layout: files.layout.clone(),
             stamp: files.stamp.clone(),
             options: SampleOptions { hash_media: self.hash_media },
@@ -215,19 +215,19 @@ impl Session {
         printer: &Printer,
     ) -> Result<Ended> {
         let settings = &self.settings;
-        let show = ProgressDisplay::new(settings.progress, settings.quiet);
+        let show = ProgressDisplay::new(settings.output.progress, settings.output.quiet);
         let counts = Arc::new(RequestCounts::new());
-        let wants_files = settings.log_samples || settings.shard.is_some();
+        let wants_files = settings.output.log_samples || settings.documents.shard.is_some();
         if let Some(files) = self.files.as_ref().filter(|_| wants_files) {
             files.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
         }
         let mut events = self.events(&counts);
         events.json = show == ProgressDisplay::Json;
-        events.write_out = settings.write_out.then_some(settings.dialect);
-        if settings.view {
+        events.write_out = settings.output.write_out.then_some(settings.dialect);
+        if settings.output.view {
             events.live = Some(self.live(&counts, model)?);
         }
-        if let Some(files) = self.files.as_ref().filter(|_| settings.shard.is_some()) {
+        if let Some(files) = self.files.as_ref().filter(|_| settings.documents.shard.is_some()) {
             events.shard = Some(ShardWriter::new(files.layout.folder())?);
         }
         let events = Arc::new(events);

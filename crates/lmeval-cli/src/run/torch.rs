@@ -28,10 +28,10 @@ pub(crate) enum Engine {
 impl Engine {
     /// Reads the argument `engine` of a model; `None` for models other than `hf`.
     pub(crate) fn of(settings: &RunSettings) -> Result<Option<Self>> {
-        if !NAMES.contains(&settings.model.as_str()) {
+        if !NAMES.contains(&settings.model.name.as_str()) {
             return Ok(None);
         }
-        match settings.model_args.get_str(ENGINE) {
+        match settings.model.args.get_str(ENGINE) {
             None | Some(Value::None) => Ok(Some(Self::Auto)),
             Some(given) => match repr::str(given).as_str() {
                 "auto" => Ok(Some(Self::Auto)),

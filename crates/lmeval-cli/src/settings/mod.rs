@@ -3,19 +3,27 @@
 //! [`Options`] lists all settings: each field is a flag, a key of settings files and an argument of the Python
 //! package. [`RunSettings`] is the resolved result.
 
+mod answers;
 mod config_file;
 mod dict_option;
+mod documents;
 mod engine;
 mod judges;
 mod kinds;
 mod layer;
+mod model;
 mod no_effect;
 mod options;
+mod output;
 #[cfg(test)]
 mod precedence;
+mod prompts;
+#[cfg(test)]
+mod python_package;
 mod record;
 mod resolve;
 mod samples;
+mod scoring;
 mod seed;
 mod shard;
 mod trackers;

@@ -279,6 +279,13 @@ impl LibraryArgs {
     }
 }
 
+impl PythonArgs {
+    /// The modules and files that register extensions.
+    pub(crate) fn plugins(&self) -> &[String] {
+        self.plugins.as_deref().unwrap_or_default()
+    }
+}
+
 /// The output format on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {

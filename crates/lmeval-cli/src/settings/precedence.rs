@@ -1,13 +1,12 @@
 //! Every setting on every layer: flags over the environment over a file over defaults.
 
-use std::path::Path;
-
-use clap::Parser;
+use clap::{Arg, ArgAction, Parser};
 use lmeval_pycompat::{Dict, Value, json, yaml};
 
 use super::config_file::ConfigFile;
 use super::layer::Layer;
 use super::options::{Options, VARIABLES};
+use super::python_package;
 use super::record::RECORDED;
 use super::resolve::{RunSettings, layered};
 
@@ -43,69 +42,71 @@ const fn idle(row: Row) -> Row {
     Row { has_effect: false, ..row }
 }
 
-const ROWS: [Row; 51] = [
+/// Settings whose values have a form of their own, or that need further flags. All others follow from their kind.
+const SPECIAL: [Row; 18] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
-    row("model", "uniform", &["--model", "dummy"]),
-    row("model_args", "{a: 1}", &["--model_args", "b=2"]),
-    row("gen_kwargs", "'a=1'", &["--gen_kwargs", "b=2"]),
     row(
         "hf_hub_log_args",
         "{push_results_to_hub: true}",
         &["--hf_hub_log_args", "push_results_to_hub=True,gated=True"],
     ),
-    row("wandb_args", "{a: 1}", &["--wandb_args", "b=2"]),
     beside(
         row("wandb_config_args", "{a: 1}", &["--wandb_config_args", "b=2"]),
         &["--wandb_args", "project=a"],
     ),
-    row("trackio_args", "{a: 1}", &["--trackio_args", "b=2"]),
     row("workers", "{listen: 'a:1', token_file: b}", &["--workers", "listen=a:2,token_file=b"]),
-    row("limit", "4", &["--limit", "0.5"]),
     row("samples", "{a: [1]}", &["--samples", "{\"b\": [2]}"]),
     beside(row("shard", "1/3", &["--shard", "2/3"]), &["--output_path", "out"]),
-    row("num_fewshot", "4", &["--num_fewshot", "0"]),
-    row("repeats", "4", &["--repeats", "0"]),
-    row("batch_size", "auto", &["--batch_size", "4"]),
-    row("max_batch_size", "4", &["--max_batch_size", "5"]),
-    row("choices", "letters", &["--choices", "generate"]),
-    row("device", "cpu", &["--device", "cuda:1"]),
     row("apply_chat_template", "default", &["--apply_chat_template"]),
     beside(
         row("fewshot_as_multiturn", "false", &["--fewshot_as_multiturn", "true"]),
         &["--apply_chat_template"],
     ),
-    row("system_instruction", "a", &["--system_instruction", ""]),
     row("seed", "[1, null, 3, 4]", &["--seed", "5"]),
     row("compat", "0.4", &["--compat", "0.5"]),
-    row("bootstrap_iters", "3", &["--bootstrap_iters", "7"]),
-    row("metadata", "{a: 1}", &["--metadata", "{\"b\": 2}"]),
-    row("trust_remote_code", "false", &["--trust_remote_code"]),
-    row("confirm_run_unsafe_code", "false", &["--confirm_run_unsafe_code"]),
     beside(row("predict_only", "false", &["--predict_only"]), &["--output_path", "out"]),
-    row("check_integrity", "false", &["--check_integrity"]),
     row("fail_under", "'a:acc=0.5'", &["--fail_under", "b:acc=0.25", "--fail_under", "c:acc=0.5"]),
     row("judge", "{a: 'dummy,x=1'}", &["--judge", "b=dummy", "--judge", "c=hf,pretrained=d"]),
-    row("baseline", "a", &["--baseline", "b"]),
-    row("prices", "a", &["--prices", "b"]),
-    row("output_path", "out.json", &["--output_path", "out"]),
-    beside(row("log_samples", "false", &["--log_samples"]), &["--output_path", "out"]),
-    row("write_out", "false", &["--write_out"]),
-    row("show_config", "false", &["--show_config"]),
-    row("format", "json", &["--format", "latex"]),
-    row("progress", "plain", &["--progress", "none"]),
-    row("quiet", "false", &["--quiet"]),
-    row("view", "false", &["--view"]),
-    row("use_cache", "a", &["--use_cache", "b"]),
-    row("fresh", "false", &["--fresh"]),
     row("max_failures", "0", &["--max_failures", "5"]),
+    beside(row("log_samples", "false", &["--log_samples"]), &["--output_path", "out"]),
     idle(row("cache_requests", "refresh", &["--cache_requests"])),
     row("verbosity", "DEBUG", &["--verbosity", "info"]),
-    row("include_path", "[a, b]", &["--include_path", "c"]),
-    row("library", "builtin", &["--library", "none"]),
-    row("python", "a", &["--python", "b"]),
-    row("plugins", "a", &["--plugins", "b", "--plugins", "c"]),
     row("include_defaults", "false", &[]),
 ];
+
+/// A row for a setting of a common kind.
+fn of_kind(option: &Arg) -> Row {
+    let name: &'static str = option.get_long().unwrap().to_owned().leak();
+    let flag: &'static str = format!("--{name}").leak();
+    let choices = option.get_possible_values();
+    let (file, words) = match (python_package::kind(option), choices.as_slice()) {
+        ("flag", _) => ("false", vec![flag]),
+        ("number", _) => ("4", vec![flag, "5"]),
+        ("values", _) => ("{a: 1}", vec![flag, "b=2"]),
+        (_, [.., given, other]) => {
+            let [given, other] = [given, other].map(|choice| choice.get_name().to_owned().leak());
+            (&*other, vec![flag, &*given])
+        }
+        _ if matches!(option.get_action(), ArgAction::Append) => ("a", vec![flag, "b", flag, "c"]),
+        _ => ("a", vec![flag, "b"]),
+    };
+    row(name, file, words.leak())
+}
+
+/// Every setting.
+fn rows() -> Vec<Row> {
+    let run = python_package::run_command();
+    let mut rows = SPECIAL.to_vec();
+    let settings = Options::names("");
+    for option in run.get_arguments() {
+        let name = option.get_id().as_str();
+        let is_setting = settings.contains(&name) && name != "config";
+        if is_setting && !SPECIAL.iter().any(|row| row.name == name) {
+            rows.push(of_kind(option));
+        }
+    }
+    rows
+}
 
 fn flags(words: &[&[&str]]) -> Options {
     Flags::try_parse_from(["run"].into_iter().chain(words.concat())).unwrap().options
@@ -139,7 +140,7 @@ fn flags_override_the_file_and_the_file_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let config = ["--config", path.to_str().unwrap()];
-    for Row { name, file, flag, beside, has_effect } in ROWS {
+    for Row { name, file, flag, beside, has_effect } in rows() {
         fs_err::write(&path, format!("{name}: {file}\n")).unwrap();
         let of_flag = flags(&[flag, beside]);
         let of_file = flags(&[&config, beside]);
@@ -169,7 +170,7 @@ fn settings_can_be_stored_as_json() {
         let again = RunSettings::from_stored(stored.as_dict().unwrap(), &Options::default()).unwrap();
         assert_eq!(shown(again), shown(settings), "{name}");
     };
-    for Row { name, file, flag, beside, .. } in ROWS {
+    for Row { name, file, flag, beside, .. } in rows() {
         check(&flags(&[flag, beside]), name);
         fs_err::write(&path, format!("{name}: {file}\n")).unwrap();
         check(&flags(&[&config, beside]), name);
@@ -185,7 +186,7 @@ fn python_callers_can_give_every_setting() {
         assert!(settings.notes.is_empty(), "the caller warns its user itself: {given:?}");
         format!("{settings:?}")
     };
-    for Row { name, file, flag, has_effect, .. } in ROWS {
+    for Row { name, file, flag, has_effect, .. } in rows() {
         let is_off = file == "false" && !flag.is_empty();
         let value = if is_off { Value::Bool(true) } else { yaml::load_bytes(file.as_bytes()).unwrap().value };
         let given = Dict::from_iter([(Value::str(name), value)]);
@@ -214,7 +215,7 @@ fn flags_override_the_environment_and_the_environment_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     for (name, variable) in VARIABLES {
-        let row = ROWS.into_iter().find(|row| row.name == name).unwrap();
+        let row = rows().into_iter().find(|row| row.name == name).unwrap();
         fs_err::write(&path, format!("{name}: {}\n", row.file)).unwrap();
         let file = ConfigFile::read(&path).unwrap();
         let of_flag = flags(&[row.flag]);
@@ -249,24 +250,11 @@ fn flags_override_the_environment_and_the_environment_the_file() {
 
 #[test]
 fn rows_cover_all_settings() {
-    let mut rows: Vec<&str> = ROWS.iter().map(|row| row.name).chain(["config"]).collect();
+    let mut rows: Vec<&str> = rows().iter().map(|row| row.name).chain(["config"]).collect();
     let mut names = Options::names("");
     for listed in [&mut rows, &mut names] {
         listed.sort_unstable();
     }
     assert_eq!(rows, names);
     assert!(RECORDED.iter().all(|name| names.contains(name)));
-}
-
-/// The package repeats the names twice: in its parser and in `EvaluatorConfig`.
-#[test]
-fn the_python_package_names_every_setting() {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/lm_eval");
-    let parser = fs_err::read_to_string(package.join("_command.py")).unwrap();
-    let record = fs_err::read_to_string(package.join("config/evaluate_config.py")).unwrap();
-    for name in Options::names("") {
-        let is_option = name == "include_defaults" || parser.contains(&format!("\"{name}\""));
-        assert!(is_option, "`_command.py` lacks `{name}`");
-        assert!(record.contains(&format!("\n    {name}: ")), "`EvaluatorConfig` lacks `{name}`");
-    }
 }

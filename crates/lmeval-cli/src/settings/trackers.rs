@@ -4,6 +4,8 @@ use anyhow::{Result, bail};
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 
+use super::resolve::Resolver;
+
 /// The arguments of `--hf_hub_log_args`.
 const HUB_ARGUMENTS: [&str; 12] = [
     "output_path",
@@ -56,20 +58,16 @@ impl TrackerSettings {
         parts.into_iter().map(|(name, dict)| (Value::str(name), Value::from(dict.clone()))).collect()
     }
 
-    /// Resolves the dictionary options, which `dict` returns.
-    pub(super) fn resolve(
-        dict: impl Fn(&str) -> Dict,
-        log_samples: bool,
-        is_command: bool,
-        notes: &mut Vec<String>,
-    ) -> Result<Self> {
-        let (wandb, wandb_config) = (dict("wandb_args"), dict("wandb_config_args"));
+    pub(super) fn resolve(resolver: &mut Resolver, log_samples: bool) -> Result<Self> {
+        let is_command = resolver.is_command();
+        let (wandb, wandb_config) = (resolver.dict("wandb_args"), resolver.dict("wandb_config_args"));
         if is_command && wandb.is_empty() && !wandb_config.is_empty() {
             let diagnostic = Diagnostic::new("`--wandb_config_args` needs `--wandb_args`");
             bail!(diagnostic.hint("For example: `--wandb_args project=NAME`"));
         }
-        let hub = hub(&dict("hf_hub_log_args"), log_samples || !is_command, notes)?;
-        Ok(Self { wandb, wandb_config, trackio: dict("trackio_args"), hub })
+        let (hub_args, trackio) = (resolver.dict("hf_hub_log_args"), resolver.dict("trackio_args"));
+        let hub = hub(&hub_args, log_samples || !is_command, &mut resolver.notes)?;
+        Ok(Self { wandb, wandb_config, trackio, hub })
     }
 }
 

@@ -8,38 +8,23 @@ use lmeval_tasks::config::TASK_KEYS;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 30] = [
-    &[],
-    &["run"],
-    &["ls"],
-    &["validate"],
-    &["show"],
-    &["preview"],
-    &["tasks"],
-    &["tasks", "pull"],
-    &["tasks", "list"],
-    &["tasks", "use"],
-    &["tasks", "remove"],
-    &["journal"],
-    &["journal", "ls"],
-    &["journal", "verify"],
-    &["journal", "compact"],
-    &["journal", "merge"],
-    &["journal", "export"],
-    &["compare"],
-    &["view"],
-    &["report"],
-    &["samples"],
-    &["table"],
-    &["rescore"],
-    &["merge"],
-    &["doctor"],
-    &["worker"],
-    &["ray"],
-    &["ray", "run"],
-    &["completions"],
-    &["sandbox"],
-];
+/// Adds the help of a command and of its subcommands, in the order in which the help lists them.
+fn add_help(page: &mut String, words: &[&str]) {
+    let call = [&["lm-eval"], words].concat().join(" ");
+    let output = context().run(&[words, &["--help"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    let text: Vec<&str> = output.stdout.trim_end().lines().map(str::trim_end).collect();
+    let _ = write!(page, "\n## `{call}`\n\n```text\n{}\n```\n", text.join("\n"));
+    let listed =
+        text.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for line in listed {
+        // Further lines of a description are indented further.
+        let name = line.strip_prefix("  ").and_then(|line| line.split(' ').next()).unwrap_or_default();
+        if !matches!(name, "" | "help") {
+            add_help(page, &[words, &[name]].concat());
+        }
+    }
+}
 
 #[test]
 fn command_line_page_is_up_to_date() {
@@ -47,13 +32,7 @@ fn command_line_page_is_up_to_date() {
         "# Command line\n\nThe output of `--help` for each command. A test generates this page; refresh it with\n\
          `UPDATE_DOCS=1 cargo test -p lmeval-cli documentation`.\n",
     );
-    for words in COMMANDS {
-        let call = [&["lm-eval"], words].concat().join(" ");
-        let output = context().run(&[words, &["--help"]].concat());
-        assert_eq!(output.status, 0, "{output}");
-        let text: Vec<&str> = output.stdout.trim_end().lines().map(str::trim_end).collect();
-        let _ = write!(page, "\n## `{call}`\n\n```text\n{}\n```\n", text.join("\n"));
-    }
+    add_help(&mut page, &[]);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs_err::write(&path, page).unwrap();

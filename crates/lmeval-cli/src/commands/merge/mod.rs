@@ -68,9 +68,14 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     let manager = manager.with_unknown_hint(
         "The shards name this task; if it is in a file of yours, merge in the folder where they ran, or pass `--include_path DIR`",
     );
-    let tasks = roots::load(&manager, &settings.tasks, printer)?;
-    thresholds::check(&settings.fail_under, &tasks, &settings.dialect, settings.predict_only)?;
-    let model_args = Value::from(settings.model_args.clone());
+    let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
+    thresholds::check(
+        &settings.scoring.fail_under,
+        &tasks,
+        &settings.dialect,
+        settings.scoring.predict_only,
+    )?;
+    let model_args = Value::from(settings.model.args.clone());
     let mut session = Session::prepare(settings, clock, &roots, None, &model_args, printer.notes())?;
     let text = |key: &str| first.results.get_str(key).filter(|value| !value.is_none()).map(repr::str);
     if let (Some(name), Some(sanitized)) = (text("model_name"), text("model_name_sanitized")) {
@@ -96,7 +101,7 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
         ));
     }
     let failed = report_failures(shards, printer);
-    let passed = thresholds::report(&session.settings.fail_under, &evaluation.results, printer)?;
+    let passed = thresholds::report(&session.settings.scoring.fail_under, &evaluation.results, printer)?;
     if failed {
         return Ok(Status::Failure);
     }
@@ -127,7 +132,7 @@ impl Merge<'_> {
         });
         match evaluated {
             Ok(evaluated) if evaluated.answered > 0 => {
-                if self.session.settings.log_samples {
+                if self.session.settings.output.log_samples {
                     self.merge_samples(&evaluated, &events).inspect_err(|_| events.discard_records())?;
                 }
                 Ok((evaluated, events))
@@ -157,7 +162,8 @@ impl Merge<'_> {
         let first = &self.shards[0];
         let Some(stored) = check::config(first, key) else { return Ok(()) };
         let settings = &self.session.settings;
-        let mut config = task.config.to_dict(task.mapping(), &settings.dialect, settings.predict_only);
+        let mut config =
+            task.config.to_dict(task.mapping(), &settings.dialect, settings.scoring.predict_only);
         if let Some(metadata) = config.get_str_mut("metadata") {
             *metadata = mask_secrets(metadata);
         }

@@ -14,7 +14,7 @@ use crate::run::session::Session;
 /// Creates the judges that the arguments bind.
 pub(super) fn create(run: &Run, session: &mut Session, printer: &Printer) -> Result<()> {
     let (settings, notes) = (&session.settings, printer.notes());
-    let path = if settings.judges.is_empty() { None } else { journal(run, settings) };
+    let path = if settings.scoring.judges.is_empty() { None } else { journal(run, settings) };
     let has_answers = path.as_ref().is_some_and(|path| path.exists());
     session.judging = Judging::create(settings, &session.python, &notes, has_answers)?;
     if path.is_none() && session.judging.is_worth_saving() {
@@ -39,7 +39,7 @@ pub(super) fn report_asked(run: &Run, judging: &Judging, asked: usize, printer: 
 /// The journal of the stored run, or else one in the folder of the new results.
 fn journal(run: &Run, settings: &RunSettings) -> Option<PathBuf> {
     let own = || {
-        let path = settings.output_path.as_ref()?;
+        let path = settings.output.path.as_ref()?;
         let is_file = path.extension().is_some_and(|extension| extension == "json");
         Some(if is_file { path.with_extension("journal") } else { path.join("judgements.journal") })
     };

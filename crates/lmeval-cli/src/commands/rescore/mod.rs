@@ -54,14 +54,14 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
         );
         stored::restore_formats(&run, &mut settings, &manager);
     }
-    let mut tasks = roots::load(&manager, &settings.tasks, printer)?;
+    let mut tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     stored::restore_counts(&run, &mut tasks, &mut settings);
     let source = Source::open(&run, &arguments.run, arguments.model.as_deref(), settings.dialect)?;
     report_changes(&run, &source, printer);
     select_documents(&run, &source, &tasks, &mut settings);
     let templates = templates(&run, &source, &mut settings);
-    settings.max_failures = (!arguments.partial).then_some(MOST_MISSING);
-    let model_args = Value::from(settings.model_args.clone());
+    settings.answers.max_failures = (!arguments.partial).then_some(MOST_MISSING);
+    let model_args = Value::from(settings.model.args.clone());
     let mut session = Session::prepare(settings, clock, &roots, None, &model_args, printer.notes())?;
     if let (Some(name), Some(sanitized)) =
         (stored::text(&run, "model_name"), stored::text(&run, "model_name_sanitized"))
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
     let (evaluation, written, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
     let found = comparison.take();
     rescoring.report(&evaluation, &written, &missing, &found, printer)?;
-    if session.settings.format != Format::Json {
+    if session.settings.output.format != Format::Json {
         let records = rescoring.records(tasks, &evaluation, &found);
         changes::print_flips(&run, &found, &records, printer)?;
     }
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
 /// Restricts tasks to the documents that the run has, if it did not have all of them.
 fn select_documents(run: &Run, source: &Source, tasks: &TaskDict, settings: &mut RunSettings) {
     let Source::Samples(samples) = source else { return };
-    if !settings.limit.is_none() {
+    if !settings.documents.limit.is_none() {
         return;
     }
     let is_part = |task: &str| {
@@ -104,16 +104,16 @@ fn select_documents(run: &Run, source: &Source, tasks: &TaskDict, settings: &mut
             chosen.insert(task.as_str(), Value::list(documents.into_iter().map(Value::Int)));
         }
     }
-    settings.samples = Some(chosen).filter(|chosen| !chosen.is_empty());
+    settings.documents.samples = Some(chosen).filter(|chosen| !chosen.is_empty());
 }
 
 /// The chat templates to try; none for plain prompts.
 fn templates(run: &Run, source: &Source, settings: &mut RunSettings) -> Vec<ModelTemplate> {
     if matches!(source, Source::Samples(samples) if samples.is_chat()) {
-        settings.apply_chat_template = ChatTemplateChoice::Default;
-        settings.fewshot_as_multiturn = settings.fewshot_as_multiturn.or(Some(true));
+        settings.prompts.apply_chat_template = ChatTemplateChoice::Default;
+        settings.prompts.fewshot_as_multiturn = settings.prompts.fewshot_as_multiturn.or(Some(true));
     }
-    if !settings.apply_chat_template.is_on() {
+    if !settings.prompts.apply_chat_template.is_on() {
         return Vec::new();
     }
     source.templates(run, settings.dialect)
@@ -206,7 +206,7 @@ impl Rescoring<'_> {
 
     /// The digests of the data of the stored run, if the same documents are selected again.
     fn stored_digests(&self) -> Option<&Dict> {
-        self.run.section(output::DATA_DIGESTS).filter(|_| self.session.settings.samples.is_none())
+        self.run.section(output::DATA_DIGESTS).filter(|_| self.session.settings.documents.samples.is_none())
     }
 
     /// Warns of tasks whose documents or examples are not those of the stored run.
@@ -228,7 +228,7 @@ impl Rescoring<'_> {
     fn check_conversations(&self, evaluation: &Evaluated, printer: &mut Printer) -> Result<()> {
         if evaluation.chat_digests.is_empty()
             || self.arguments.partial
-            || self.session.settings.samples.is_some()
+            || self.session.settings.documents.samples.is_some()
         {
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl Rescoring<'_> {
         objects.edit(|object| stored::keep_model(object, self.run, &rescored));
         let saved = objects.save(self.session, written.checksums.clone());
         objects.print_scores(settings, printer)?;
-        if settings.format != Format::Json {
+        if settings.output.format != Format::Json {
             changes::print_scores(self.run, found, &evaluation.results, printer)?;
         }
         printer.flush()?;

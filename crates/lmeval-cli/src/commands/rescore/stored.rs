@@ -46,12 +46,12 @@ pub(super) fn settings(run: &Run, arguments: &RescoreArgs) -> Result<RunSettings
             settings.dialect = dialect(results);
         }
     }
-    if settings.choices.is_none() && settings.dialect.choices_on_chat {
-        settings.choices = run.results.as_ref().and_then(choices::method);
+    if settings.prompts.choices.is_none() && settings.dialect.choices_on_chat {
+        settings.prompts.choices = run.results.as_ref().and_then(choices::method);
     }
     if arguments.tasks.is_none() && (run.results.is_some() || !run.samples.is_empty()) {
         let is_samples_file = arguments.run.extension().is_some_and(|extension| extension == "jsonl");
-        settings.tasks = tasks(run, is_samples_file);
+        settings.documents.tasks = tasks(run, is_samples_file);
     } else if arguments.tasks.is_none() && arguments.config.is_none() {
         let diagnostic =
             Diagnostic::new(format!("`{}` does not say which tasks it answers", run.path.display()));
@@ -66,33 +66,33 @@ pub(super) fn settings(run: &Run, arguments: &RescoreArgs) -> Result<RunSettings
 fn apply(results: &Dict, config: &Dict, settings: &mut RunSettings) {
     let text = |dict: &Dict, key: &str| dict.get_str(key).and_then(Value::as_str).map(str::to_owned);
     if let Some(model) = text(config, "model").or_else(|| text(results, "model_source")) {
-        settings.model = model;
+        settings.model.name = model;
     }
-    settings.model_args = pairs(config.get_str("model_args"));
-    settings.metadata = settings.model_args.clone();
+    settings.model.args = pairs(config.get_str("model_args"));
+    settings.metadata = settings.model.args.clone();
     settings.metadata.update(&common_metadata(results));
-    settings.gen_kwargs = pairs(config.get_str("gen_kwargs"));
-    settings.limit = config.get_str("limit").cloned().unwrap_or_default();
-    settings.batch_size = config.get_str("batch_size").cloned().unwrap_or(Value::Int(1));
-    settings.device = text(config, "device");
+    settings.prompts.gen_kwargs = pairs(config.get_str("gen_kwargs"));
+    settings.documents.limit = config.get_str("limit").cloned().unwrap_or_default();
+    settings.model.batch_size = config.get_str("batch_size").cloned().unwrap_or(Value::Int(1));
+    settings.model.device = text(config, "device");
     if let Some(draws) = config.get_str("bootstrap_iters").and_then(Value::as_i64) {
-        settings.bootstrap_iters = draws;
+        settings.scoring.bootstrap_iters = draws;
     }
     for (seed, name) in
-        settings.seeds.iter_mut().zip(["random_seed", "numpy_seed", "torch_seed", "fewshot_seed"])
+        settings.prompts.seeds.iter_mut().zip(["random_seed", "numpy_seed", "torch_seed", "fewshot_seed"])
     {
         // Files of old releases do not record their seeds, which were the defaults.
         if let Some(stored) = config.get_str(name) {
             *seed = stored.as_i64();
         }
     }
-    settings.system_instruction = text(results, "system_instruction");
+    settings.prompts.system_instruction = text(results, "system_instruction");
     let multiturn = results.get_str("fewshot_as_multiturn").map(Value::is_truthy);
-    settings.fewshot_as_multiturn = multiturn;
+    settings.prompts.fewshot_as_multiturn = multiturn;
     let is_chat = text(results, "chat_template").is_some()
         || multiturn == Some(true)
         || results.contains_str(CHAT_DIGESTS);
-    settings.apply_chat_template =
+    settings.prompts.apply_chat_template =
         if is_chat { ChatTemplateChoice::Default } else { ChatTemplateChoice::Off };
 }
 
@@ -100,7 +100,7 @@ fn apply(results: &Dict, config: &Dict, settings: &mut RunSettings) {
 pub(super) fn abilities(run: &Run, settings: &RunSettings) -> Abilities {
     match &run.results {
         Some(results) => choices::abilities(results),
-        None if settings.choices == Some(Choices::Letters) => {
+        None if settings.prompts.choices == Some(Choices::Letters) => {
             Abilities { scoring: OptionScoring::Letters, reasons: false }
         }
         None => Abilities::default(),
@@ -148,7 +148,7 @@ const OF_PROMPTS: [&str; 7] = [
 /// Adds the format to tasks that ran with one: results name only the task, but have the configuration that the format made.
 pub(super) fn restore_formats(run: &Run, settings: &mut RunSettings, manager: &TaskManager) {
     let configs = run.section("configs");
-    for name in settings.tasks.iter_mut().filter(|name| !name.contains('@')) {
+    for name in settings.documents.tasks.iter_mut().filter(|name| !name.contains('@')) {
         let Some(config) = configs.and_then(|configs| configs.get_str(name)?.as_dict()) else { continue };
         let formats = config.get_str("formats").and_then(Value::as_dict).into_iter().flat_map(Dict::keys);
         let named = formats.filter_map(Value::as_str).map(|format| format!("{name}@{format}"));
@@ -159,7 +159,7 @@ pub(super) fn restore_formats(run: &Run, settings: &mut RunSettings, manager: &T
             let Some(task) = loaded.ok().and_then(|loaded| loaded.tasks.into_values().next()) else {
                 return false;
             };
-            let now = task.config.to_dict(task.mapping(), &settings.dialect, settings.predict_only);
+            let now = task.config.to_dict(task.mapping(), &settings.dialect, settings.scoring.predict_only);
             OF_PROMPTS.iter().all(|key| {
                 let [now, then] = [now.get_str(key), config.get_str(key)].map(|value| value.map(repr::str));
                 now == then
@@ -233,7 +233,7 @@ pub(super) fn restore_counts(run: &Run, tasks: &mut TaskDict, settings: &mut Run
         if let Some(shots) = shots {
             task.config.num_fewshot = Some(shots);
             if task.config.class.is_some() && shots > 0 {
-                settings.num_fewshot = Some(shots);
+                settings.prompts.num_fewshot = Some(shots);
             }
         }
         if let Some(repeats) =

@@ -21,15 +21,15 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let clock = Clock::start();
     let settings = RunSettings::from_python(&request.dict("settings"))?;
     secrets::learn(&as_given(request, "model_args").unwrap_or_default());
-    if settings.quiet {
+    if settings.output.quiet {
         printer.notes().be_quiet();
     }
-    log::start(settings.log, &printer.notes())?;
-    if settings.check_integrity {
+    log::start(settings.output.log, &printer.notes())?;
+    if settings.scoring.check_integrity {
         let diagnostic = Diagnostic::new("`check_integrity`: tasks have no self-tests");
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
-    if !settings.fail_under.is_empty() || !settings.trackers.is_empty() {
+    if !settings.scoring.fail_under.is_empty() || !settings.output.trackers.is_empty() {
         let diagnostic = Diagnostic::new("`fail_under` and trackers are settings of `lm-eval run`");
         bail!(
             diagnostic.hint("Compare the scores that this call returns, or log them with `lm_eval.loggers`")
@@ -101,9 +101,9 @@ fn live_judges(request: &Request, settings: &RunSettings) -> Result<Vec<JudgeMod
 /// The caller's model, if it passed one.
 pub(super) fn live_model(request: &Request, settings: &RunSettings) -> Result<Option<Arc<dyn Model>>> {
     let Value::Function(live) = request.part("live_model") else { return Ok(None) };
-    let [random, numpy, torch, _] = settings.seeds;
+    let [random, numpy, torch, _] = settings.prompts.seeds;
     let made = PythonModelSettings {
-        args: settings.model_args.clone(),
+        args: settings.model.args.clone(),
         seeds: [random, numpy, torch],
         rolling_context: settings.dialect.rolling_context,
         ..PythonModelSettings::default()

@@ -21,7 +21,7 @@ use crate::run::model;
 /// Serves the model of the settings until the caller ends the session.
 pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {
     let settings = RunSettings::from_python(&request.dict("settings"))?;
-    if settings.quiet {
+    if settings.output.quiet {
         printer.notes().be_quiet();
     }
     let made = model::built_in(&settings, &printer.notes())?;

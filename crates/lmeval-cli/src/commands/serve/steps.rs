@@ -68,7 +68,8 @@ pub(super) fn aggregate(request: &Request, printer: &mut Printer) -> Result<Valu
         bail!("Got values of {} pipelines, expected {}", given.len(), scorer.pipelines().len());
     }
     scorer.restore(given.iter().map(restored).collect::<Result<Vec<_>>>()?);
-    let aggregated = scorer.aggregate(step.settings.bootstrap_iters).map_err(|error| step.failed(error))?;
+    let aggregated =
+        scorer.aggregate(step.settings.scoring.bootstrap_iters).map_err(|error| step.failed(error))?;
     for warning in &aggregated.warnings {
         printer.warn(&format!("Task `{}`: {warning}", step.task.name()));
     }
@@ -90,7 +91,7 @@ struct Step {
 impl Step {
     fn new(request: &Request, printer: &mut Printer) -> Result<Self> {
         let settings = RunSettings::from_python(&request.dict("settings"))?;
-        if settings.quiet {
+        if settings.output.quiet {
             printer.notes().be_quiet();
         }
         let (mut tasks, roots) = tasks::of_run(request, printer)?;
@@ -104,7 +105,7 @@ impl Step {
             ..lmeval::environment::data_options()
         };
         let classes = ClassSettings {
-            fewshot_seed: settings.seeds[3],
+            fewshot_seed: settings.prompts.seeds[3],
             dialect: settings.dialect,
             ..ClassSettings::default()
         };
@@ -122,11 +123,11 @@ impl Step {
         let samples = samples.as_list().map(|ids| ids.iter().filter_map(Value::as_i64).collect());
         Ok(RequestOptions {
             dialect: self.settings.dialect,
-            fewshot_seed: self.settings.seeds[3],
-            system_instruction: self.settings.system_instruction.clone(),
+            fewshot_seed: self.settings.prompts.seeds[3],
+            system_instruction: self.settings.prompts.system_instruction.clone(),
             chat_template: template.map(|template| template.template),
-            fewshot_as_multiturn: self.settings.fewshot_as_multiturn.unwrap_or_default(),
-            limit: self.settings.limit.to_f64(),
+            fewshot_as_multiturn: self.settings.prompts.fewshot_as_multiturn.unwrap_or_default(),
+            limit: self.settings.documents.limit.to_f64(),
             samples,
             shard: Shard {
                 rank: number("rank").unwrap_or(0),
@@ -137,7 +138,7 @@ impl Step {
     }
 
     fn check_code(&self) -> Result<()> {
-        if self.task.config.unsafe_code && !self.settings.confirm_run_unsafe_code {
+        if self.task.config.unsafe_code && !self.settings.scoring.confirm_run_unsafe_code {
             let message = format!("The task `{}` runs code that the model writes", self.task.name());
             let hint = "Set `confirm_run_unsafe_code=True` to allow it on this machine";
             bail!(Diagnostic::new(message).hint(hint));

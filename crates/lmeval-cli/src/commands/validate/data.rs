@@ -44,7 +44,7 @@ pub(super) fn check(
     settings.hub.progress = Arc::new(Downloads::new(printer.notes()));
     let host = python::host(
         arguments.python.python.as_deref(),
-        arguments.python.plugins.as_deref().unwrap_or_default(),
+        arguments.python.plugins(),
         roots,
         &printer.notes(),
     )?;

@@ -192,7 +192,7 @@ class Tasks(unittest.TestCase):
             HarnessCLI().execute(parsed)
         self.assertEqual(
             [call.args[0] for call in run.call_args_list],
-            [["--model", "hf", "--tasks", "a"], ["run", "--model=dummy", "--tasks=a"]],
+            [["--model", "hf", "--tasks", "a"], ["run", "--tasks=a", "--model=dummy"]],
         )
 
 

@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// Arguments of a run of tasks.
-    pub(crate) fn arguments(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Vec<String> {
+    pub(crate) fn arguments(name: &str, model_args: &str, tasks: &str, out: &str) -> Vec<String> {
         let python = python();
         let words =
             ["run", "--model", name, "--model_args", model_args, "--tasks", tasks, "--include_path", "tasks"];
@@ -74,7 +74,7 @@ impl Stage {
     }
 
     pub(crate) fn run(&self, name: &str, model_args: &str, tasks: &str, out: &str) -> Output {
-        let arguments = self.arguments(name, model_args, tasks, out);
+        let arguments = Self::arguments(name, model_args, tasks, out);
         self.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).run()
     }
 
@@ -203,7 +203,7 @@ fn sglang_runs_on_a_port_with_a_key() {
 fn several_servers_share_the_gpus() {
     let stage = Stage::new();
     let arguments = format!("{},max_model_len=512,data_parallel_size=2,tensor_parallel_size=2", pretrained());
-    let words = stage.arguments("vllm", &arguments, "long", "out");
+    let words = Stage::arguments("vllm", &arguments, "long", "out");
     let command = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let output = command.env("CUDA_VISIBLE_DEVICES", "3,1,0,2").run();
     assert_eq!(output.status, 0, "{output}");
@@ -259,7 +259,7 @@ fn results(context: &TestContext, out: &str) -> Value {
 #[test]
 fn missing_package_is_reported_with_the_interpreter() {
     let stage = Stage::new();
-    let words = stage.arguments("vllm", &pretrained(), "long", "out");
+    let words = Stage::arguments("vllm", &pretrained(), "long", "out");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = stage.command(&words).without("PYTHONPATH").run();
     assert_eq!(output.status, 1, "{output}");

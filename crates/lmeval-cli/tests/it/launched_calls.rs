@@ -127,8 +127,7 @@ fn public_calls_run_as_written() {
     let context = Stage::new();
     fs_err::copy(chat_template(&context.context), context.context.work().join("template.jinja")).unwrap();
     for (number, (call, name, model_args, more, expected)) in CALLS.iter().enumerate() {
-        let mut words =
-            context.arguments(name, &with_pretrained(model_args), "long", &format!("out{number}"));
+        let mut words = Stage::arguments(name, &with_pretrained(model_args), "long", &format!("out{number}"));
         words.extend(["--limit", "2"].map(str::to_owned));
         words.extend(more.split_whitespace().map(str::to_owned));
         let checkpoint = context.context.work().join("checkpoint");

@@ -12,7 +12,7 @@ fn interrupts_end_the_server() {
     for (signals, is_loading) in [(1, true), (1, false), (2, false), (0, false)] {
         let stage = Stage::new();
         stage.fault(1, if is_loading { "hold" } else { "" });
-        let words = stage.arguments(
+        let words = Stage::arguments(
             "vllm",
             &format!("{},max_model_len=512,num_concurrent=1", pretrained()),
             "options",
@@ -40,7 +40,7 @@ fn interrupt_ends_a_resumed_run_whose_server_starts() {
     let arguments = format!("{},max_model_len=512", pretrained());
     assert_eq!(stage.run("vllm", &arguments, "options", "out").status, 0);
     stage.fault(2, "hold");
-    let words = stage.arguments("vllm", &arguments, "options,long", "out");
+    let words = Stage::arguments("vllm", &arguments, "options,long", "out");
     let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
     wait_until("the server has started", || stage.start(2).is_some());
     kill(child.id(), "-INT");
@@ -109,7 +109,7 @@ fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: 
     if let Moment::Load = moment {
         stage.fault(1, "hold");
     }
-    let words = stage.arguments("vllm", arguments, tasks, "out");
+    let words = Stage::arguments("vllm", arguments, tasks, "out");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut child = stage.command(&words).spawn();
     wait_until("the server has started", || stage.start(1).is_some());

@@ -54,8 +54,8 @@ pub use lmeval_core::{filters, formats, sampler, scorers};
 pub use lmeval_engine::{
     Cancel, ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions,
 };
-pub use lmeval_hub::http_client;
 pub use lmeval_metrics as metrics;
 pub use lmeval_metrics::{Metric, MetricInput, Number};
+pub use lmeval_net::http_client;
 pub use lmeval_pycompat::{Dict, Value};
 pub use lmeval_tasks::{Finding, Severity, Spec, TaskDict, TaskManager};

@@ -7,7 +7,7 @@ use crate::{metadata, repository};
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
     &["lmeval-core", "lmeval-tasks"],
-    &["lmeval-hub"],
+    &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
     &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
@@ -20,6 +20,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-tasks", "lmeval-core"),
+    ("lmeval-hub", "lmeval-net"),
 ];
 
 /// Crates for development only; no published crate depends on them.

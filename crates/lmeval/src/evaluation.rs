@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, InProcess, LocalModel, Model, ModelSettings};
 use lmeval_engine::{
     EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel, NoEvents, evaluate,
 };
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, yaml};
+use lmeval_scoring::registry::Registry;
 use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
 use crate::settings::{Count, JudgeBinding, Number, Options, RunSettings, python_options};

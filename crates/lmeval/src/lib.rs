@@ -41,16 +41,10 @@ pub mod library;
 pub mod settings;
 
 pub use evaluation::{Evaluation, ModelChoice, definitions, registry};
-pub use lmeval_core::registry::{
-    AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
-    OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
-};
-pub use lmeval_core::results::Score;
 pub use lmeval_core::{
     Answer, Arguments, Diagnose, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
     ModelIdentity, ModelRequest, ModelSettings, ModelTraits, OutputType, RequestType, Response,
 };
-pub use lmeval_core::{filters, formats, sampler, scorers};
 pub use lmeval_engine::{
     Cancel, ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions,
 };
@@ -58,4 +52,10 @@ pub use lmeval_metrics as metrics;
 pub use lmeval_metrics::{Metric, MetricInput, Number};
 pub use lmeval_net::http_client;
 pub use lmeval_pycompat::{Dict, Value};
+pub use lmeval_scoring::registry::{
+    AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
+    OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
+};
+pub use lmeval_scoring::results::Score;
+pub use lmeval_scoring::{filters, formats, sampler, scorers};
 pub use lmeval_tasks::{Finding, Severity, Spec, TaskDict, TaskManager};

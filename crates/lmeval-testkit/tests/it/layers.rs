@@ -6,7 +6,7 @@ use crate::{metadata, repository};
 /// Crates by layer, from the bottom.
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
-    &["lmeval-core", "lmeval-tasks"],
+    &["lmeval-core", "lmeval-scoring", "lmeval-tasks"],
     &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
@@ -19,7 +19,9 @@ const LAYERS: &[&[&str]] = &[
 const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
+    ("lmeval-scoring", "lmeval-core"),
     ("lmeval-tasks", "lmeval-core"),
+    ("lmeval-tasks", "lmeval-scoring"),
     ("lmeval-hub", "lmeval-net"),
 ];
 

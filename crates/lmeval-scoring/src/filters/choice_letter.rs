@@ -50,14 +50,14 @@ pub(super) fn entry() -> FilterEntry {
 /// 3. a label at the start of the answer, followed by punctuation or the end of its line
 /// 4. the last line that consists of a label
 #[derive(Debug)]
-pub struct ChoiceLetter {
+pub(crate) struct ChoiceLetter {
     searches: Vec<(Regex, i64)>,
     fallback: Value,
 }
 
 impl ChoiceLetter {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         let labels = match arguments.value_or("labels", "") {
             Value::List(labels) if !labels.is_empty() => {
                 labels.iter().map(|label| label.as_str().map(|label| label.trim().to_owned())).collect()

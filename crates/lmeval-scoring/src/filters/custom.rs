@@ -25,7 +25,7 @@ pub(super) fn entry() -> FilterEntry {
 ///
 /// Other arguments are ignored. The function returns a new list of answers for each request, in the same order.
 #[derive(Clone, Debug)]
-pub struct Custom {
+pub(crate) struct Custom {
     function: Arc<Function>,
     host: Arc<dyn Host>,
     may_unwrap: bool,
@@ -33,7 +33,10 @@ pub struct Custom {
 
 impl Custom {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>, context: &FilterContext) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(
+        arguments: &Arguments<'_>,
+        context: &FilterContext,
+    ) -> Result<Self, FilterError> {
         let value = arguments.required("filter_fn", OptionKind::Function)?;
         let Value::Function(function) = value else {
             return Err(arguments.wrong("filter_fn", OptionKind::Function, value));

@@ -47,14 +47,14 @@ pub(super) fn entry() -> FilterEntry {
 /// Label words are replaced everywhere, even inside entities, where they turn upper-case (`upDATE`); dialect 0.4
 /// replaces them only before a colon.
 #[derive(Clone, Debug)]
-pub struct FormatSpan {
+pub(crate) struct FormatSpan {
     spans: Regex,
     before_colon: Vec<(Regex, String)>,
 }
 
 impl FormatSpan {
     /// Creates the filter for a dialect.
-    pub fn new(dialect: &Dialect) -> Self {
+    pub(crate) fn new(dialect: &Dialect) -> Self {
         let before_colon =
             |&(word, label): &(&str, &str)| (own_pattern(&format!(r"\b{word}\s*:")), format!("{label}:"));
         Self {

@@ -16,7 +16,7 @@ pub(super) fn entry() -> FilterEntry {
 /// Lower-cases every answer by the rules of Unicode.
 ///
 /// It has no arguments. An answer that is not a string is an error.
-pub const LOWERCASE: StringFilter = StringFilter {
+pub(crate) const LOWERCASE: StringFilter = StringFilter {
     name: "lowercase",
     change: |text| {
         (!text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_uppercase())).then(|| lower(text))

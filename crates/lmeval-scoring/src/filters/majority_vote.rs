@@ -23,7 +23,7 @@ pub(super) fn entry() -> FilterEntry {
 /// `True` are equal. Answers that Python cannot hash, such as lists, are an error, and so is a request without
 /// answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MajorityVote;
+pub(crate) struct MajorityVote;
 
 /// Up to this many answers, comparing all pairs is faster than a hash table.
 const FEW: usize = 8;

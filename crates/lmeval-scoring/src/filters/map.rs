@@ -34,14 +34,14 @@ pub(super) fn entry() -> FilterEntry {
 /// YAML reads `Yes:` as `true`. Values may be of any type. Answers that Python cannot hash, such as lists, are an
 /// error.
 #[derive(Clone, Debug)]
-pub struct MapFilter {
+pub(crate) struct MapFilter {
     mapping: Arc<Dict>,
     default: Value,
 }
 
 impl MapFilter {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         let mapping = match arguments.get("mapping_dict") {
             None | Some(Value::None) => Arc::default(),
             Some(Value::Dict(mapping)) => Arc::clone(mapping),

@@ -59,26 +59,20 @@ use std::fmt;
 use lmeval_pycompat::Value;
 
 pub use self::arguments::Arguments;
-pub use self::choice_letter::ChoiceLetter;
-pub use self::custom::Custom;
+
 pub use self::docs::FilterDocs;
 pub use self::ensemble::{EnsembleError, FilterEnsemble, Outcome, StepAudit};
 pub use self::error::FilterError;
-pub use self::format_span::FormatSpan;
-pub use self::lowercase::LOWERCASE;
-pub use self::majority_vote::MajorityVote;
-pub use self::map::MapFilter;
-pub use self::multi_choice_regex::MultiChoiceRegex;
+
 pub use self::noop::Noop;
-pub use self::regex::RegexFilter;
-pub use self::regex_pos::RegexPos;
+
 pub use self::registry::FilterContext;
 pub(crate) use self::registry::built_in;
-pub use self::remove_whitespace::REMOVE_WHITESPACE;
+
 pub use self::spec::{FilterFunction, FilterSpec};
 pub use self::strings::StringFilter;
 pub use self::take_first::TakeFirst;
-pub use self::take_first_k::TakeFirstK;
+
 pub use self::uppercase::UPPERCASE;
 
 /// The answers to many requests: one list of repeats per request.

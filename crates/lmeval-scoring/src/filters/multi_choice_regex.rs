@@ -53,7 +53,7 @@ pub(super) fn entry() -> FilterEntry {
 /// answer is searched for the pattern, then for the text of an option, then for a colon and a letter. The first
 /// search with a non-empty match decides: the result is the match of the pattern, or the letter in parentheses.
 #[derive(Debug)]
-pub struct MultiChoiceRegex {
+pub(crate) struct MultiChoiceRegex {
     regex: Regex,
     group_select: i64,
     fallback: Value,
@@ -67,7 +67,7 @@ const CACHED: usize = 27;
 
 impl MultiChoiceRegex {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>, dialect: &Dialect) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>, dialect: &Dialect) -> Result<Self, FilterError> {
         Ok(Self {
             regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
             group_select: arguments.integer("group_select", 0)?,

@@ -43,7 +43,7 @@ pub(super) fn entry() -> FilterEntry {
 /// groups that are all empty are not a match. Fewer matches than `group_select` requires are an error. An answer that
 /// is not a string is treated as empty.
 #[derive(Clone, Debug)]
-pub struct RegexFilter {
+pub(crate) struct RegexFilter {
     regex: Regex,
     group_select: i64,
     fallback: Value,
@@ -51,7 +51,7 @@ pub struct RegexFilter {
 
 impl RegexFilter {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         Ok(Self {
             regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
             group_select: arguments.integer("group_select", 0)?,

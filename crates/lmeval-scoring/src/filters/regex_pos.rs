@@ -34,14 +34,14 @@ pub(super) fn entry() -> FilterEntry {
 /// Other arguments are errors. A string is searched for pairs as Python prints them, `('cat', 'NOUN')`; a sequence of
 /// pairs is used directly. The result is the list of the second items.
 #[derive(Clone, Debug)]
-pub struct RegexPos {
+pub(crate) struct RegexPos {
     pairs: Regex,
     fallback: Value,
 }
 
 impl RegexPos {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         // Reference: the pattern is compiled, but another one is used.
         arguments.pattern("regex_pattern", r"\['(.*?)'\]")?;
         let pairs = own_pattern(r"\('([^']*)', '([^']*)'\)");

@@ -15,7 +15,7 @@ pub(super) fn entry() -> FilterEntry {
 /// Strips whitespace, as defined by Python's `str.strip`, at both ends of every answer.
 ///
 /// It has no arguments. An answer that is not a string is an error.
-pub const REMOVE_WHITESPACE: StringFilter = StringFilter {
+pub(crate) const REMOVE_WHITESPACE: StringFilter = StringFilter {
     name: "remove_whitespace",
     change: |text| {
         let stripped = strip(text);

@@ -23,13 +23,13 @@ pub(super) fn entry() -> FilterEntry {
 ///
 /// Other arguments are ignored. The first request must have at least `k` answers; later ones may have fewer.
 #[derive(Clone, Copy, Debug)]
-pub struct TakeFirstK {
+pub(crate) struct TakeFirstK {
     k: i64,
 }
 
 impl TakeFirstK {
     /// Creates the filter from a step's arguments.
-    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+    pub(crate) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         arguments.required("k", OptionKind::Integer)?;
         Ok(Self { k: arguments.integer("k", 0)? })
     }

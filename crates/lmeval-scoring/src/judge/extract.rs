@@ -20,7 +20,7 @@ pub(super) enum Extract {
 
 /// The verdict of a judge as written, and its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// The label or number; `None` if there is none.
     pub verdict: Option<String>,
     /// The rest of the answer, or the field of the JSON object.

@@ -23,7 +23,6 @@ mod templates;
 
 pub use ask::{JudgeQuestion, Judges, NoJudges};
 pub use call::{JudgeCall, Judgement};
-pub use extract::Reading;
-pub use scorer::JudgeScorer;
+
 pub(crate) use scorer::entry;
 pub use spec::{JudgeSpec, SpecProblem};

@@ -53,15 +53,8 @@ pub(crate) fn entry() -> ScorerEntry {
 /// The votes on an answer are reduced to one value, and the values of a document's repeats to their mean. A document
 /// without a verdict has no value. Metrics of the pipeline are computed as well.
 #[derive(Clone, Debug)]
-pub struct JudgeScorer {
+pub(crate) struct JudgeScorer {
     pub(super) spec: Arc<JudgeSpec>,
-}
-
-impl JudgeScorer {
-    /// The configuration of the judge.
-    pub fn spec(&self) -> &Arc<JudgeSpec> {
-        &self.spec
-    }
 }
 
 impl Scorer for JudgeScorer {

@@ -86,7 +86,7 @@ fn add_tagged(hasher: &mut Sha256, tag: u8, bytes: [u8; 8]) {
 }
 
 /// The hash of a document's JSON with an indent of two.
-pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
+pub(crate) fn hash_document(document: &Dict) -> Result<String, EncodeError> {
     let options = json::Options {
         ensure_ascii: false,
         indent: Some(2),
@@ -97,7 +97,7 @@ pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
 }
 
 /// The hash of a prompt: the first argument of the document's first request.
-pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
+pub(crate) fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
     match &first.arguments {
         Arguments::Rolling { .. } if dialect.rolling_context => hash_text(""),
         Arguments::Rolling { text } => hash_text(text),
@@ -111,7 +111,7 @@ pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
 }
 
 /// The hash of a target's `str`.
-pub fn hash_target(target: &Value) -> String {
+pub(crate) fn hash_target(target: &Value) -> String {
     match target {
         Value::Str(text) => hash_text(text),
         other => hash_text(&repr::str(other)),

@@ -15,9 +15,8 @@ pub use audit::{Audit, LetterAudit};
 pub use checksum::{
     CHECKSUMS, LinesChecksum, changed_sections, checksums, samples_checksums, value_checksum,
 };
-pub use hash::{
-    hash_document, hash_of_hashes, hash_prompt, hash_target, hash_text, hash_values, replace_foreign,
-};
+
+pub use hash::{hash_of_hashes, hash_text, hash_values, replace_foreign};
 pub use run::{GroupResult, RunResults, Score};
 pub use sample::{DocumentHashes, SampleRecord, sample_records, task_file_name};
 pub use sections::Sections;

@@ -17,7 +17,7 @@ pub(super) fn entry() -> ScorerEntry {
 ///
 /// Despite its name, it does not look at options.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChoiceMatchScorer;
+pub(crate) struct ChoiceMatchScorer;
 
 impl Scorer for ChoiceMatchScorer {
     fn name(&self) -> &'static str {

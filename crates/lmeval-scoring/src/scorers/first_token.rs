@@ -18,7 +18,7 @@ pub(super) fn entry() -> ScorerEntry {
 ///
 /// Despite its name, it does not truncate the answer to a token.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FirstTokenScorer;
+pub(crate) struct FirstTokenScorer;
 
 impl Scorer for FirstTokenScorer {
     fn name(&self) -> &'static str {

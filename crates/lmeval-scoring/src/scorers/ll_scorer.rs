@@ -21,7 +21,7 @@ pub(super) const UNRESOLVED: i64 = -100;
 
 /// Scores log-likelihoods using the pipeline's metrics.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LLScorer;
+pub(crate) struct LLScorer;
 
 impl Scorer for LLScorer {
     fn name(&self) -> &'static str {

@@ -39,18 +39,18 @@ pub use aggregate::Aggregated;
 pub use answered::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
 pub use bound_metrics::BoundMetrics;
 pub use build::{ScoringSources, TaskFacts, build_predict_only, build_scorer};
-pub use choice_match::ChoiceMatchScorer;
+
 pub use error::ScoreError;
-pub use first_token::FirstTokenScorer;
+
 pub use gen_scorer::GenScorer;
 pub use input::ScoringInput;
-pub use ll_scorer::{FromInstances, LLScorer};
+pub use ll_scorer::FromInstances;
+
 pub use metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 pub use metric_key::{MetricKey, NotAMetricKey, parent_metric};
 pub use needs::Needs;
 pub use pipeline::ScoringPipeline;
-pub use reduce::merge_reduced;
-pub use regex_extraction::RegexExtractionScorer;
+
 pub use registered_scorer::ScorerDefaults;
 pub(crate) use registry::built_in;
 pub use scored::{ReducedDoc, ScoredDoc, Scores};

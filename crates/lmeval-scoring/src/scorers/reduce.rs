@@ -51,7 +51,7 @@ pub(super) fn unreduced(scored: &[ScoredDoc], metrics: &[PipelineMetric]) -> Vec
 }
 
 /// Merges the values of several processes; a later copy of a document reindices the earlier one in its position.
-pub fn merge_reduced(parts: impl IntoIterator<Item = Vec<ReducedDoc>>) -> Vec<ReducedDoc> {
+pub(crate) fn merge_reduced(parts: impl IntoIterator<Item = Vec<ReducedDoc>>) -> Vec<ReducedDoc> {
     let mut merged: Vec<ReducedDoc> = Vec::new();
     let mut indices = std::collections::HashMap::new();
     for document in parts.into_iter().flatten() {

@@ -18,7 +18,7 @@ pub(super) fn entry() -> ScorerEntry {
 ///
 /// The pattern is the default of the filter `regex`; set another one in `filter_list`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RegexExtractionScorer;
+pub(crate) struct RegexExtractionScorer;
 
 impl Scorer for RegexExtractionScorer {
     fn name(&self) -> &'static str {

@@ -10,7 +10,7 @@ _default:
 ci:
     ./scripts/test
 
-# The tests of one crate, perhaps those with a word in their names: `just test lmeval-core filters`.
+# The tests of one crate, perhaps those with a word in their names: `just test lmeval-scoring filters`.
 test crate *words:
     cargo test -p {{ crate }} {{ words }}
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use fs_err as fs;
-use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, secrets};
 use lmeval_pycompat::{Dict, Value, json, repr};
+use lmeval_scoring::registry::Registry;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Error;

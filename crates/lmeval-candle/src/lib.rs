@@ -13,7 +13,7 @@ mod engine;
 mod error;
 mod generation;
 mod hub;
-pub mod layers;
+mod layers;
 mod load;
 mod memory;
 mod model;
@@ -21,7 +21,7 @@ mod registry;
 mod weights;
 
 pub use batch::{Batch, Segment, Span};
-pub use cache::{Cache, LayerCache};
+pub use cache::Cache;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use hub::locate_model;

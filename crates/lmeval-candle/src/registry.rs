@@ -1,6 +1,6 @@
 //! Registration of this crate's models.
 
-use lmeval_core::registry::ModelEntry;
+use lmeval_scoring::registry::ModelEntry;
 
 use crate::model;
 

@@ -4,12 +4,13 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Group, Level as Title, Renderer, Snippet};
-use lmeval_core::filters::FilterError;
-use lmeval_core::scorers::ScoreError;
-use lmeval_core::{Diagnose, Diagnostic, HostError, Level, Location, ModelError, downcast_error, secrets};
+use lmeval_core::{Diagnose, Diagnostic, Level, Location, ModelError, downcast_error, secrets};
 use lmeval_engine::EngineError;
 use lmeval_host::TrackerError;
 use lmeval_report::ReportError;
+use lmeval_scoring::HostError;
+use lmeval_scoring::filters::FilterError;
+use lmeval_scoring::scorers::ScoreError;
 use lmeval_tasks::prompt::PromptError;
 
 use crate::commands::Status;
@@ -183,8 +184,8 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
 #[cfg(test)]
 mod tests {
     use lmeval_core::DocId;
-    use lmeval_core::filters::EnsembleError;
     use lmeval_core::{ModelErrorKind, OutputType};
+    use lmeval_scoring::filters::EnsembleError;
 
     use super::*;
 

@@ -1,13 +1,11 @@
-//! Domain types of an evaluation, and the registry of everything that tasks and runs refer to by name.
+//! Domain types of an evaluation: documents, requests and models, the dialects of task files, and diagnostics.
 //!
 //! ```
-//! use lmeval_core::registry::Registry;
+//! use lmeval_core::{DocId, Documents, MemoryDocuments};
+//! use lmeval_pycompat::Dict;
 //!
-//! let registry = Registry::default();
-//! let metric = registry.metrics.get("acc_norm").unwrap();
-//! assert!(metric.facts.higher_is_better);
-//! let unknown = registry.filters.find("regexx").unwrap_err();
-//! assert_eq!(unknown.nearest, ["regex"]);
+//! let documents = MemoryDocuments::new(vec![Dict::from_iter([("question", "6 * 7?")])]);
+//! assert_eq!(documents.len(), 1);
 //! ```
 
 mod chat;
@@ -17,24 +15,15 @@ mod diagnostic;
 mod dialect;
 mod document;
 mod downloads;
-pub mod filters;
-pub mod formats;
-pub mod groups;
 mod guard;
-mod host;
 mod in_process;
 mod instance;
-pub mod judge;
 mod letters;
 mod message;
 mod model;
 mod model_error;
 mod model_settings;
 pub mod recorded;
-pub mod registry;
-pub mod results;
-pub mod sampler;
-pub mod scorers;
 pub mod secrets;
 mod stops;
 mod windows;
@@ -51,7 +40,6 @@ pub use document::{
 };
 pub use downloads::{DownloadProgress, NoProgress};
 pub use guard::{guarded, is_guarded};
-pub use host::{ClassCall, Host, HostError, HostFn, HostServices, NamedSplits, NoHost, display_reference};
 pub use in_process::{InProcess, LocalModel};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, MAX_REPEATS, RequestType};
 pub use letters::{Letter, LetterOutcome, letters_value};

@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lmeval_pycompat::{Dict, Value};
@@ -323,19 +323,18 @@ impl ModelStats {
     /// Counts a retry and remembers its reason.
     pub fn retry(&self, reason: String) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        if let Ok(mut retry_reason) = self.retry_reason.lock() {
-            *retry_reason = Some(reason);
-        }
+        *lock(&self.retry_reason) = Some(reason);
     }
 
     /// Records a warning for whoever reads the results.
     pub fn warn(&self, warning: impl Into<String>) {
         let warning = warning.into();
         // Listeners are called without the lock: they may ask for warnings, or take their time.
-        let listener = self.warnings.lock().ok().and_then(|mut warnings| {
+        let listener = {
+            let mut warnings = lock(&self.warnings);
             warnings.all.push(warning.clone());
             warnings.listener.clone()
-        });
+        };
         if let Some(listener) = listener {
             listener(&warning);
         }
@@ -344,22 +343,24 @@ impl ModelStats {
     /// Reports the warnings so far and each later one immediately, since a run may be killed before its end.
     pub fn on_warning(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         let listener: WarningListener = Arc::new(listener);
-        let before = self.warnings.lock().map(|mut warnings| {
+        let before = {
+            let mut warnings = lock(&self.warnings);
             warnings.listener = Some(Arc::clone(&listener));
             warnings.all.clone()
-        });
-        for warning in before.unwrap_or_default() {
+        };
+        for warning in before {
             listener(&warning);
         }
     }
 
     /// Sets the reason why the model does not answer yet, such as a server that refuses connections; `None` if it does.
     pub fn wait_for(&self, reason: Option<String>) {
-        let listener = self.waiting.lock().ok().and_then(|mut waiting| {
+        let listener = {
+            let mut waiting = lock(&self.waiting);
             let is_new = waiting.now != reason;
             waiting.now.clone_from(&reason);
             waiting.listener.clone().filter(|_| is_new)
-        });
+        };
         if let (Some(reason), Some(listener)) = (reason, listener) {
             listener(&reason);
         }
@@ -367,14 +368,12 @@ impl ModelStats {
 
     /// Reports each later reason for waiting immediately.
     pub fn on_wait(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
-        if let Ok(mut waiting) = self.waiting.lock() {
-            waiting.listener = Some(Arc::new(listener));
-        }
+        lock(&self.waiting).listener = Some(Arc::new(listener));
     }
 
     /// Reports an event that is not a problem, such as a server that joined.
     pub fn note(&self, note: &str) {
-        let listener = self.waiting.lock().ok().and_then(|waiting| waiting.listener.clone());
+        let listener = lock(&self.waiting).listener.clone();
         if let Some(listener) = listener {
             listener(note);
         }
@@ -382,12 +381,12 @@ impl ModelStats {
 
     /// The reason why the model does not answer yet.
     pub fn waiting(&self) -> Option<String> {
-        self.waiting.lock().ok()?.now.clone()
+        lock(&self.waiting).now.clone()
     }
 
     /// The warnings so far; cleared by the call.
     pub fn take_warnings(&self) -> Vec<String> {
-        self.warnings.lock().map(|mut warnings| std::mem::take(&mut warnings.all)).unwrap_or_default()
+        std::mem::take(&mut lock(&self.warnings).all)
     }
 
     /// The fraction of tokens that did not have to be computed, if the model counts them.
@@ -399,8 +398,12 @@ impl ModelStats {
 
     /// The reason for the latest retry; cleared by the call.
     pub fn take_retry_reason(&self) -> Option<String> {
-        self.retry_reason.lock().ok()?.take()
+        lock(&self.retry_reason).take()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A language model.

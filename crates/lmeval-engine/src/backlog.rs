@@ -74,9 +74,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
-    use lmeval_core::registry::{FilterEntry, Registry};
     use lmeval_core::{InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, Response};
+    use lmeval_scoring::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
+    use lmeval_scoring::registry::{FilterEntry, Registry};
     use lmeval_tasks::{Overrides, Spec, TaskManager};
 
     use super::*;

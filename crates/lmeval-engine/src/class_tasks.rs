@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{DatasetRequest, Dialect, DocumentError, HostServices, NamedSplits};
+use lmeval_core::{DatasetRequest, Dialect, DocumentError};
 use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::{HostServices, NamedSplits};
 use lmeval_tasks::prompt::Templates;
 use lmeval_tasks::{Diagnostic, Task};
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
 use lmeval_core::{Answer, Context, ModelError, ModelRequest, Usage};
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance, Needs};
 use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::backlog::Backlog;

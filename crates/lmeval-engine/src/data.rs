@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{Host, MemorySplits, Splits};
+use lmeval_core::{MemorySplits, Splits};
 use lmeval_data::Settings;
+use lmeval_scoring::Host;
 use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
 

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use lmeval_core::groups::GroupError;
-use lmeval_core::scorers::ScoreError;
-use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, counted, guarded};
+use lmeval_core::{Diagnose, Diagnostic, Location, ModelError, counted, guarded};
+use lmeval_scoring::HostError;
+use lmeval_scoring::groups::GroupError;
+use lmeval_scoring::scorers::ScoreError;
 use lmeval_tasks::prompt::PromptError;
 
 /// The reason that a run ended without results. Answers received before the error are in the journal, if there is

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
-use lmeval_core::groups::GroupSpec;
-use lmeval_core::judge::Judges;
-use lmeval_core::results::{RunResults, Score, TaskResult};
 use lmeval_core::{Model, ModelTemplate};
 use lmeval_journal::Journal;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::groups::GroupSpec;
+use lmeval_scoring::judge::Judges;
+use lmeval_scoring::results::{RunResults, Score, TaskResult};
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;

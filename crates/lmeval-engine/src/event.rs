@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_journal::{Damage, Fingerprint};
+use lmeval_scoring::results::TaskResult;
+use lmeval_scoring::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 

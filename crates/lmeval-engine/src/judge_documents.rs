@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::judge::{JudgeCall, Judgement};
-use lmeval_core::scorers::{AnsweredDocument, TaskScorer};
 use lmeval_core::{Answer, Response};
+use lmeval_scoring::judge::{JudgeCall, Judgement};
+use lmeval_scoring::scorers::{AnsweredDocument, TaskScorer};
 
 use crate::error::EngineError;
 use crate::judging::{Baseline, JudgeModel, JudgePool};

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use lmeval_core::judge::{JudgeCall, JudgeQuestion, Judges};
 use lmeval_core::{
     Answer, Arguments, ChatMessage, ChatTemplate, Context, DocId, Model, ModelError, ModelErrorKind,
     ModelIdentity, ModelRequest, RequestType, Response, Usage, secrets,
 };
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::judge::{JudgeCall, JudgeQuestion, Judges};
 use rustc_hash::FxHashMap;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};

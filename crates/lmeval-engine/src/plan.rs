@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use lmeval_core::groups::GroupSpec;
-use lmeval_core::scorers::{ScoringSources, TaskScorer};
-use lmeval_core::{Diagnostic, Host, MAX_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
+use lmeval_core::{Diagnostic, MAX_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
+use lmeval_scoring::Host;
+use lmeval_scoring::groups::GroupSpec;
+use lmeval_scoring::scorers::{ScoringSources, TaskScorer};
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
 use lmeval_tasks::{Task, TaskDict};

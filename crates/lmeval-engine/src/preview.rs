@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lmeval_core::scorers::{AnsweredDocument, TaskScorer};
 use lmeval_pycompat::Value;
+use lmeval_scoring::scorers::{AnsweredDocument, TaskScorer};
 
 use crate::event::{Event, Events};
 use crate::plan::PlannedTask;

@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use lmeval_core::HostError;
-use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::{AnsweredDocument, ScoreError};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::HostError;
+use lmeval_scoring::results::TaskResult;
+use lmeval_scoring::scorers::{AnsweredDocument, ScoreError};
 use lmeval_tasks::scoring::{task_result, unscored_result};
 
 use crate::backlog::Backlog;

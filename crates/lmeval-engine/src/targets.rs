@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::scorers::TaskScorer;
 use lmeval_core::{Diagnostic, DocId};
 use lmeval_metrics::{AnyAggregation, MetricError};
 use lmeval_pycompat::Value;
+use lmeval_scoring::scorers::TaskScorer;
 use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::error::EngineError;

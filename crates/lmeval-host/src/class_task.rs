@@ -1,7 +1,8 @@
 //! Host functions for tasks that are Python classes.
 
-use lmeval_core::{ChatMessage, ChatTemplate, ClassCall, Context, HostError};
+use lmeval_core::{ChatMessage, ChatTemplate, Context};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::{ClassCall, HostError};
 
 use crate::host::PythonHost;
 use crate::message::{Message, failed, wrong_type};

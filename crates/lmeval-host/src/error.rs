@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::{HostError, display_reference};
 
 use crate::protocol::ProtocolError;
 

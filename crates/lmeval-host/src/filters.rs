@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
-use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use lmeval_scoring::{HostError, display_reference};
 
 use crate::message::{Message, failed, wrong_type};
 use crate::pool::Pool;

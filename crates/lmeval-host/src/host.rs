@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use lmeval_core::filters::{Filter, FilterDocs};
-use lmeval_core::judge::Judges;
-use lmeval_core::registry::{NameLookup, NameScope};
-use lmeval_core::sampler::Sampler;
-use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, TaskCode};
-use lmeval_core::{
-    ClassCall, Documents, Host, HostError, HostServices, MemoryDocuments, MemorySplits, Splits,
-};
+use lmeval_core::{Documents, MemoryDocuments, MemorySplits, Splits};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::filters::{Filter, FilterDocs};
+use lmeval_scoring::judge::Judges;
+use lmeval_scoring::registry::{NameLookup, NameScope};
+use lmeval_scoring::sampler::Sampler;
+use lmeval_scoring::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, TaskCode};
+use lmeval_scoring::{ClassCall, Host, HostError, HostServices};
 
 use crate::class_task;
 use crate::filters::{ClassFilter, filter};

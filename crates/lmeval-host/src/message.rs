@@ -1,7 +1,7 @@
 //! Messages to a worker.
 
-use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::{HostError, display_reference};
 
 use crate::error::WorkerError;
 use crate::pool::{Pin, Pool};

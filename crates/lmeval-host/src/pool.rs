@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lmeval_core::display_reference;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::display_reference;
 
 use crate::caller::Caller;
 use crate::error::WorkerError;

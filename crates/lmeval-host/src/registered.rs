@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::HostError;
-use lmeval_core::registry::{NameLookup, NameScope, Registered};
-use lmeval_core::scorers::HostScorer;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::HostError;
+use lmeval_scoring::registry::{NameLookup, NameScope, Registered};
+use lmeval_scoring::scorers::HostScorer;
 use rayon::prelude::*;
 
 use crate::message::{Message, wrong_type};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::HostError;
-use lmeval_core::sampler::{Draw, Drawn, Sampler, SamplerError};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::HostError;
+use lmeval_scoring::sampler::{Draw, Drawn, Sampler, SamplerError};
 
 use crate::message::{Message, wrong_type};
 use crate::pool::Pool;

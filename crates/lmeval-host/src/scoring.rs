@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::HostError;
-use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, Needs, TaskCode};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::HostError;
+use lmeval_scoring::scorers::{HostAggregation, HostMetric, HostReduction, Needs, TaskCode};
 use rayon::prelude::*;
 
 use crate::host::PythonHost;

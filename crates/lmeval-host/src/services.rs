@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use lmeval_core::judge::{JudgeQuestion, Judges, NoJudges};
-use lmeval_core::registry::Registry;
-use lmeval_core::{DatasetRequest, Diagnose as _, Documents, HostServices, NamedSplits};
+use lmeval_core::{DatasetRequest, Diagnose as _, Documents};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::judge::{JudgeQuestion, Judges, NoJudges};
+use lmeval_scoring::registry::Registry;
+use lmeval_scoring::{HostServices, NamedSplits};
 
 use crate::protocol::{self, ProtocolError};
 

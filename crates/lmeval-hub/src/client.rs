@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use lmeval_net::http_client;
 use lmeval_pycompat::Value;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER};
 use reqwest::{Method, Response, StatusCode, Url, redirect};
@@ -11,7 +12,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::error::Error;
 use crate::hexadecimal;
-use crate::http::http_client;
 use crate::repository::parse;
 use crate::settings::Settings;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lmeval_core::registry::{ModelEntry, Registry};
 use lmeval_core::{Model, ModelError, ModelSettings};
+use lmeval_scoring::registry::{ModelEntry, Registry};
 
 use crate::api;
 use crate::{launched, local};

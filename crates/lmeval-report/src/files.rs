@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
-use lmeval_core::results::{CHECKSUMS, checksums, replace_foreign, task_file_name};
 use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::{CHECKSUMS, checksums, replace_foreign, task_file_name};
 
 use crate::clock::Moment;
 use crate::error::ReportError;

@@ -19,7 +19,7 @@ pub use clock::Moment;
 pub use environment::{Environment, lm_eval_version};
 pub use error::ReportError;
 pub use files::{Layout, add_checksums, to_json, write_atomically, write_results};
-pub use lmeval_core::results::task_file_name;
+pub use lmeval_scoring::results::task_file_name;
 pub use names::{ModelName, sanitize_model_name};
 pub use object::{RunFacts, Seeds, file_object, result_object};
 pub use samples::{SampleOptions, SamplesWriter, WrittenSamples, parse_hash_media, task_hashes};

@@ -1,10 +1,10 @@
 //! Builds the result object, with keys in the reference's order.
 
-use lmeval_core::results::{RunResults, Sections, hash_text};
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Dialect, ModelFacts};
 use lmeval_pycompat::repr::float_repr;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::results::{RunResults, Sections, hash_text};
 
 use crate::clock::Moment;
 use crate::environment::{Environment, lm_eval_version};

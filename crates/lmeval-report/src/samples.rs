@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fs_err as fs;
-use lmeval_core::results::{LinesChecksum, RunResults, SampleRecord, hash_text, replace_foreign};
 use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json, repr};
+use lmeval_scoring::results::{LinesChecksum, RunResults, SampleRecord, hash_text, replace_foreign};
 use sha2::{Digest, Sha256};
 
 use crate::error::ReportError;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::default_metrics;
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::registry::default_metrics;
 
 use crate::Task;
 use crate::config::{Field, MetricConfig, Named, TaskConfig};

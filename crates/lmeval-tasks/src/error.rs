@@ -3,8 +3,9 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use lmeval_core::{Diagnose, HostError};
+use lmeval_core::Diagnose;
 pub use lmeval_core::{Diagnostic, Location};
+use lmeval_scoring::HostError;
 
 /// The kind of an error; each corresponds to the Python exception that the reference raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_analysis::compare::{Comparison, Difference, Flip, Settings, adjust, compare};
 use lmeval_analysis::read::Run;
-use lmeval_core::registry::Registry;
+use lmeval_scoring::registry::Registry;
 
 use crate::Error;
 use crate::api::{self, ComparedScore, LabelledDifference, Text};

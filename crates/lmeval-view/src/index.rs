@@ -11,7 +11,7 @@ use fs_err as fs;
 use lmeval_analysis::read::{read_exact_at, samples_change};
 use lmeval_analysis::samples::OutcomeRule;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::LinesChecksum;
+use lmeval_scoring::results::LinesChecksum;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 

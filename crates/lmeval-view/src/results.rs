@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use lmeval_analysis::summary::{self, Details, Summary};
-use lmeval_core::results::task_file_name;
 use lmeval_core::secrets;
 use lmeval_pycompat::Value;
+use lmeval_scoring::results::task_file_name;
 use serde_json::{Number, Value as Json};
 
 use crate::Error;

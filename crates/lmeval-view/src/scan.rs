@@ -2,7 +2,7 @@
 
 use lmeval_analysis::read::{Fields, number};
 use lmeval_analysis::samples::{self, Outcome, OutcomeRule};
-use lmeval_core::results::LinesChecksum;
+use lmeval_scoring::results::LinesChecksum;
 use memchr::memchr;
 
 /// Answers of a generation that are empty.

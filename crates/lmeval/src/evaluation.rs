@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, Dialect, InProcess, LocalModel, Model, ModelSettings, secrets};
 use lmeval_engine::{
     ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, JudgeModel,
@@ -11,6 +10,7 @@ use lmeval_engine::{
 };
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, yaml};
+use lmeval_scoring::registry::Registry;
 use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
 use crate::environment;

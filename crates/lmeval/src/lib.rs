@@ -38,22 +38,22 @@ pub mod library;
 mod models;
 
 pub use evaluation::{Evaluation, ModelChoice, definitions};
-pub use lmeval_core::registry::{
-    AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
-    OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
-};
-pub use lmeval_core::results::Score;
 pub use lmeval_core::{
     Answer, Arguments, Diagnose, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
     ModelIdentity, ModelRequest, ModelSettings, ModelTraits, OutputType, RequestType, Response,
 };
-pub use lmeval_core::{filters, formats, sampler, scorers};
 pub use lmeval_engine::{
     Cancel, ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions,
 };
-pub use lmeval_hub::http_client;
 pub use lmeval_metrics as metrics;
 pub use lmeval_metrics::{Metric, MetricInput, Number};
+pub use lmeval_net::http_client;
 pub use lmeval_pycompat::{Dict, Value};
+pub use lmeval_scoring::registry::{
+    AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
+    OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
+};
+pub use lmeval_scoring::results::Score;
+pub use lmeval_scoring::{filters, formats, sampler, scorers};
 pub use lmeval_tasks::{Finding, Severity, Spec, TaskDict, TaskManager};
 pub use models::{Placement, registry, wrong_batch_size};

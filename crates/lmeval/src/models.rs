@@ -2,8 +2,8 @@
 
 use lmeval_core::Diagnostic;
 #[cfg(not(feature = "local-models"))]
-use lmeval_core::registry::ModelEntry;
-use lmeval_core::registry::Registry;
+use lmeval_scoring::registry::ModelEntry;
+use lmeval_scoring::registry::Registry;
 use lmeval_engine::EngineError;
 use lmeval_pycompat::{Dict, Value, repr};
 

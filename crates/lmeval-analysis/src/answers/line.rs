@@ -4,8 +4,8 @@ use std::path::Path;
 
 use lmeval_core::Diagnostic;
 use lmeval_core::recorded::{RequestContent, recorded_arguments, recorded_types};
-use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::json;
+use lmeval_scoring::results::LinesChecksum;
 use memchr::memmem;
 
 use super::scores::StoredScores;

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fs_err as fs;
 use lmeval_core::recorded::RequestContent;
-use lmeval_core::results::LinesChecksum;
 use lmeval_core::{Answer, Diagnostic, ModelRequest};
 use lmeval_pycompat::{Value, repr};
+use lmeval_scoring::results::LinesChecksum;
 
 use self::line::{Indexed, Line, Problem, stored_requests};
 use self::moved::Contents;

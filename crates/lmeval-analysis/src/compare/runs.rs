@@ -1,8 +1,8 @@
 //! Comparing all scores of two runs.
 
 use lmeval_core::Diagnostic;
-use lmeval_core::registry::Registry;
 use lmeval_pycompat::Value;
+use lmeval_scoring::registry::Registry;
 use rustc_hash::FxHashMap;
 
 use super::difference::{Difference, Precision};

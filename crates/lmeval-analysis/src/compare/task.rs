@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use lmeval_core::Diagnostic;
-use lmeval_core::registry::Registry;
-use lmeval_core::results::hash_text;
 use lmeval_metrics::aggregation::AnyAggregation;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::registry::Registry;
+use lmeval_scoring::results::hash_text;
 
 use super::align::{Alignment, align};
 use super::corpus::aggregates;

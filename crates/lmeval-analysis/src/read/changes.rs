@@ -1,7 +1,7 @@
 //! Whether the files of a run are still as the run wrote them.
 
-use lmeval_core::results::{CHECKSUMS, LinesChecksum, changed_sections, samples_checksums};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::results::{CHECKSUMS, LinesChecksum, changed_sections, samples_checksums};
 
 use super::run::{Run, SamplesFile, results_beside};
 

@@ -7,8 +7,8 @@ use fs_err as fs;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::task_file_name;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::task_file_name;
 
 /// The samples of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::{Value, json};
+use lmeval_scoring::results::LinesChecksum;
 use rustc_hash::FxHashMap;
 
 use super::blocks::{lines, parse_blocks};

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use lmeval_core::registry::Registry;
 use lmeval_pycompat::Dict;
+use lmeval_scoring::registry::Registry;
 
 use super::sample::metric_names;
 use crate::read::{Fields, Run, number};

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 
 use fs_err as fs;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::LinesChecksum;
+use lmeval_scoring::results::LinesChecksum;
 
 use super::outcome::OutcomeRule;
 use super::sample::Sample;

@@ -9,7 +9,7 @@ use lmeval_analysis::gate::{Gate, Verdict};
 use lmeval_analysis::read::{DocKey, Run, Values, Wanted, read_samples};
 use lmeval_analysis::stats::{Interval, mcnemar};
 use lmeval_core::Diagnose as _;
-use lmeval_core::registry::Registry;
+use lmeval_scoring::registry::Registry;
 
 const STAMP: &str = "2026-11-15T02-46-50.151442";
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lmeval_core::Dialect;
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
 use lmeval_data::Settings;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::scoring::task_scorer;
 use lmeval_tasks::{Overrides, Spec, TaskManager};

@@ -37,7 +37,7 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts>
     };
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
-        experts: (0..count).map(expert).collect::<Result<_>>()?,
+        routed: (0..count).map(expert).collect::<Result<_>>()?,
         chosen: config.size("num_experts_per_tok")?,
         normalise: true,
         shared: None,

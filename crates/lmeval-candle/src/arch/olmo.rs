@@ -77,7 +77,7 @@ pub(super) fn build_experts(config: &Config, weights: &Weights) -> Result<Box<dy
         let expert = |index: usize| parts::gated(&mlp.at("experts").at(index), hidden, inner, activation);
         let experts = Experts {
             router: mlp.linear("gate", hidden, count, false)?,
-            experts: (0..count).map(expert).collect::<Result<_>>()?,
+            routed: (0..count).map(expert).collect::<Result<_>>()?,
             chosen: config.size("num_experts_per_tok")?,
             normalise: config.flag_or("norm_topk_prob", false)?,
             shared: None,

@@ -130,7 +130,7 @@ fn mixture(config: &Config, weights: &Weights, generation: Generation, hidden: u
     };
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
-        experts: (0..count).map(expert).collect::<Result<_>>()?,
+        routed: (0..count).map(expert).collect::<Result<_>>()?,
         chosen: config.size("num_experts_per_tok")?,
         normalise: config.flag_or("norm_topk_prob", false)?,
         shared,

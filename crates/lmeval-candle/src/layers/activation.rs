@@ -13,7 +13,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// An elementwise activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
+pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
     /// GELU.
@@ -70,7 +70,7 @@ const NAMES: &[(&str, Activation)] = &[
 
 impl Activation {
     /// Reads the function named by a configuration field.
-    pub fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
+    pub(crate) fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
         let name = config.string(field)?.unwrap_or(default);
         if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
@@ -80,7 +80,7 @@ impl Activation {
     }
 
     /// Applies the function.
-    pub fn forward(self, rows: &Tensor) -> Result<Tensor> {
+    pub(crate) fn forward(self, rows: &Tensor) -> Result<Tensor> {
         match self {
             Self::Silu => rows.silu(),
             Self::Gelu => rows.gelu_erf(),
@@ -104,7 +104,7 @@ impl Activation {
     }
 
     /// Applies the function to `gate` and multiplies elementwise with `rows`.
-    pub fn gated(self, gate: &Tensor, rows: &Tensor) -> Result<Tensor> {
+    pub(crate) fn gated(self, gate: &Tensor, rows: &Tensor) -> Result<Tensor> {
         if self == Self::Silu && gate.device().is_cpu() && gate.dtype() == DType::F32 {
             return gate.contiguous()?.apply_op2_no_bwd(&rows.contiguous()?, &SiluTimes);
         }

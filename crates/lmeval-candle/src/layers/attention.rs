@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// How attention scores are computed.
 #[derive(Clone, Debug)]
-pub struct AttentionOptions {
+pub(crate) struct AttentionOptions {
     /// Scales the products of queries and keys.
     pub scale: f32,
     /// The sliding window: the number of keys a query attends to, including its own.
@@ -27,7 +27,7 @@ pub struct AttentionOptions {
 
 impl AttentionOptions {
     /// Plain attention: the scale is the inverse square root of the head width.
-    pub fn new(head_width: usize) -> Self {
+    pub(crate) fn new(head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
         Self { scale: scale as f32, window: None, softcap: None, slopes: None, coarse_slopes: None }
     }
@@ -69,7 +69,7 @@ fn round_to_bf16(number: f32) -> f32 {
 
 /// Computes attention of a batch's queries `[rows, heads, width]`. First stores its keys and values `[rows, kv heads,
 /// width]` in the cache. The result is `[rows, heads · width]`.
-pub fn attend(
+pub(crate) fn attend(
     queries: &Tensor,
     keys: &Tensor,
     values: &Tensor,
@@ -94,7 +94,7 @@ pub fn attend(
 
 /// Multi-head attention: projections, optional query and key norms, optional rotation, and an output projection.
 #[derive(Debug)]
-pub struct SelfAttention {
+pub(crate) struct SelfAttention {
     /// The query projection.
     pub query: Linear,
     /// The key projection.
@@ -121,7 +121,7 @@ pub struct SelfAttention {
 
 impl SelfAttention {
     /// Computes the output for rows `[rows, hidden]`, with rotary angles if the layer rotates.
-    pub fn forward(
+    pub(crate) fn forward(
         &self,
         rows: &Tensor,
         angles: Option<&Angles>,

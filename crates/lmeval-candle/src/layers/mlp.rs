@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// A feed-forward layer.
 #[derive(Debug)]
-pub struct Mlp {
+pub(crate) struct Mlp {
     /// The gate projection of a gated layer.
     pub gate: Option<Linear>,
     /// The projection to the inner width.
@@ -22,7 +22,7 @@ pub struct Mlp {
 
 impl Mlp {
     /// Computes the outputs of rows.
-    pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+    pub(crate) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let up = self.up.forward(rows)?;
         let inner = match &self.gate {
             Some(gate) => self.activation.gated(&gate.forward(rows)?, &up)?,
@@ -34,11 +34,11 @@ impl Mlp {
 
 /// A mixture of experts: a router chooses a few experts per row.
 #[derive(Debug)]
-pub struct Experts {
+pub(crate) struct Experts {
     /// Scores the experts of each row.
     pub router: Linear,
-    /// The routed experts.
-    pub experts: Vec<Mlp>,
+    /// The experts that it chooses from.
+    pub routed: Vec<Mlp>,
     /// The number of experts per row.
     pub chosen: usize,
     /// Normalise the weights of the chosen experts to sum to 1.
@@ -49,11 +49,11 @@ pub struct Experts {
 
 impl Experts {
     /// Computes the outputs of rows.
-    pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+    pub(crate) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let scores = ops::softmax_last_dim(&self.router.forward(rows)?.to_dtype(DType::F32)?)?;
         let scores = scores.to_vec2::<f32>()?;
         // For each expert, its rows and their weights.
-        let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.experts.len()];
+        let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.routed.len()];
         for (row, scores) in scores.iter().enumerate() {
             let mut order: Vec<usize> = (0..scores.len()).collect();
             // Stable, so that the first of equal scores wins.
@@ -67,7 +67,7 @@ impl Experts {
             }
         }
         let mut made = rows.zeros_like()?;
-        for (expert, (indexes, weights)) in self.experts.iter().zip(work) {
+        for (expert, (indexes, weights)) in self.routed.iter().zip(work) {
             if indexes.is_empty() {
                 continue;
             }

@@ -13,10 +13,10 @@ mod norm;
 mod rotary;
 pub(crate) mod simd;
 
-pub use activation::Activation;
-pub use attention::{AttentionOptions, SelfAttention, attend};
+pub(crate) use activation::Activation;
+pub(crate) use attention::{AttentionOptions, SelfAttention};
 pub(crate) use attention_padded::Padded;
-pub use linear::Linear;
-pub use mlp::{Experts, Mlp};
-pub use norm::Norm;
-pub use rotary::{Angles, Rotary, RotaryParameters, RotaryStyle};
+pub(crate) use linear::Linear;
+pub(crate) use mlp::{Experts, Mlp};
+pub(crate) use norm::Norm;
+pub(crate) use rotary::{Angles, Rotary, RotaryParameters, RotaryStyle};

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// How the dimensions of a head are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RotaryStyle {
+pub(crate) enum RotaryStyle {
     /// Dimension `i` of the first half with dimension `i` of the second half.
     Halves,
     /// Adjacent dimensions.
@@ -21,7 +21,7 @@ pub enum RotaryStyle {
 
 /// Rotary parameters of a configuration.
 #[derive(Clone, Debug)]
-pub struct RotaryParameters {
+pub(crate) struct RotaryParameters {
     /// The base of the frequencies.
     pub theta: f64,
     scaling: Scaling,
@@ -39,19 +39,19 @@ enum Scaling {
 
 impl RotaryParameters {
     /// Unscaled rotary embeddings.
-    pub fn plain(theta: f64) -> Self {
+    pub(crate) fn plain(theta: f64) -> Self {
         Self { theta, scaling: Scaling::None }
     }
 
     /// The object of a configuration with rotary parameters.
     ///
     /// Reference: the older of the two names wins.
-    pub fn object(config: &Config) -> Result<Option<Config>> {
+    pub(crate) fn object(config: &Config) -> Result<Option<Config>> {
         config.first_object(&["rope_scaling", "rope_parameters"])
     }
 
     /// Reads `rope_theta` with `rope_scaling`, or `rope_parameters`.
-    pub fn read(config: &Config, default_theta: f64) -> Result<Self> {
+    pub(crate) fn read(config: &Config, default_theta: f64) -> Result<Self> {
         let theta = config.optional_positive("rope_theta")?.unwrap_or(default_theta);
         let original = config.optional_size("original_max_position_embeddings")?;
         Self::read_object(config, Self::object(config)?.as_ref(), theta, original)
@@ -59,7 +59,7 @@ impl RotaryParameters {
 
     /// Reads an object of rotary parameters. `theta` is the default; `original` is the top-level pre-training length, which
     /// overrides that of the object.
-    pub fn read_object(
+    pub(crate) fn read_object(
         config: &Config,
         own: Option<&Config>,
         theta: f64,
@@ -162,7 +162,7 @@ fn yarn_attention(own: &Config, factor: f64) -> Result<f64> {
 
 /// Rotary embeddings of a model.
 #[derive(Clone, Debug)]
-pub struct Rotary {
+pub(crate) struct Rotary {
     parameters: RotaryParameters,
     width: usize,
     style: RotaryStyle,
@@ -170,7 +170,7 @@ pub struct Rotary {
 
 impl Rotary {
     /// Rotary embeddings of the first `width` dimensions of each head.
-    pub fn new(parameters: RotaryParameters, width: usize, style: RotaryStyle) -> Result<Self> {
+    pub(crate) fn new(parameters: RotaryParameters, width: usize, style: RotaryStyle) -> Result<Self> {
         if width == 0 || !width.is_multiple_of(2) {
             return Err(Error::unsupported(format!(
                 "Rotary embeddings cannot rotate {width} dimensions of a head"
@@ -193,7 +193,7 @@ impl Rotary {
     }
 
     /// The length above which rotations depend on the length of a sequence.
-    pub fn boundary(&self) -> Option<usize> {
+    pub(crate) fn boundary(&self) -> Option<usize> {
         match self.parameters.scaling {
             Scaling::Dynamic { limit, .. } => Some(limit),
             _ => self.crossing(),
@@ -201,7 +201,7 @@ impl Rotary {
     }
 
     /// The length beyond which the rotation of all tokens changes, including earlier ones.
-    pub fn crossing(&self) -> Option<usize> {
+    pub(crate) fn crossing(&self) -> Option<usize> {
         match &self.parameters.scaling {
             Scaling::Long { short, long, original, .. } if short != long => Some(*original),
             _ => None,
@@ -209,7 +209,7 @@ impl Rotary {
     }
 
     /// The rotary angles of a batch's rows, in a data type.
-    pub fn at(&self, batch: &Batch, dtype: DType) -> Result<Angles> {
+    pub(crate) fn at(&self, batch: &Batch, dtype: DType) -> Result<Angles> {
         let count = batch.rows() * self.width / 2;
         let (mut cos, mut sin) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let boundary = self.boundary().unwrap_or(usize::MAX);
@@ -298,7 +298,7 @@ impl Rotary {
 
 /// Sines and cosines of a batch's rows.
 #[derive(Clone, Debug)]
-pub struct Angles {
+pub(crate) struct Angles {
     /// `[rows, pairs]`.
     cos: Tensor,
     sin: Tensor,
@@ -308,7 +308,7 @@ pub struct Angles {
 
 impl Angles {
     /// Rotates heads `[rows, heads, width]`. Further dimensions of a head are unchanged.
-    pub fn apply(&self, heads: &Tensor) -> Result<Tensor> {
+    pub(crate) fn apply(&self, heads: &Tensor) -> Result<Tensor> {
         let (_, _, width) = heads.dims3()?;
         if width > self.width {
             let rotated = self.rotate(&heads.narrow(D::Minus1, 0, self.width)?)?;

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, Dialect, Model, ModelError, ModelErrorKind, ModelSettings,
     Response, Role,
 };
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::registry::Registry;
 use serde_json::Value as Json;
 
 use super::model::{answer, damaged, fixture, logprob, pair, request, text};

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
 use lmeval_core::{
     Answer, Arguments, Context, Diagnose as _, DocId, Model, ModelError, ModelRequest, ModelSettings,
     RequestType, Response,
 };
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::registry::Registry;
 
 pub(crate) fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/llama")

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::{AnsweredDocument, ScoringPipeline};
 use lmeval_core::{Diagnostic, Dialect, Level};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
+use lmeval_scoring::results::TaskResult;
+use lmeval_scoring::scorers::{AnsweredDocument, ScoringPipeline};
 
 use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};

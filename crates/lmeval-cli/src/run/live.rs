@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lmeval_analysis::stats::mean_interval;
-use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Arguments, Context, Model, secrets};
 use lmeval_engine::{Event, PreviewScore};
 use lmeval_pycompat::repr;
+use lmeval_scoring::scorers::AnsweredDocument;
 use lmeval_view::{
     Listen, Live, LiveAnswer, LiveLevel, LiveMessage, LiveRequests, LiveState, LiveTask, Num, Score, Server,
     Text, Viewer, run_id,

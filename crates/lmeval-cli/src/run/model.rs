@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::environment;
 use crate::settings::{RunSettings, WorkerSettings, worker_setup};
 use anyhow::{Result, bail};
-use lmeval_core::registry::{Kind, ModelKind, Registered};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{
     PoolOptions, PythonModel, PythonModelSettings, PythonOptions, RegisteredModels, RunTls, Token, WorkerPool,
 };
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_report::lm_eval_version;
+use lmeval_scoring::registry::{Kind, ModelKind, Registered};
 
 use crate::printer::Notes;
 use crate::progress::Downloads;

@@ -7,7 +7,6 @@ use crate::settings::{Format, RunSettings};
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
-use lmeval_core::results::LetterAudit;
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
@@ -15,6 +14,7 @@ use lmeval_report::{
     Column, Environment, Layout, ReportError, RunFacts, Seeds, Summary, add_checksums, file_object,
     make_latex_table, make_table, result_object, to_json, write_results,
 };
+use lmeval_scoring::results::LetterAudit;
 
 use super::session::Session;
 use crate::csv;

@@ -11,12 +11,12 @@ use crate::settings::{RunSettings, ShardNumber};
 use anyhow::Result;
 use fs_err as fs;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::value_checksum;
-use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_engine::{DocumentCounts, Evaluated, encode_answered};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{ReportError, lm_eval_version, task_file_name, to_json, write_atomically};
+use lmeval_scoring::results::value_checksum;
+use lmeval_scoring::scorers::AnsweredDocument;
 use sha2::{Digest as _, Sha256};
 
 /// The file that a finished shard has.

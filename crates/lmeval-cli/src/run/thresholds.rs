@@ -2,10 +2,10 @@
 
 use anyhow::{Result, bail};
 use lmeval_analysis::threshold::Threshold;
-use lmeval_core::results::{RunResults, Score};
-use lmeval_core::scorers::parent_metric;
 use lmeval_core::{Diagnostic, Dialect, nearest};
 use lmeval_pycompat::repr;
+use lmeval_scoring::results::{RunResults, Score};
+use lmeval_scoring::scorers::parent_metric;
 use lmeval_tasks::config::{Given, MetricConfig, Named};
 use lmeval_tasks::scoring::ResultKeys;
 use lmeval_tasks::{Group, Task, TaskDict};

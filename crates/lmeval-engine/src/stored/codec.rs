@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use lmeval_core::judge::Judgement;
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
 use lmeval_core::secrets;
 use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, RequestType};
 use lmeval_host::{decode_value, encode_value};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::judge::Judgement;
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance};
 
 /// Appends a document to `out`, without a line break. Secrets are masked, as in samples files.
 pub fn encode_answered(out: &mut String, document: &AnsweredDocument) -> Result<(), String> {
@@ -179,8 +179,8 @@ fn optional_dict(value: &Value) -> Option<Arc<Dict>> {
 
 #[cfg(test)]
 mod tests {
-    use lmeval_core::scorers::loglikelihood_response;
     use lmeval_core::{ChatMessage, Role};
+    use lmeval_scoring::scorers::loglikelihood_response;
 
     use super::*;
 

@@ -5,9 +5,9 @@ mod codec;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use lmeval_core::results::RunResults;
-use lmeval_core::scorers::AnsweredDocument;
 use lmeval_pycompat::Dict;
+use lmeval_scoring::results::RunResults;
+use lmeval_scoring::scorers::AnsweredDocument;
 use lmeval_tasks::{Task, TaskDict};
 
 pub use self::codec::{decode_answered, encode_answered};

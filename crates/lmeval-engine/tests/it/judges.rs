@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lmeval_core::judge::JudgeQuestion;
-use lmeval_core::registry::{Registry, ScorerEntry};
-use lmeval_core::scorers::{ScoreError, Scorer, Scores, ScoringInput};
 use lmeval_core::{Diagnose as _, Model};
 use lmeval_engine::{EvaluateOptions, Events, JournalOptions, JudgeModel, NoEvents, evaluate};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::judge::JudgeQuestion;
+use lmeval_scoring::registry::{Registry, ScorerEntry};
+use lmeval_scoring::scorers::{ScoreError, Scorer, Scores, ScoringInput};
 use lmeval_tasks::{BUILTIN_LIBRARY, Overrides, Spec, TaskManager};
 
 use crate::stream::{Counting, run};

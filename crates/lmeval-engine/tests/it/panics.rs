@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
-use lmeval_core::registry::{FilterEntry, Registry, ScorerEntry};
-use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::{Needs, ScoreError, Scorer, Scores, ScoringInput};
 use lmeval_core::{
     Answer, Model, ModelError, ModelFuture, ModelIdentity, ModelRequest, ModelTraits, Response,
 };
 use lmeval_engine::{EngineError, EvaluateOptions, Event, Events, NoEvents, evaluate};
 use lmeval_pycompat::Value;
+use lmeval_scoring::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use lmeval_scoring::registry::{FilterEntry, Registry, ScorerEntry};
+use lmeval_scoring::results::TaskResult;
+use lmeval_scoring::scorers::{Needs, ScoreError, Scorer, Scores, ScoringInput};
 use lmeval_tasks::{Overrides, Spec, TaskDict, TaskManager};
 use tokio::sync::Notify;
 

@@ -1,9 +1,9 @@
 //! Settings and identity of Python models.
 
 use lmeval_core::ModelIdentity;
-use lmeval_core::results::hash_text;
 use lmeval_core::secrets::{is_secret, mask_secrets};
 use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_scoring::results::hash_text;
 
 /// How to create a Python model.
 #[derive(Clone, Debug, Default)]

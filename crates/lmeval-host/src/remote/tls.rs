@@ -8,15 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_net::{CertificatesError, Exemption, GivenCertificates, certificates, provider};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::version::TLS13;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct,
-    Error, RootCertStore, ServerConfig, ServerConnection, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error, RootCertStore,
+    ServerConfig, ServerConnection,
 };
 
 use super::channel::{HandshakeError, read_private};
@@ -34,7 +33,7 @@ impl fmt::Debug for RunTls {
 impl RunTls {
     /// Reads the certificate, with intermediate ones after it, and the key, which only its owner can read: PEM files.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, ModelError> {
-        let chain = certificates(certificate, "tls_cert")?;
+        let chain = read(certificate, "tls_cert")?;
         let text = read_private(key, "key", "Create a certificate and its key as docs/scale.md says")?;
         let parsed = PrivateKeyDer::from_pem_slice(text.as_bytes());
         let parsed =
@@ -73,7 +72,7 @@ impl fmt::Debug for WorkerTls {
 impl WorkerTls {
     /// Reads a PEM file with the certificate of an authority, or that of the run itself.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let given = certificates(path, "tls_ca")?;
+        let given = read(path, "tls_ca")?;
         let unusable =
             |error: &dyn fmt::Display| wrong(format!("`{}` cannot be used: {error}", path.display()));
         let mut roots = RootCertStore::empty();
@@ -83,7 +82,8 @@ impl WorkerTls {
         let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
         let usual = usual.build().map_err(|error| unusable(&error))?;
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
-        let trust = Arc::new(Trust { given, usual });
+        // The certificates that the given authorities issued for the name of the run, or one of the given ones under any name.
+        let trust = Arc::new(GivenCertificates::new(given, usual, Exemption::AnyName));
         let builder = builder.map_err(|error| unusable(&error))?.dangerous();
         Ok(Self(Arc::new(builder.with_custom_certificate_verifier(trust).with_no_client_auth())))
     }
@@ -99,80 +99,15 @@ impl WorkerTls {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
 fn wrong(message: String) -> ModelError {
     ModelError::new(ModelErrorKind::Configuration, message)
 }
 
-/// The certificates of a PEM file that an argument names.
-fn certificates(path: &Path, argument: &str) -> Result<Vec<CertificateDer<'static>>, ModelError> {
-    let shown = path.display();
-    let pem = fs_err::read(path).map_err(|error| wrong(format!("Cannot read `{argument}`: {error}")))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-    let found = found.map_err(|error| wrong(format!("`{shown}` is not a valid PEM file: {error}")))?;
-    if found.is_empty() {
-        return Err(wrong(format!("`{shown}` contains no PEM certificate")));
-    }
-    Ok(found)
-}
-
-/// Trusts what the given authorities have issued for the name of the run, and the given certificates themselves under any
-/// name. None may have expired.
-#[derive(Debug)]
-struct Trust {
-    given: Vec<CertificateDer<'static>>,
-    usual: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for Trust {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // Dates are checked before everything else. A self-signed certificate is not a valid end of a chain, but
-            // whoever has its key is the run.
-            Err(error) if !is_about_dates(&error) && self.given.iter().any(|given| given == end_entity) => {
-                Ok(ServerCertVerified::assertion())
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.usual.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.usual.supported_verify_schemes()
-    }
-}
-
-fn is_about_dates(error: &Error) -> bool {
-    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
-    let Error::InvalidCertificate(error) = error else { return false };
-    matches!(error, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
+fn read(path: &Path, argument: &str) -> Result<Vec<CertificateDer<'static>>, ModelError> {
+    certificates(path).map_err(|error| match error {
+        CertificatesError::Unreadable(error) => wrong(format!("Cannot read `{argument}`: {error}")),
+        error => wrong(error.to_string()),
+    })
 }
 
 /// The reason why a TLS handshake failed.

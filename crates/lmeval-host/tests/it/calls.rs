@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use lmeval_core::filters::FilterDocs;
-use lmeval_core::{DocId, Host, MemoryDocuments, Splits};
+use lmeval_core::{DocId, MemoryDocuments, Splits};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
+use lmeval_scoring::filters::FilterDocs;
 
 use crate::support::{Folder, document, message_and_traceback};
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    ChatError, ChatMessage, ChatTemplate, ClassCall, Context, DatasetRequest, DocId, DocumentError, Host,
-    HostError, HostServices, MemoryDocuments, MemorySplits, NamedSplits,
+    ChatError, ChatMessage, ChatTemplate, Context, DatasetRequest, DocId, DocumentError, MemoryDocuments,
+    MemorySplits,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::{ClassCall, Host, HostError, HostServices, NamedSplits};
 
 use crate::support::{Folder, document, function, message_and_traceback, write};
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{DocumentError, Documents, Host, MemoryDocuments};
+use lmeval_core::{DocumentError, Documents, MemoryDocuments};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 
 use crate::support::{Folder, document};
 

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lmeval_core::{Diagnose as _, Host, HostError};
+use lmeval_core::Diagnose as _;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::{Host, HostError};
 
 use crate::support::{Folder, document, function, message_and_traceback, python, write};
 

@@ -1,8 +1,9 @@
 //! Resolution of function references.
 
-use lmeval_core::{Diagnose as _, Host};
+use lmeval_core::Diagnose as _;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::Value;
+use lmeval_scoring::Host;
 
 use crate::support::{document, function, message_and_traceback, python, write};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use lmeval_core::HostError;
 use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_scoring::HostError;
 
 use crate::support::{function, python};
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lmeval_core::{Documents, Host, MemoryDocuments};
+use lmeval_core::{Documents, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 
 use crate::support::{Folder, document};
 

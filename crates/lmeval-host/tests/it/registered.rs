@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_core::Host;
-use lmeval_core::registry::{NameLookup, NameScope, Registered};
-use lmeval_core::scorers::HostAggregation;
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
+use lmeval_scoring::registry::{NameLookup, NameScope, Registered};
+use lmeval_scoring::scorers::HostAggregation;
 
 use crate::support::{Folder, message_and_traceback};
 

@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use lmeval_core::sampler::{DefaultSampler, Draw, Sampler};
-use lmeval_core::{Dialect, Host, MemoryDocuments};
+use lmeval_core::{Dialect, MemoryDocuments};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
+use lmeval_scoring::sampler::{DefaultSampler, Draw, Sampler};
 
 use crate::support::{Folder, document, message_and_traceback};
 

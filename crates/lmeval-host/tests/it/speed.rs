@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_core::Host;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 
 use crate::support::{Folder, document};
 

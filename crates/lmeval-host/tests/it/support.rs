@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lmeval_core::HostError;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::HostError;
 use tempfile::TempDir;
 
 /// The interpreter of the tests.

@@ -1,9 +1,9 @@
 //! Values cross the connection unchanged.
 
-use lmeval_core::Host;
 use lmeval_pycompat::datetime::{Date, DateTime};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value, float};
+use lmeval_scoring::Host;
 use proptest::prelude::*;
 
 use crate::support::{Folder, document};

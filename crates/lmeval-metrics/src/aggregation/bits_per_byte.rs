@@ -9,7 +9,7 @@ use crate::item::Weighted;
 
 /// Bits per unit of length: `−(Σa / Σb) / ln 2` over pairs of log-likelihood and length.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BitsPerByte;
+pub(crate) struct BitsPerByte;
 
 impl Aggregation<Weighted> for BitsPerByte {
     fn name(&self) -> Option<&'static str> {

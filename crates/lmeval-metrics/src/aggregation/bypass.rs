@@ -6,7 +6,7 @@ use crate::number::Number;
 
 /// The constant 999, for predict-only runs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bypass;
+pub(crate) struct Bypass;
 
 impl<K> Aggregation<K> for Bypass {
     fn name(&self) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use crate::item::LabelPair;
 /// With `t` and `p` the counts of each label among golds and predictions, `c` the number of correct answers and `s`
 /// the number of all answers: `(c·s − Σtp) / √((s² − Σp²)·(s² − Σt²))`; 0 if undefined.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Matthews;
+pub(crate) struct Matthews;
 
 impl Aggregation<LabelPair> for Matthews {
     fn name(&self) -> Option<&'static str> {

@@ -18,17 +18,17 @@ use std::sync::Arc;
 
 use lmeval_pycompat::Value;
 
-pub use self::bits_per_byte::BitsPerByte;
-pub use self::bypass::Bypass;
+pub(crate) use self::bits_per_byte::BitsPerByte;
+pub(crate) use self::bypass::Bypass;
 pub use self::f1::{F1, F1Average};
-pub use self::matthews::Matthews;
+pub(crate) use self::matthews::Matthews;
 pub use self::mean::Mean;
 pub use self::median::Median;
-pub use self::nanmean::NanMean;
-pub use self::perplexity::Perplexity;
+pub(crate) use self::nanmean::NanMean;
+pub(crate) use self::perplexity::Perplexity;
 pub(crate) use self::totals::{LANES, Totals};
-pub use self::weighted_mean::WeightedMean;
-pub use self::weighted_perplexity::WeightedPerplexity;
+pub(crate) use self::weighted_mean::WeightedMean;
+pub(crate) use self::weighted_perplexity::WeightedPerplexity;
 use crate::error::MetricError;
 use crate::item::Item;
 use crate::number::Number;

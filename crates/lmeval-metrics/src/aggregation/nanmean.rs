@@ -7,7 +7,7 @@ use crate::vector::pairwise_sum;
 
 /// The mean of the values that are not NaN, with numpy's summation; NaN if there are none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NanMean;
+pub(crate) struct NanMean;
 
 impl Aggregation<Number> for NanMean {
     fn name(&self) -> Option<&'static str> {

@@ -6,7 +6,7 @@ use crate::number::Number;
 
 /// Perplexity of log-likelihoods: `exp(−Σx / n)`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Perplexity;
+pub(crate) struct Perplexity;
 
 impl Aggregation<Number> for Perplexity {
     fn name(&self) -> Option<&'static str> {

@@ -6,7 +6,7 @@ use crate::item::Weighted;
 
 /// The mean of totals divided by their weights: `Σa / Σb` over pairs `(a, b)`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WeightedMean;
+pub(crate) struct WeightedMean;
 
 impl Aggregation<Weighted> for WeightedMean {
     fn name(&self) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use crate::item::Weighted;
 
 /// Perplexity per unit of length: `exp(−Σa / Σb)` over pairs of log-likelihood and length.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WeightedPerplexity;
+pub(crate) struct WeightedPerplexity;
 
 impl Aggregation<Weighted> for WeightedPerplexity {
     fn name(&self) -> Option<&'static str> {

@@ -16,7 +16,7 @@ use lmeval_pycompat::strings::rstrip;
 /// `BP · exp(¼ Σ ln p_n)` with `p_n` the fraction of n-grams found in a reference, and `BP = exp(1 − r/h)` if the
 /// predictions (length `h`) are shorter than the references (`r`). On a scale from 0 to 100.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bleu;
+pub(crate) struct Bleu;
 
 /// The metric `bleu`.
 pub fn bleu() -> Metric<TextPair> {

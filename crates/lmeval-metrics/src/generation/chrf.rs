@@ -15,13 +15,13 @@ use lmeval_pycompat::strings::split_whitespace;
 /// With P and R the mean precision and recall over the orders that occur: `100 · 5PR / (4P + R)`. With several
 /// references, the one with the best score of the segment is used. chrF++ adds word n-grams up to 2.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ChrF {
+pub(crate) struct ChrF {
     words: bool,
 }
 
 impl ChrF {
     /// chrF++: adds word n-grams up to 2.
-    pub fn plus_plus() -> Self {
+    pub(crate) fn plus_plus() -> Self {
         Self { words: true }
     }
 }
@@ -32,7 +32,7 @@ pub fn chrf() -> Metric<TextPair> {
 }
 
 /// The metric `chrf++`.
-pub fn chrf_plus_plus() -> Metric<TextPair> {
+pub(crate) fn chrf_plus_plus() -> Metric<TextPair> {
     text_corpus("chrf++", ChrF::plus_plus())
 }
 

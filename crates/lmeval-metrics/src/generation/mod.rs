@@ -12,15 +12,18 @@ mod ter_edits;
 mod text_corpus;
 mod tokenizer_13a;
 
-pub use self::bleu::{Bleu, bleu};
-pub use self::chrf::{ChrF, chrf, chrf_plus_plus};
+pub(crate) use self::bleu::Bleu;
+pub use self::bleu::bleu;
+pub use self::chrf::chrf;
+pub(crate) use self::chrf::{ChrF, chrf_plus_plus};
 pub use self::exact_match::{ExactMatch, exact_match};
 pub use self::porter::stem;
-pub use self::rouge::{RougeKind, RougeScore, rouge, rouge_metric, rouge_multi};
-pub use self::squad::{
-    squad_exact_match, squad_exact_match_metric, squad_f1, squad_f1_metric, squad_normalize,
-};
-pub use self::ter::{Ter, ter};
+pub(crate) use self::rouge::rouge_metric;
+pub use self::rouge::{RougeKind, rouge, rouge_multi};
+pub use self::squad::{squad_exact_match, squad_f1};
+pub(crate) use self::squad::{squad_exact_match_metric, squad_f1_metric};
+pub(crate) use self::ter::Ter;
+pub use self::ter::ter;
 pub use self::tokenizer_13a::tokenize_13a;
 
 use crate::output_type::OutputType;

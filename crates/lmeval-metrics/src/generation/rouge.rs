@@ -81,7 +81,7 @@ pub fn rouge_multi(
 }
 
 /// `rouge1`, `rouge2`, `rougeL` or `rougeLsum` as a metric: the f-measure of each answer. Option: `use_stemmer`.
-pub fn rouge_metric(name: &'static str, kind: RougeKind) -> Metric<Number> {
+pub(crate) fn rouge_metric(name: &'static str, kind: RougeKind) -> Metric<Number> {
     Metric::new(name, GENERATION, Mean, move |kwargs: &Dict| {
         let use_stemmer = kwargs.get_str("use_stemmer").is_some_and(Value::is_truthy);
         Ok(Box::new(move |input| {

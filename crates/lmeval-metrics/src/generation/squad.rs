@@ -18,7 +18,7 @@ static ARTICLES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(a|an|the)\b", Flags::default()).expect("the pattern is valid"));
 
 /// An answer in lower case, without ASCII punctuation, articles and extra whitespace.
-pub fn squad_normalize(answer: &str) -> Result<String, MetricError> {
+pub(crate) fn squad_normalize(answer: &str) -> Result<String, MetricError> {
     let answer: String =
         lower(answer).chars().filter(|character| !character.is_ascii_punctuation()).collect();
     let answer = ARTICLES.sub(" ", &answer, 0)?;
@@ -64,12 +64,12 @@ fn best(targets: &[&str], prediction: &str, score: impl Fn(&str, &str) -> f64) -
 }
 
 /// [`squad_exact_match`] of each answer as a metric.
-pub fn squad_exact_match_metric() -> Metric<Number> {
+pub(crate) fn squad_exact_match_metric() -> Metric<Number> {
     metric("squad_exact_match", squad_exact_match)
 }
 
 /// [`squad_f1`] of each answer as a metric.
-pub fn squad_f1_metric() -> Metric<Number> {
+pub(crate) fn squad_f1_metric() -> Metric<Number> {
     metric("squad_f1", squad_f1)
 }
 

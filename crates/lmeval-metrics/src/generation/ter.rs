@@ -17,7 +17,7 @@ use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
 /// `100 · Σedits / Σlength`: the minimum number of edits (insertions, deletions, substitutions and shifts of words)
 /// over the references of each document, divided by their mean length. Lower is better.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ter;
+pub(crate) struct Ter;
 
 /// The metric `ter`.
 pub fn ter() -> Metric<TextPair> {

@@ -8,7 +8,7 @@ use crate::number::Number;
 
 /// The mean over the first k repeats.
 #[derive(Clone, Debug, Default)]
-pub struct AverageAtK {
+pub(crate) struct AverageAtK {
     /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }

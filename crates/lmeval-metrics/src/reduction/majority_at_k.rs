@@ -8,7 +8,7 @@ use crate::number::Number;
 
 /// The most frequent value of the first k repeats; ties go to the one that came first.
 #[derive(Clone, Debug, Default)]
-pub struct MajorityAtK {
+pub(crate) struct MajorityAtK {
     /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }

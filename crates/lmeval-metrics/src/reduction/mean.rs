@@ -9,7 +9,7 @@ use crate::number::Number;
 
 /// The mean over all repeats: `Σx / n`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MeanOfRepeats;
+pub(crate) struct MeanOfRepeats;
 
 impl Reduction<Number, Number> for MeanOfRepeats {
     fn reduce(&self, _: &Value, values: &[Number]) -> Result<Reduced<Number>, MetricError> {

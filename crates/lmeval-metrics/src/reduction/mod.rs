@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use lmeval_pycompat::Value;
 
-pub use self::average_at_k::AverageAtK;
-pub use self::majority_at_k::MajorityAtK;
-pub use self::mean::MeanOfRepeats;
-pub use self::pass_at_k::{PassAtK, automatic_k};
-pub use self::pass_power_k::PassPowerK;
+pub(crate) use self::average_at_k::AverageAtK;
+pub(crate) use self::majority_at_k::MajorityAtK;
+pub(crate) use self::mean::MeanOfRepeats;
+pub(crate) use self::pass_at_k::{PassAtK, automatic_k};
+pub(crate) use self::pass_power_k::PassPowerK;
 pub use self::take_first::TakeFirst;
 use crate::error::MetricError;
 use crate::item::Item;

@@ -9,7 +9,7 @@ use crate::number::Number;
 /// The unbiased estimate, from all n repeats, of the probability that at least one of k repeats is correct:
 /// `1 − C(n−c, k) / C(n, k)` with c correct ones; 1 if `n − c < k`.
 #[derive(Clone, Debug, Default)]
-pub struct PassAtK {
+pub(crate) struct PassAtK {
     /// The values of k; empty for [`automatic_k`].
     pub k: Vec<usize>,
 }
@@ -39,7 +39,7 @@ fn estimate(count: usize, right: usize, k: usize) -> f64 {
 
 /// The values of k reported for n repeats: 1, 3, 5, 10, 20, 50 and 100 up to n, n itself, and logarithmically spaced
 /// ones between 100 and n.
-pub fn automatic_k(count: usize) -> Vec<usize> {
+pub(crate) fn automatic_k(count: usize) -> Vec<usize> {
     if count == 0 {
         return Vec::new();
     }

@@ -9,7 +9,7 @@ use crate::number::Number;
 /// The unbiased estimate, from all n repeats, of the probability that all of k repeats are correct:
 /// `C(c, k) / C(n, k)` with c correct ones.
 #[derive(Clone, Debug, Default)]
-pub struct PassPowerK {
+pub(crate) struct PassPowerK {
     /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }

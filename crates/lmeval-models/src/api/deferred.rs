@@ -1,12 +1,14 @@
 //! A model that asks its server for the tokenizer only when a request needs it.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, CheckSink, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
-    ModelSettings, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
 
 use super::arguments::Backend;
 use super::model::ApiModel;
@@ -17,30 +19,36 @@ pub(super) struct Deferred {
     bare: Arc<ApiModel>,
     backend: Backend,
     settings: ModelSettings,
-    full: OnceLock<Result<Arc<ApiModel>, ModelError>>,
+    full: OnceCell<Result<Arc<ApiModel>, ModelError>>,
 }
 
 impl Deferred {
     pub(super) fn new(bare: Arc<ApiModel>, backend: Backend, settings: ModelSettings) -> Self {
-        Self { bare, backend, settings, full: OnceLock::new() }
+        Self { bare, backend, settings, full: OnceCell::new() }
     }
 
-    /// The model with its tokenizer.
-    fn full(&self) -> Result<&ApiModel, ModelError> {
-        let made = self.full.get_or_init(|| self.make(&self.settings));
-        made.as_deref().map_err(Clone::clone)
+    /// The model with its tokenizer, which is fetched on a thread that may block.
+    async fn full(&self) -> Result<&ApiModel, ModelError> {
+        let fetch = || async {
+            let (bare, backend, settings) = (Arc::clone(&self.bare), self.backend, self.settings.clone());
+            spawn_blocking(move || make(&bare, backend, &settings)).await.unwrap_or_else(|error| {
+                let message = format!("The model could not be created: {error}");
+                Err(ModelError::new(ModelErrorKind::Configuration, message))
+            })
+        };
+        self.full.get_or_init(fetch).await.as_deref().map_err(Clone::clone)
     }
 
     /// The model with its tokenizer if there is one already, and the one without it otherwise.
     fn made(&self) -> &ApiModel {
         self.full.get().and_then(|full| full.as_deref().ok()).unwrap_or(&self.bare)
     }
+}
 
-    fn make(&self, settings: &ModelSettings) -> Result<Arc<ApiModel>, ModelError> {
-        let parts = &self.bare.parts;
-        let encoder = self.backend.encoder(settings, parts.rules.model.as_deref(), &parts.client)?;
-        self.backend.assemble(settings, &parts.keeper, parts.rules.model.clone(), encoder, false)
-    }
+fn make(bare: &ApiModel, backend: Backend, settings: &ModelSettings) -> Result<Arc<ApiModel>, ModelError> {
+    let parts = &bare.parts;
+    let encoder = backend.encoder(settings, parts.rules.model.as_deref(), &parts.client)?;
+    backend.assemble(settings, &parts.keeper, parts.rules.model.clone(), encoder, false)
 }
 
 impl fmt::Debug for Deferred {
@@ -51,7 +59,7 @@ impl fmt::Debug for Deferred {
 
 impl Model for Deferred {
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
-        Box::pin(async { self.full()?.identity().await })
+        Box::pin(async { self.full().await?.identity().await })
     }
 
     fn known_identity(&self) -> Option<ModelIdentity> {
@@ -69,7 +77,7 @@ impl Model for Deferred {
             let mut settings = self.settings.clone();
             settings.args.insert("tokenizer_backend", "huggingface");
             // A tokenizer that is missing is reported when a request needs it.
-            if let Ok(full) = self.make(&settings) {
+            if let Ok(full) = make(&self.bare, self.backend, &settings) {
                 full.assume(fact);
                 // Set before only if a request came first.
                 let _ = self.full.set(Ok(full));
@@ -85,7 +93,7 @@ impl Model for Deferred {
         Box::pin(async move {
             let mut report = report;
             let Some(listed) = self.bare.examine_contact(&mut report).await else { return };
-            match self.full() {
+            match self.full().await {
                 Ok(full) => full.examine_answers(&listed, None, report).await,
                 Err(error) => self.bare.examine_answers(&listed, Some(&error), report).await,
             }
@@ -93,7 +101,7 @@ impl Model for Deferred {
     }
 
     fn scoring_protocol(&self) -> ModelFuture<'_, Result<Option<String>, ModelError>> {
-        Box::pin(async { self.full()?.scoring_protocol().await })
+        Box::pin(async { self.full().await?.scoring_protocol().await })
     }
 
     fn may_score_by(&self, protocol: Option<&str>) -> bool {
@@ -117,7 +125,14 @@ impl Model for Deferred {
             // The server applies it.
             return self.bare.chat_template(name);
         }
-        self.full()?.chat_template(name)
+        // Runs ask for templates before they send anything, on a thread that may block.
+        if let Some(full) = self.full.get() {
+            return full.as_deref().map_err(Clone::clone)?.chat_template(name);
+        }
+        let made = make(&self.bare, self.backend, &self.settings);
+        // A request that has come in between makes its own.
+        let _ = self.full.set(made.clone());
+        made?.chat_template(name)
     }
 
     fn traits(&self) -> ModelTraits {
@@ -138,7 +153,7 @@ impl Model for Deferred {
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
-            match self.full() {
+            match self.full().await {
                 Ok(full) => full.answer(requests).await,
                 Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
             }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper_util::client::proxy::matcher::Matcher;
 use lmeval_core::{ModelError, ModelErrorKind};
-use lmeval_hub::http_client;
+use lmeval_net::http_client;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};

@@ -1,11 +1,14 @@
-//! Opens TCP connections and sets their socket options.
+//! Opens connections and sets their socket options.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 /// How long one address may take before the next one is tried in parallel.
@@ -18,11 +21,40 @@ const PROBES: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
+/// A connected socket.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {
+    fn socket(&self) -> SockRef<'_>;
+
+    /// Calls `read` if the event loop has seen the socket become readable since `read` last returned `WouldBlock`.
+    fn try_read_with(&self, read: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self)
+    }
+
+    fn try_read_with(&self, read: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.try_io(Interest::READABLE, read)
+    }
+}
+
+#[cfg(unix)]
+impl Stream for UnixStream {
+    fn socket(&self) -> SockRef<'_> {
+        SockRef::from(self)
+    }
+
+    fn try_read_with(&self, read: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.try_io(Interest::READABLE, read)
+    }
+}
+
 /// Connects to one of a host's addresses.
 ///
 /// A generation may take minutes without a byte on the wire. TCP keep-alive keeps the connection in the
 /// tables of firewalls, and detects a vanished host before the request times out.
-pub(super) async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+pub(super) async fn dial(addresses: Vec<SocketAddr>) -> io::Result<Box<dyn Stream>> {
     let stream = race(addresses, TcpStream::connect).await?;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
@@ -30,7 +62,7 @@ pub(super) async fn dial(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     socket.set_tcp_keepalive(&keepalive.with_retries(PROBES))?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-    Ok(stream)
+    Ok(Box::new(stream))
 }
 
 /// Returns the first connection that succeeds. Packets to an address may vanish without an error, as to an
@@ -116,8 +148,8 @@ mod tests {
     async fn enables_keep_alive_and_user_timeout() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = dial(vec![listener.local_addr().unwrap()]).await.unwrap();
-        let socket = SockRef::from(&stream);
-        assert!(stream.nodelay().unwrap() && socket.keepalive().unwrap());
+        let socket = stream.socket();
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE_AFTER);
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), PROBE_AFTER);
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);

@@ -24,14 +24,12 @@ use reqwest::header::{
     USER_AGENT,
 };
 use reqwest::{Method, StatusCode, Url};
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio::time::Instant;
 
 use super::connect::REDIRECTS;
 use super::decode::decoded;
-use super::dial::dial;
+use super::dial::{Stream, dial};
 use super::socket::{dial_socket, socket_of};
 use super::wire::{self, Answer};
 
@@ -75,7 +73,7 @@ pub(super) struct Host {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// Counts this connection until it is dropped.
     open: Arc<AtomicUsize>,
     is_reused: bool,
@@ -99,7 +97,7 @@ impl Connection {
     /// Asks the kernel.
     fn unexpected(&self) -> Unexpected {
         let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(&self.stream).peek(&mut byte) {
+        match self.stream.socket().peek(&mut byte) {
             Ok(0) => Unexpected::Closed,
             Ok(_) => Unexpected::Stray,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -113,7 +111,7 @@ impl Connection {
     fn noticed(&self) -> Unexpected {
         let mut found = Unexpected::Nothing;
         // An error is the answer that nothing is ready; it also resets what the event loop has seen.
-        let _ = self.stream.try_io(Interest::READABLE, || {
+        let _ = self.stream.try_read_with(&mut || {
             found = self.unexpected();
             match found {
                 Unexpected::Nothing => Err(io::Error::from(io::ErrorKind::WouldBlock)),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use tokio::net::TcpStream;
+use super::dial::Stream;
 
 /// The sockets by the host names that stand for them, for the life of the process.
 static SOCKETS: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
@@ -26,15 +26,14 @@ pub(super) fn socket_of(host: &str) -> Option<PathBuf> {
     SOCKETS.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned()
 }
 
-/// Connects to a socket. The kernel treats both kinds of streams alike, so the connection is used like one over TCP.
+/// Connects to a socket.
 #[cfg(unix)]
-pub(super) async fn dial_socket(path: &Path) -> io::Result<TcpStream> {
-    let stream = tokio::net::UnixStream::connect(path).await?.into_std()?;
-    TcpStream::from_std(std::net::TcpStream::from(std::os::fd::OwnedFd::from(stream)))
+pub(super) async fn dial_socket(path: &Path) -> io::Result<Box<dyn Stream>> {
+    Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
 }
 
 #[cfg(not(unix))]
-pub(super) async fn dial_socket(_: &Path) -> io::Result<TcpStream> {
+pub(super) async fn dial_socket(_: &Path) -> io::Result<Box<dyn Stream>> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct RemoteTokenizer {
 
 impl RemoteSettings {
     fn client(&self) -> Result<Client, ModelError> {
-        let mut builder = lmeval_hub::http_client().timeout(self.timeout);
+        let mut builder = lmeval_net::http_client().timeout(self.timeout);
         if !self.verify_certificate {
             builder = builder.danger_accept_invalid_certs(true);
         } else if let Some(path) = &self.certificate {

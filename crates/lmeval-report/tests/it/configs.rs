@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lmeval_core::Dialect;
-use lmeval_core::results::replace_foreign;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::replace_foreign;
 use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 use lmeval_testkit::reference_library;
 

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use lmeval_core::Diagnose as _;
-use lmeval_core::results::hash_text;
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{
     Layout, Moment, SampleOptions, SamplesWriter, TimeZone, WrittenSamples, file_object, parse_hash_media,
     result_object, task_hashes, write_results,
 };
+use lmeval_scoring::results::hash_text;
 
 use crate::support::{dict, facts, part, small_run};
 

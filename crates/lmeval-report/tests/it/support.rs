@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lmeval_core::groups::GroupScores;
-use lmeval_core::results::{DocumentHashes, GroupResult, RunResults, SampleRecord, TaskEntry, TaskResult};
-use lmeval_core::scorers::MetricKey;
-use lmeval_core::scorers::Scores;
 use lmeval_core::{Dialect, DocId, ModelFacts};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{Environment, ModelName, Moment, RunFacts, Seeds};
+use lmeval_scoring::groups::GroupScores;
+use lmeval_scoring::results::{DocumentHashes, GroupResult, RunResults, SampleRecord, TaskEntry, TaskResult};
+use lmeval_scoring::scorers::MetricKey;
+use lmeval_scoring::scorers::Scores;
 
 /// Parses a JSON object.
 pub(crate) fn dict(text: &str) -> Dict {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, OutputType, display_reference};
+use lmeval_core::{Dialect, OutputType};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::display_reference;
 
 use super::task::TaskConfig;
 use crate::source::Mapping;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lmeval_core::display_reference;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::display_reference;
 
 use super::field::Field;
 use super::filter::FilterPipeline;

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
 use lmeval_core::{MAX_REPEATS, OutputType, nearest};
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::registry::Registry;
 
 use super::fewshot::FewshotConfig;
 use super::field::Field;

@@ -9,7 +9,7 @@ mod reference;
 mod resolve;
 mod templates;
 
-pub use lmeval_core::formats::{ChoiceLabels, Format};
+pub use lmeval_scoring::formats::{ChoiceLabels, Format};
 #[cfg(test)]
 pub(crate) use overrides::Overrides;
 pub(crate) use resolve::locate;

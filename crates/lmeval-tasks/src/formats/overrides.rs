@@ -1,8 +1,8 @@
 //! Overrides of a format's fields in a task.
 
-use lmeval_core::formats::{ChoiceLabels, Format};
 use lmeval_core::{OutputType, nearest};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::formats::{ChoiceLabels, Format};
 
 use crate::config::{quoted, shortened, value_text};
 use crate::error::{Error, ErrorKind};

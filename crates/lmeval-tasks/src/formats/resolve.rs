@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::formats::Format;
 use lmeval_core::nearest;
-use lmeval_core::registry::Registry;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::formats::Format;
+use lmeval_scoring::registry::Registry;
 
 use super::overrides::Overrides;
 use crate::config::{listed, shortened, value_text};

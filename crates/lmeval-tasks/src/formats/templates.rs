@@ -1,9 +1,9 @@
 //! Builds templates from a format and a task's fields.
 
 use lmeval_core::OutputType;
-use lmeval_core::formats::{ChoiceLabels, Format};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
+use lmeval_scoring::formats::{ChoiceLabels, Format};
 
 use super::reference::Reference;
 use crate::config::Field;

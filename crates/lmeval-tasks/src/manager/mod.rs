@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use lmeval_core::nearest;
-use lmeval_core::registry::Registry;
 use lmeval_pycompat::Dict;
 use lmeval_pycompat::fnmatch::Pattern;
+use lmeval_scoring::registry::Registry;
 use rustc_hash::FxHashMap;
 
 use self::build::{Builder, Node};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::DatasetRequest;
-use lmeval_core::registry::Registry;
+use lmeval_scoring::registry::Registry;
 
 use super::ClassTask;
 use crate::config::TaskConfig;

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_core::registry::UnknownName;
-use lmeval_core::results::hash_values;
-use lmeval_core::sampler::{Draw, Sampler, SamplerError};
-use lmeval_core::{Dialect, DocId, Documents, HostError, Instance};
+use lmeval_core::{Dialect, DocId, Documents, Instance};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::HostError;
+use lmeval_scoring::registry::UnknownName;
+use lmeval_scoring::results::hash_values;
+use lmeval_scoring::sampler::{Draw, Sampler, SamplerError};
 use rayon::prelude::*;
 
 use super::changes::ChangedDocument;

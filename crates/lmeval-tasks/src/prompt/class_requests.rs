@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{
-    Arguments, ClassCall, Context, DocId, Instance, InstanceMetadata, MAX_REPEATS, RequestType,
-};
+use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, MAX_REPEATS, RequestType};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::ClassCall;
 
 use super::error::{PromptError, PromptErrorKind};
 use super::example::not_a;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::results::{hash_of_hashes, hash_text, hash_values};
 use lmeval_core::{ChatMessage, DocId};
 use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_scoring::results::{hash_of_hashes, hash_text, hash_values};
 use rustc_hash::FxHashMap;
 
 use super::example::Pool;

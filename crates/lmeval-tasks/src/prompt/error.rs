@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{Diagnose, Diagnostic, DocId, HostError, Location};
+use lmeval_core::{Diagnose, Diagnostic, DocId, Location};
+use lmeval_scoring::HostError;
 
 use crate::config::shortened;
 use crate::source::{Mapping, Step};

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lmeval_core::{DocumentError, Documents, Host, NoSuchDocument, OutputType};
+use lmeval_core::{DocumentError, Documents, NoSuchDocument, OutputType};
 use lmeval_pycompat::repr;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 use rustc_hash::FxHashMap;
 
 use super::coerce::{described, item_at};

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lmeval_core::{Host, HostFn};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::{Host, HostFn};
 use lmeval_template::{Environment, Template};
 use rustc_hash::FxHashSet;
 

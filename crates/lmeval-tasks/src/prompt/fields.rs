@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, Host, OutputType};
+use lmeval_core::{Dialect, OutputType};
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 
 use super::changes::ChangedDocument;
 use super::coerce::{

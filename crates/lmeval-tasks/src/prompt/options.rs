@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::registry::Registry;
-use lmeval_core::{ChatTemplate, Dialect, Host, NoHost, Splits};
+use lmeval_core::{ChatTemplate, Dialect, Splits};
+use lmeval_scoring::registry::Registry;
+use lmeval_scoring::{Host, NoHost};
 
 /// The default few-shot seed.
 pub const DEFAULT_FEWSHOT_SEED: i64 = 1234;

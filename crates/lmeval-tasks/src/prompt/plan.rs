@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatTemplate, Context, Dialect, Documents, Host, OutputType};
+use lmeval_core::{ChatTemplate, Context, Dialect, Documents, OutputType};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::Host;
 
 use super::digest::Conversations;
 use super::error::{ErrorDocument, PromptError, PromptErrorKind};

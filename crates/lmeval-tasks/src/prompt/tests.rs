@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Host, NoHost};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::{Host, NoHost};
 
 use super::coerce::{coerce_list, coerce_target, item_at, resolve_index};
 use super::field::{PromptField, Resolution};

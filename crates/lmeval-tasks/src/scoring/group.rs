@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use lmeval_core::Dialect;
-use lmeval_core::groups::{GroupMetric, GroupSpec};
+use lmeval_scoring::groups::{GroupMetric, GroupSpec};
 
 use crate::config::AggregateMetric;
 use crate::error::{Error, ErrorKind};

@@ -1,9 +1,10 @@
 //! Prepares scoring before the first request; errors carry the location in the task file.
 
-use lmeval_core::filters::FilterError;
-use lmeval_core::registry::replacements_for_evaluate;
-use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
-use lmeval_core::{Diagnose, HostError, OutputType};
+use lmeval_core::{Diagnose, OutputType};
+use lmeval_scoring::HostError;
+use lmeval_scoring::filters::FilterError;
+use lmeval_scoring::registry::replacements_for_evaluate;
+use lmeval_scoring::scorers::{ScoreError, ScoringSources, TaskScorer};
 
 use super::registered;
 use super::specs::task_scorer;

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use lmeval_core::filters::{FilterFunction, FilterSpec};
-use lmeval_core::registry::{
+use lmeval_core::Diagnose as _;
+use lmeval_scoring::filters::{FilterFunction, FilterSpec};
+use lmeval_scoring::registry::{
     Kind, NameLookup, NameScope, Registered, Registry, SamplerKind, default_metrics,
 };
-use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
-use lmeval_core::{Diagnose as _, Host, HostError};
+use lmeval_scoring::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
+use lmeval_scoring::{Host, HostError};
 
 use super::modules::{ModuleSources, has_modules};
 use super::specs::metric_spec;

@@ -1,8 +1,8 @@
 //! A task in results.
 
-use lmeval_core::results::{TaskEntry, TaskResult};
-use lmeval_core::scorers::{Aggregated, AnsweredDocument, ScoreError, TaskScorer};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::results::{TaskEntry, TaskResult};
+use lmeval_scoring::scorers::{Aggregated, AnsweredDocument, ScoreError, TaskScorer};
 
 use crate::Task;
 

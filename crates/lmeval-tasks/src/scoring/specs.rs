@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lmeval_core::filters::FilterSpec;
-use lmeval_core::scorers::{
+use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::filters::FilterSpec;
+use lmeval_scoring::scorers::{
     MetricSpec, PipelineSpec, Reference, ScoreError, ScorerSpec, ScoringSources, Setting, TaskCode,
     TaskFacts, TaskScorer, build_predict_only, build_scorer,
 };
-use lmeval_pycompat::{Dict, Value};
 
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::config::{FilterPipeline, FilterStep, Given, MetricConfig, Named, ScorerConfig, TaskConfig};

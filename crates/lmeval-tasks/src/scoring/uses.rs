@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::registry::{Code, OptionTable, Registry, UnknownOptions};
-use lmeval_core::scorers::ScoringSources;
 use lmeval_pycompat::{Dict, Function, Value, repr};
+use lmeval_scoring::registry::{Code, OptionTable, Registry, UnknownOptions};
+use lmeval_scoring::scorers::ScoringSources;
 
 use crate::config::{ConfigPath, FilterStep, MetricConfig, Named, TaskConfig};
 

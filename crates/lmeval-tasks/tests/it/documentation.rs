@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::Dialect;
-use lmeval_core::registry::Registry;
-use lmeval_core::scorers::ScoringSources;
+use lmeval_scoring::registry::Registry;
+use lmeval_scoring::scorers::ScoringSources;
 use lmeval_tasks::scoring::prepare_scoring;
 use lmeval_tasks::{BUILTIN_LIBRARY, Overrides, Spec, TaskManager};
 

@@ -8,10 +8,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::filters::{Filter, FilterDocs, Noop};
-use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, ScoringSources, TaskCode};
-use lmeval_core::{Dialect, Host, HostError};
+use lmeval_core::Dialect;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::filters::{Filter, FilterDocs, Noop};
+use lmeval_scoring::scorers::{HostAggregation, HostMetric, HostReduction, ScoringSources, TaskCode};
+use lmeval_scoring::{Host, HostError};
 use lmeval_tasks::scoring::{ArgumentUse, ComputedBy, ScoringUse, prepare_scoring, scoring_uses};
 use lmeval_tasks::{Group, Overrides, Severity, Spec, Task, TaskDict, TaskManager};
 use lmeval_testkit::reference_library;

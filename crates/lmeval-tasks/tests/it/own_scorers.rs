@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use lmeval_core::registry::{Registry, ScorerEntry};
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
 use lmeval_core::{Arguments, Context, Dialect, DocId, Instance, InstanceMetadata, RequestType};
 use lmeval_pycompat::Value;
+use lmeval_scoring::registry::{Registry, ScorerEntry};
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
 use lmeval_tasks::scoring::prepare_scoring;
 
 use crate::prompt_support::task;
 
 mod defaults_only {
     // [example]
-    use lmeval_core::filters::FilterSpec;
-    use lmeval_core::scorers::{MetricSpec, Scorer};
+    use lmeval_scoring::filters::FilterSpec;
+    use lmeval_scoring::scorers::{MetricSpec, Scorer};
 
     #[derive(Debug)]
     pub struct LastNumber;
@@ -40,8 +40,8 @@ mod defaults_only {
 
 mod per_document {
     // [example]
-    use lmeval_core::scorers::{ScoreError, Scorer, Scores, ScoringInput};
     use lmeval_pycompat::Value;
+    use lmeval_scoring::scorers::{ScoreError, Scorer, Scores, ScoringInput};
 
     #[derive(Debug)]
     pub struct Closeness;
@@ -66,8 +66,8 @@ mod per_document {
 
 mod whole_batch {
     // [example]
-    use lmeval_core::scorers::{ScoreError, ScoredDoc, Scorer, ScoringInput};
     use lmeval_pycompat::Value;
+    use lmeval_scoring::scorers::{ScoreError, ScoredDoc, Scorer, ScoringInput};
 
     #[derive(Debug)]
     pub struct Judge;

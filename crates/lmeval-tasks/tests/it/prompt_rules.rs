@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use lmeval_core::registry::{Registry, SamplerEntry};
-use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{
-    ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, Host, HostError, Instance,
-    MemoryDocuments, MemorySplits, RemoteTemplate,
+    ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, Instance, MemoryDocuments,
+    MemorySplits, RemoteTemplate,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_scoring::registry::{Registry, SamplerEntry};
+use lmeval_scoring::sampler::{Draw, Sampler, SamplerError};
+use lmeval_scoring::{Host, HostError};
 use lmeval_tasks::prompt::{
     ErrorDocument, Part, PromptError, PromptErrorKind, RequestBuilder, RequestOptions, RequestSources, Shard,
     Skipped,

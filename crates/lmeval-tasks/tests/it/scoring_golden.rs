@@ -1,9 +1,9 @@
 //! Recorded runs have the recorded results, given the recorded answers.
 
 use lmeval_core::Dialect;
-use lmeval_core::results::RunResults;
-use lmeval_core::scorers::ScoringSources;
 use lmeval_pycompat::{Dict, Value, repr::repr};
+use lmeval_scoring::results::RunResults;
+use lmeval_scoring::scorers::ScoringSources;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, task_result, task_scorer};
 
 use crate::prompt_support::{golden, read_json};

@@ -1,7 +1,7 @@
 //! Keys of results, and configuration errors of scorers.
 
 use lmeval_core::Dialect;
-use lmeval_core::scorers::ScoringSources;
+use lmeval_scoring::scorers::ScoringSources;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, task_scorer};
 use lmeval_tasks::{Overrides, Spec, TaskManager};
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use lmeval_core::results::RunResults;
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources, loglikelihood_response};
 use lmeval_core::{Dialect, RequestType};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::RunResults;
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources, loglikelihood_response};
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::scoring::{ResultKeys, group_specs, task_result, task_scorer};
 use lmeval_tasks::{Overrides, Spec, TaskManager};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
 use lmeval_core::{Dialect, RequestType};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::scorers::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::{Overrides, Spec, Task, TaskDict, TaskManager};
 

@@ -180,8 +180,8 @@ fn reports_findings_once_across_links() {
 
 #[test]
 fn registered_names_are_known() {
-    use lmeval_core::registry::{Registry, SamplerEntry};
-    use lmeval_core::sampler::FirstN;
+    use lmeval_scoring::registry::{Registry, SamplerEntry};
+    use lmeval_scoring::sampler::FirstN;
     let library = Library::new(&[("t.yaml", &task("t", "fewshot_config: {sampler: nearest}\n"))]);
     assert_eq!(findings(&library, "t").len(), 1);
     let mut registry = Registry::default();

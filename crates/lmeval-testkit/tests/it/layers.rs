@@ -6,8 +6,8 @@ use crate::{metadata, repository};
 /// Crates by layer, from the bottom.
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
-    &["lmeval-core", "lmeval-tasks"],
-    &["lmeval-hub"],
+    &["lmeval-core", "lmeval-scoring", "lmeval-tasks"],
+    &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
     &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
@@ -20,7 +20,10 @@ const LAYERS: &[&[&str]] = &[
 const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
+    ("lmeval-scoring", "lmeval-core"),
     ("lmeval-tasks", "lmeval-core"),
+    ("lmeval-tasks", "lmeval-scoring"),
+    ("lmeval-hub", "lmeval-net"),
 ];
 
 /// Crates for development only; no published crate depends on them.

@@ -136,8 +136,8 @@ fn unknown_things_are_not_found() {
 
 #[test]
 fn changed_files_are_named() {
-    use lmeval_core::results::{CHECKSUMS, LinesChecksum, checksums};
     use lmeval_pycompat::{Dict, Value, json};
+    use lmeval_scoring::results::{CHECKSUMS, LinesChecksum, checksums};
 
     let fixture = Fixture::new(|folder| {
         write_run(folder, "m", &four());

@@ -11,7 +11,7 @@ use lmeval_analysis::gate::{Gate, Verdict};
 use lmeval_analysis::read::Run;
 use lmeval_analysis::stats::ClusterCorrection;
 use lmeval_core::Diagnostic;
-use lmeval_core::registry::Registry;
+use lmeval_scoring::registry::Registry;
 
 pub(crate) use self::arguments::{CompareArgs, Format};
 use crate::commands::Status;

@@ -1,8 +1,8 @@
 //! `ls models`, `ls metrics` and `ls filters`: registered extensions.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{Entry, Kind, Table};
 use lmeval_pycompat::Value;
+use lmeval_scoring::registry::{Entry, Kind, Table};
 
 use super::search::{Search, ranked};
 

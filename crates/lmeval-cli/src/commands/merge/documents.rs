@@ -3,10 +3,10 @@
 use std::io::{BufRead as _, BufReader};
 
 use fs_err as fs;
-use lmeval_core::scorers::AnsweredDocument;
 use lmeval_core::{Diagnostic, DocId};
 use lmeval_engine::{DocumentCounts, EngineError, StoredDocuments, decode_answered};
 use lmeval_pycompat::json::Decoder;
+use lmeval_scoring::scorers::AnsweredDocument;
 use sha2::{Digest as _, Sha256};
 
 use super::shard::{Shard, TaskFile};

@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval_analysis::read::{samples_change, written_samples};
 use lmeval_core::Diagnostic;
-use lmeval_core::results::LinesChecksum;
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
+use lmeval_scoring::results::LinesChecksum;
 
 use super::shard::{AGAIN, Shard};
 

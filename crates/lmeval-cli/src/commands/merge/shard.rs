@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval_analysis::read::results_change;
 use lmeval_core::Diagnostic;
-use lmeval_core::results::value_checksum;
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::value_checksum;
 
 use crate::run::shard::{CHECKSUM, FORMAT, MANIFEST};
 

@@ -9,10 +9,10 @@ use anyhow::Result;
 use fs_err as fs;
 use lmeval_analysis::answers::StoredScores;
 use lmeval_analysis::read::{Fields, Run, SamplesFile, read_line};
-use lmeval_core::results::{RunResults, SampleRecord, Score};
-use lmeval_core::scorers::ScoringPipeline;
 use lmeval_engine::Events;
 use lmeval_pycompat::{Value, repr};
+use lmeval_scoring::results::{RunResults, SampleRecord, Score};
+use lmeval_scoring::scorers::ScoringPipeline;
 
 use super::source::{Source, StoredModel};
 use crate::printer::{Printer, escape_controls};

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use crate::settings::{Format, RunSettings};
 use anyhow::{Result, bail};
 use lmeval_analysis::read::Run;
-use lmeval_core::results::SampleRecord;
 use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};
 use lmeval_engine::{ChatTemplateChoice, EngineError, Evaluated, Events, NoEvents, evaluate};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::ModelName;
+use lmeval_scoring::results::SampleRecord;
 use lmeval_tasks::TaskDict;
 
 pub(crate) use self::arguments::RescoreArgs;

@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, Level};
 use lmeval_engine::Cancel;
 use lmeval_host::Caller;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::registry::Registry;
 
 use crate::commands::Status;
 use crate::printer::Printer;

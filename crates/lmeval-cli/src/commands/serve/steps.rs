@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use crate::settings::RunSettings;
 use anyhow::{Result, anyhow, bail};
-use lmeval_core::scorers::{
-    AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringPipeline,
-    ScoringSources, TaskScorer, loglikelihood_response,
-};
 use lmeval_core::{
-    Arguments, Context, Diagnostic, Dialect, DocId, Host, Instance, InstanceMetadata, OutputType, RequestType,
+    Arguments, Context, Diagnostic, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType,
 };
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, EngineError, load_class, request_sources};
 use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_scoring::Host;
+use lmeval_scoring::scorers::{
+    AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringPipeline,
+    ScoringSources, TaskScorer, loglikelihood_response,
+};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Shard, read_arguments};
 use lmeval_tasks::scoring::prepare_scoring;

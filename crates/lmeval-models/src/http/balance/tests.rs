@@ -11,7 +11,7 @@ fn endpoint(index: usize) -> Endpoint {
         given,
         shown: format!("host{index}"),
         headers: HeaderMap::new(),
-        transport: Transport::Reqwest(lmeval_hub::http_client().no_proxy().build().unwrap()),
+        transport: Transport::Reqwest(lmeval_net::http_client().no_proxy().build().unwrap()),
     }
 }
 

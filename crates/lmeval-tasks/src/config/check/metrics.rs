@@ -1,7 +1,7 @@
 //! Checks of metric entries.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{Code, MetricEntry, replacements_for_evaluate};
+use lmeval_scoring::registry::{Code, MetricEntry, replacements_for_evaluate};
 
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};

@@ -11,11 +11,11 @@ pub use definition::functions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_core::judge::SpecProblem;
-use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registry, UnknownName};
-use lmeval_core::scorers::ScoreError;
 use lmeval_pycompat::re::{self, Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::judge::SpecProblem;
+use lmeval_scoring::registry::{OptionKind, OptionProblem, OptionTable, Registry, UnknownName};
+use lmeval_scoring::scorers::ScoreError;
 
 use super::path::{ConfigPath, Named};
 use super::task::TaskConfig;

@@ -1,7 +1,7 @@
 use super::super::check::{Report, names, names_with, task as check_task};
 use super::{mapping, task, try_task};
-use lmeval_core::registry::{Registry, SamplerEntry};
-use lmeval_core::sampler::FirstN;
+use lmeval_scoring::registry::{Registry, SamplerEntry};
+use lmeval_scoring::sampler::FirstN;
 
 fn check(text: &str) -> Report {
     let mut report = Report::default();

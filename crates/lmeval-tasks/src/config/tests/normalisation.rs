@@ -1,8 +1,8 @@
 use lmeval_core::OutputType;
-use lmeval_core::formats::Format;
-use lmeval_core::registry::{FormatEntry, Registry};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
+use lmeval_scoring::formats::Format;
+use lmeval_scoring::registry::{FormatEntry, Registry};
 
 use super::super::{FewshotSamples, Field, Given, Named, TASK_KEYS, TaskConfig};
 use super::{mapping, task, try_task, value};

@@ -3,9 +3,9 @@
 mod recorded;
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::Registry;
 use lmeval_pycompat::yaml;
 use lmeval_pycompat::{Dict, Value};
+use lmeval_scoring::registry::Registry;
 
 use super::{ChoiceLabels, Format, FormatTemplates, Overrides, Templates, resolve};
 use crate::config::Field;

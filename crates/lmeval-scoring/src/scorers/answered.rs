@@ -1,0 +1,56 @@
+//! Documents with the model's answers.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::judge::Judgement;
+use lmeval_core::DocId;
+use lmeval_core::Instance;
+
+/// A request with its answers.
+#[derive(Clone, Debug)]
+pub struct AnsweredInstance {
+    /// The request that was sent.
+    pub instance: Instance,
+    /// One answer per repeat: a string, or a tuple of log-likelihood and greedy flag.
+    pub responses: Vec<Value>,
+    /// The number of answers that stopped at the token limit.
+    pub truncated: usize,
+}
+
+impl AnsweredInstance {
+    /// A request none of whose answers were truncated.
+    pub fn new(instance: Instance, responses: Vec<Value>) -> Self {
+        Self { instance, responses, truncated: 0 }
+    }
+}
+
+/// A document with its requests and their answers.
+#[derive(Clone, Debug)]
+pub struct AnsweredDocument {
+    /// The index of the document in its split.
+    pub doc_id: DocId,
+    /// The document; empty if nothing needs it, see [`TaskScorer::needs`].
+    ///
+    /// [`TaskScorer::needs`]: super::TaskScorer::needs
+    pub document: Arc<Dict>,
+    /// The options, without the target delimiter that requests prepend.
+    pub choices: Option<Arc<Vec<Value>>>,
+    /// The requests with their answers, at least one, ordered by `idx`.
+    pub answers: Vec<AnsweredInstance>,
+    /// Judgements of the answers, in the order of the calls.
+    pub judgements: Vec<Judgement>,
+}
+
+impl AnsweredDocument {
+    /// The judgements of the answers that a pipeline filtered.
+    pub fn judgements_of<'a>(&'a self, pipeline: &'a str) -> impl Iterator<Item = &'a Judgement> {
+        self.judgements.iter().filter(move |judgement| *judgement.pipeline == *pipeline)
+    }
+}
+
+/// Encodes a log-likelihood answer.
+pub fn loglikelihood_response(logprob: f64, is_greedy: bool) -> Value {
+    Value::tuple([Value::Float(logprob), Value::Bool(is_greedy)])
+}

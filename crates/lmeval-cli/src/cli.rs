@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     CompareArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
+use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 /// Evaluate language models on tasks written in YAML.
 #[derive(Debug, Parser)]

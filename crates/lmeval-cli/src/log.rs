@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::environment;
 use anyhow::{Context as _, Result};
 use lmeval_core::secrets;
 use tracing::field::{Field, Visit};
@@ -17,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::environment;
 use crate::printer::{Notes, escape_controls};
 
 /// The crates of this workspace start with this.

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::settings::LibraryArgs;
 use anyhow::Result;
 use lmeval::library::Home;
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use crate::printer::Printer;
 use crate::report;
+use crate::settings::LibraryArgs;
 
 /// The library roots for the arguments; later ones win. Warns about missing folders.
 pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {

@@ -1,11 +1,11 @@
 //! The built-in models, and settings that may be among the arguments of a model.
 
 use lmeval_core::Diagnostic;
+use lmeval_engine::EngineError;
+use lmeval_pycompat::{Dict, Value, repr};
 #[cfg(not(feature = "local-models"))]
 use lmeval_scoring::registry::ModelEntry;
 use lmeval_scoring::registry::Registry;
-use lmeval_engine::EngineError;
-use lmeval_pycompat::{Dict, Value, repr};
 
 /// All built-in extensions, models included.
 pub fn registry() -> Registry {

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use crate::settings::RunSettings;
 use anyhow::{Result, bail};
 use clap::Parser as _;
 use lmeval_core::{Check, ModelStats, Verdict};
@@ -17,6 +16,7 @@ use crate::log;
 use crate::printer::Printer;
 use crate::python;
 use crate::run::model;
+use crate::settings::RunSettings;
 
 /// The time for a server that is down to come up, in seconds, unless the model arguments set `patience`.
 const PATIENCE: i64 = 5;

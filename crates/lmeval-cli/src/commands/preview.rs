@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::settings::{dialect, parse_samples, resolve_samples};
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
@@ -17,6 +16,7 @@ use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::Downloads;
+use crate::settings::{dialect, parse_samples, resolve_samples};
 use crate::words::skip_reason;
 use crate::{json_line, python, report, roots};
 

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::settings::{Options, RunSettings};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use lmeval::environment::LM_EVAL_COMPAT;
@@ -15,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::{Status, run};
 use crate::printer::Printer;
+use crate::settings::{Options, RunSettings};
 
 /// The model of servers that a run starts itself.
 const SERVED: &str = "local-completions";

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use anyhow::{Result, bail};
 use lmeval_core::{Diagnostic, Model};
 use lmeval_engine::Evaluated;
@@ -17,6 +16,7 @@ use crate::run::events::RunEvents;
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
 use crate::run::{judges, thresholds, tracking};
+use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
 

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::settings::{Options, PythonArgs, RunSettings, parse_pairs};
 use anyhow::Result;
 use clap::Args;
 use lmeval_core::{ModelError, ModelErrorKind};
@@ -15,6 +14,7 @@ use crate::commands::Status;
 use crate::printer::Printer;
 use crate::python;
 use crate::run::model;
+use crate::settings::{Options, PythonArgs, RunSettings, parse_pairs};
 
 /// Arguments of `worker`.
 #[derive(Args, Debug)]

@@ -7,15 +7,15 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::environment;
-use crate::settings::ProgressMode;
 use lmeval_core::{Model, ModelStats};
 use lmeval_pycompat::{Dict, Value};
 
+use crate::environment;
 use crate::printer::Notes;
 use crate::progress::counts::{RequestCounts, Snapshot};
 use crate::progress::line::{Outlook, line};
 use crate::progress::rate::{Pace, Rate};
+use crate::settings::ProgressMode;
 
 /// The time window for computing rates.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -1,9 +1,10 @@
 //! How the options of multiple-choice tasks were compared in a finished run.
 
-use crate::settings::Choices;
 use lmeval_core::OptionScoring;
 use lmeval_engine::Abilities;
 use lmeval_pycompat::{Dict, Value};
+
+use crate::settings::Choices;
 
 /// The entries of tasks in results.
 fn entries(results: &Dict) -> impl Iterator<Item = &Dict> {

@@ -5,7 +5,6 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::settings::{JudgeBinding, RunSettings};
 use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval_analysis::read::{Fields, Run};
@@ -16,6 +15,7 @@ use lmeval_pycompat::{Dict, Value, repr, yaml};
 
 use crate::printer::{Notes, Printer};
 use crate::run::model;
+use crate::settings::{JudgeBinding, RunSettings};
 use crate::words::counted;
 
 /// The judges of an evaluation, and what they need.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::environment;
-use crate::settings::{RunSettings, WorkerSettings, worker_setup};
 use anyhow::{Result, bail};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{
@@ -13,9 +11,11 @@ use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_report::lm_eval_version;
 use lmeval_scoring::registry::{Kind, ModelKind, Registered};
 
+use crate::environment;
 use crate::printer::Notes;
 use crate::progress::Downloads;
 use crate::run::torch::{ENGINE, Engine};
+use crate::settings::{RunSettings, WorkerSettings, worker_setup};
 
 /// Prefix of model names that belong to the original package.
 const ORIGINAL: &str = "lm_eval:";
@@ -80,8 +80,10 @@ pub(crate) fn create(
         None => {
             let engine = Engine::of(settings)?;
             // Without `--device`, `HFLM` chooses one itself.
-            let python =
-                PythonModelSettings { device: settings.model.device.clone(), ..python_model_settings(settings) };
+            let python = PythonModelSettings {
+                device: settings.model.device.clone(),
+                ..python_model_settings(settings)
+            };
             let mut settings =
                 ModelSettings { defer_contact: has_answers, ..back_end_settings(settings, notes) };
             let Some(engine) = engine else { return Ok(registry.model(name, &settings)?) };

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::settings::{Format, RunSettings};
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
@@ -21,6 +20,7 @@ use crate::csv;
 use crate::excerpt::cell;
 use crate::printer::Printer;
 use crate::report::hint_lines;
+use crate::settings::{Format, RunSettings};
 use crate::words::{counted, for_count};
 
 /// The number of failures listed.

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::environment;
-use crate::settings::RunSettings;
 use anyhow::Result;
 use lmeval_core::Model;
 use lmeval_data::Settings;
@@ -22,9 +20,11 @@ use super::live::LiveView;
 use super::shard::ShardWriter;
 use super::{interrupt, judges, model, output};
 use crate::browser;
+use crate::environment;
 use crate::printer::{Notes, Printer};
 use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Ticker};
 use crate::python;
+use crate::settings::RunSettings;
 
 /// The file name of the journal in a model's folder.
 const ANSWERS: &str = "answers.journal";

@@ -7,7 +7,6 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::settings::{RunSettings, ShardNumber};
 use anyhow::Result;
 use fs_err as fs;
 use lmeval_core::Diagnostic;
@@ -18,6 +17,8 @@ use lmeval_report::{ReportError, lm_eval_version, task_file_name, to_json, write
 use lmeval_scoring::results::value_checksum;
 use lmeval_scoring::scorers::AnsweredDocument;
 use sha2::{Digest as _, Sha256};
+
+use crate::settings::{RunSettings, ShardNumber};
 
 /// The file that a finished shard has.
 pub(crate) const MANIFEST: &str = "shard.json";

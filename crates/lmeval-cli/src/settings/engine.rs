@@ -47,7 +47,11 @@ impl RunSettings {
         let beside = |path: &PathBuf| match path.extension() {
             Some(extension) if extension == "json" => path.parent().map(Path::to_owned).unwrap_or_default(),
             _ => {
-                let name = ModelName::of(&self.model.name, &Value::from(self.model.args.clone()), self.prompts.seeds[0]);
+                let name = ModelName::of(
+                    &self.model.name,
+                    &Value::from(self.model.args.clone()),
+                    self.prompts.seeds[0],
+                );
                 Layout::new(path, &name.sanitized).folder().to_owned()
             }
         };

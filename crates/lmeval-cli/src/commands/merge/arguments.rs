@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{Format, LibraryArgs, Options, PythonArgs};
 use clap::Args;
+
+use crate::settings::{Format, LibraryArgs, Options, PythonArgs};
 
 /// Arguments of `merge`.
 #[derive(Args, Debug)]

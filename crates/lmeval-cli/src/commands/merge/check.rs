@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use crate::settings::ShardNumber;
 use anyhow::{Result, bail};
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::lm_eval_version;
 
 use super::shard::{Found, Shard};
+use crate::settings::ShardNumber;
 
 /// Settings that cannot change a score. The arguments of the model count as far as its identity contains them.
 const WITHOUT_EFFECT: [&str; 21] = [

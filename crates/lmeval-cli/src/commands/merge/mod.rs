@@ -9,7 +9,6 @@ mod shard;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::settings::RunSettings;
 use anyhow::Result;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Diagnostic, ModelFacts};
@@ -17,6 +16,8 @@ use lmeval_engine::{EngineError, Evaluated, Events, score_stored};
 use lmeval_pycompat::{Dict, Value, json, repr};
 use lmeval_report::{ModelName, to_json};
 use lmeval_tasks::{Task, TaskDict};
+
+use crate::settings::RunSettings;
 
 pub(crate) use self::arguments::MergeArgs;
 use self::shard::{Found, Shard};

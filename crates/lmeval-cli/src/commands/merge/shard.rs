@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::settings::ShardNumber;
 use anyhow::{Result, bail};
 use fs_err as fs;
 use lmeval_analysis::read::results_change;
@@ -11,6 +10,7 @@ use lmeval_pycompat::{Dict, Value, json};
 use lmeval_scoring::results::value_checksum;
 
 use crate::run::shard::{CHECKSUM, FORMAT, MANIFEST};
+use crate::settings::ShardNumber;
 
 /// How deep shards are searched for: `OUTPUT_PATH/shard-1-of-2/MODEL`.
 const DEPTH: usize = 2;

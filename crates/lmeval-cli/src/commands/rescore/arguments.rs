@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 use clap::Args;
+
+use crate::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
 
 /// Arguments of `rescore`.
 #[derive(Args, Debug)]

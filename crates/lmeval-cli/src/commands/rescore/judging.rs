@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::settings::RunSettings;
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_engine::JournalOptions;
@@ -10,6 +9,7 @@ use lmeval_engine::JournalOptions;
 use crate::printer::Printer;
 use crate::run::judges::Judging;
 use crate::run::session::Session;
+use crate::settings::RunSettings;
 
 /// Creates the judges that the arguments bind.
 pub(super) fn create(run: &Run, session: &mut Session, printer: &Printer) -> Result<()> {

@@ -10,7 +10,6 @@ mod stored;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::settings::{Format, RunSettings};
 use anyhow::{Result, bail};
 use lmeval_analysis::read::Run;
 use lmeval_core::{Diagnostic, InProcess, Model, ModelTemplate};
@@ -19,6 +18,8 @@ use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::ModelName;
 use lmeval_scoring::results::SampleRecord;
 use lmeval_tasks::TaskDict;
+
+use crate::settings::{Format, RunSettings};
 
 pub(crate) use self::arguments::RescoreArgs;
 use self::changes::{Comparison, Found};

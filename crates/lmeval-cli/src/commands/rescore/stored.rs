@@ -1,6 +1,5 @@
 //! The stored run: its settings and its tasks.
 
-use crate::settings::{Choices, RunSettings};
 use anyhow::{Result, bail};
 use lmeval_analysis::read::Run;
 use lmeval_core::{Diagnostic, Dialect, OptionScoring};
@@ -11,6 +10,7 @@ use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 use super::arguments::RescoreArgs;
 use crate::run::choices;
 use crate::run::output::CHAT_DIGESTS;
+use crate::settings::{Choices, RunSettings};
 
 /// Keys of the results that describe the model and stay as they are.
 const OF_MODEL: [&str; 9] = [

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::settings::RunSettings;
 use anyhow::{Result, bail};
 use lmeval_core::{Diagnostic, Model, secrets};
 use lmeval_engine::{Evaluated, JudgeModel};
@@ -15,6 +14,7 @@ use crate::log;
 use crate::printer::Printer;
 use crate::run::session::{Clock, Program, Session};
 use crate::run::{judges, output};
+use crate::settings::RunSettings;
 
 /// Evaluates, and returns the result object with the facts that result files add to it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {

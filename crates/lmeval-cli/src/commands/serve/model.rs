@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::settings::RunSettings;
 use anyhow::{Context as _, Result, anyhow, bail};
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, DocId, Model, ModelError, ModelErrorKind, ModelRequest,
@@ -17,6 +16,7 @@ use tokio::task::JoinSet;
 use super::{Request, failure};
 use crate::printer::Printer;
 use crate::run::model;
+use crate::settings::RunSettings;
 
 /// Serves the model of the settings until the caller ends the session.
 pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::settings::ConfigFile;
 use anyhow::{Result, bail};
 use lmeval_pycompat::Value;
 use lmeval_report::{Column, make_latex_table, make_table};
 use lmeval_tasks::source::Loader;
 
 use super::Request;
+use crate::settings::ConfigFile;
 
 /// Renders results as a table, in Markdown or LaTeX.
 pub(super) fn table(request: &Request) -> Result<Value> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::settings::RunSettings;
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{
     Arguments, Context, Diagnostic, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType,
@@ -22,6 +21,7 @@ use lmeval_tasks::scoring::prepare_scoring;
 
 use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
+use crate::settings::RunSettings;
 use crate::{python, report};
 
 /// The index that represents a target not among the options.

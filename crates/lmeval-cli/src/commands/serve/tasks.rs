@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::settings::LibraryArgs;
 use anyhow::{Result, anyhow, bail};
 use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, load_splits};
@@ -18,6 +17,7 @@ use lmeval_template::Environment;
 
 use super::Request;
 use crate::printer::Printer;
+use crate::settings::LibraryArgs;
 use crate::{python, roots};
 
 /// Lists the names known to a task manager.

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::settings;
 use anyhow::{Result, anyhow};
 use lmeval_core::Level;
 use lmeval_data::Settings;
@@ -16,6 +15,7 @@ use crate::cli::ValidateArgs;
 use crate::commands::preview;
 use crate::printer::Printer;
 use crate::progress::Downloads;
+use crate::settings;
 use crate::words::counted;
 use crate::{json_line, python, report};
 

@@ -123,8 +123,9 @@ fn interrupt_ends_waiting_for_a_dead_server() {
     drop(server);
     // Every request has failed and waits for its next attempt.
     run.wait_until("four retries", |stderr| {
-        let lines = stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        lines.last().is_some_and(|line| line["retries"].as_u64().is_some_and(|retries| retries >= 4))
+        let mut lines =
+            stderr.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines.next_back().is_some_and(|line| line["retries"].as_u64().is_some_and(|retries| retries >= 4))
     });
     let kill =
         std::process::Command::new("kill").args(["-INT", &run.child.id().to_string()]).status().unwrap();

@@ -348,7 +348,7 @@ fn refuses_unsupported_configurations() {
         (
             "llama",
             json!({"quantization_config": {"quant_method": "fp8"}}),
-            "Quantised weights are not supported (`quantization_config` with `quant_method` `fp8`)".to_owned(),
+            "The native engine does not read quantised weights (`quantization_config` with `quant_method` `fp8`)".to_owned(),
         ),
         (
             "qwen3",

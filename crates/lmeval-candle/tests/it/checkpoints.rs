@@ -158,11 +158,10 @@ fn adapters_are_recognised() {
     let folder = tempfile::tempdir().unwrap();
     let config = r#"{"base_model_name_or_path": "some/base", "peft_type": "LORA"}"#;
     fs_err::write(folder.path().join("adapter_config.json"), config).unwrap();
-    let shown = folder.path().display().to_string();
     let check = || {
         let text = refused(folder.path());
         assert!(text.contains("is an adapter for `some/base`, not a model"), "{text}");
-        assert!(text.contains(&format!("pretrained=some/base,peft={shown}")), "{text}");
+        assert!(text.contains("with torch"), "{text}");
         assert!(text.contains("merge_and_unload"), "{text}");
     };
     check();

@@ -49,7 +49,7 @@ fn invalid_settings_exit_with_one() {
         (&["--tasks", ""][..], "No tasks"),
         (&["--tasks", "demo_capitls"], "demo_capitals"),
         (&["--tasks", "nothing.yaml"], "nothing.yaml"),
-        (&["--model", "vllm"], "--model local-completions"),
+        (&["--model", "vllm"], "pretrained=<folder or name on the hub>"),
         (&["--model", "unifrom"], "uniform"),
         (&["--model_args", "foo"], "key=value"),
         (&["--model_args", "a={'x':1}"], "JSON"),

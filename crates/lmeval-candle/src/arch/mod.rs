@@ -471,7 +471,10 @@ mod tests {
         assert!(find(&config(Some("LlamaForCausalLM"), None)).is_ok());
         assert!(find(&config(None, Some("mistral"))).is_ok());
         let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
-        assert_eq!(error.to_string(), "The native engine has no models of the class `T5ForConditionalGeneration`");
+        assert_eq!(
+            error.to_string(),
+            "The native engine has no models of the class `T5ForConditionalGeneration`"
+        );
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
         assert_eq!(hint, TORCH);
         assert!(matches!(find(&config(None, None)), Err(Error::MissingField(_))));

@@ -13,16 +13,16 @@ TABLE = {
     **dict.fromkeys((1, 2, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26), VLLM),
     **dict.fromkeys((4, 5, 7, 8), "Classes.test_scripts"),
     28: "Classes.test_028_shuffled_documents",
-    29: "test_hflm_engine.Fallback.test_arguments_of_torch, which needs torch",
+    29: "Fallback.test_arguments_of_torch",
     **dict.fromkeys((31, 32, 43, 44, 58, 65), "Objects.test_objects"),
     **dict.fromkeys((34, 50), "Objects.test_command_lines"),
     **dict.fromkeys((35, 55), "Objects.test_by_name"),
     **dict.fromkeys((37, 38, 40, 41, 52, 59), "Objects.test_subclasses"),
     46: "Objects.test_046_registered_wrapper",
     47: "needs the package `mamba_ssm` and CUDA",
-    49: "test_hflm_engine.Fallback.test_launchers, which needs torch",
+    49: "Fallback.test_launchers",
     53: "needs the package `optimum` with OpenVINO",
-    56: "as 49",
+    56: "Fallback.test_launchers",
     **dict.fromkeys((61, 62, 64, 67, 70, 71), "Classes.test_scripts"),
     68: "Classes.test_068_functions_of_tasks",
     **dict.fromkeys((73, 74, 76, 80, 86, 91, 92), "Servers.test_scripts"),
@@ -383,9 +383,14 @@ class Table(unittest.TestCase):
 
     def test_names(self) -> None:
         """Each call has a test or a reason; the tests exist."""
-        from tests import test_hflm_wild
+        from tests import test_hflm_engine, test_hflm_wild
 
-        owners = {"Classes": Classes, "Servers": Servers, "Objects": test_hflm_wild.Objects}
+        owners = {
+            "Classes": Classes,
+            "Fallback": test_hflm_engine.Fallback,
+            "Objects": test_hflm_wild.Objects,
+            "Servers": Servers,
+        }
         self.assertEqual(len(TABLE), 62)
         for number, text in TABLE.items():
             owner, dot, name = text.partition(".test_")

@@ -32,7 +32,7 @@ pub(crate) struct Fingerprints {
 
 impl Fingerprints {
     /// For a run that saves nothing.
-    pub(crate) fn of_nobody() -> Self {
+    pub(crate) fn unsaved() -> Self {
         let nobody = ModelIdentity { backend: String::new(), facts: Vec::new() };
         Self { model: Fingerprint::of(&nobody), scoring: None }
     }

@@ -1,30 +1,27 @@
 //! Evaluates loaded tasks on a model.
 
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
+use std::sync::{Arc, mpsc};
+use std::{iter, thread};
 
 use lmeval_core::{Model, ModelTemplate};
-use lmeval_journal::Journal;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_scoring::groups::GroupSpec;
 use lmeval_scoring::judge::Judges;
 use lmeval_scoring::results::{RunResults, Score, TaskResult};
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
-use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::attribution::{self, Attribution, Fingerprints, Refutation};
+use crate::answerers::{Answerers, Shared};
+use crate::attribution::Refutation;
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::{Collected, Collector, Failure, ModelUsage};
-use crate::contact::{Contact, Introduction, Needs, prepare as prepare_model};
-use crate::dispatch::Dispatcher;
+use crate::contact::{Contact, Introduction, Needs};
 use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::judge_documents::TaskJudges;
 use crate::judging::JudgePool;
-use crate::key::Keys;
 use crate::options::EvaluateOptions;
 use crate::plan::{Plan, PlannedTask, plan};
 use crate::preview::preview;
@@ -252,92 +249,22 @@ fn stream(
 ) -> Result<Ended, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.traits().is_worth_saving);
     let contact = Contact { runtime, cancel: &options.cancel, journal: wanted.map(|journal| &*journal.path) };
-    let needs = Needs::of(&planned);
-    let (journal, models, assumed) = match wanted {
-        Some(wanted) => {
-            let Attribution { journal, models, assumed } =
-                attribution::open(wanted, model, (known[0].clone(), needs), options, &contact, &**events)?;
-            (Some(journal), models, assumed)
-        }
-        None => {
-            if options.part.is_some() {
-                attribution::report_identity(model, needs, &contact, &**events)?;
-            } else {
-                contact.wait(prepare_model(Arc::clone(model), needs))?;
-            }
-            (None, Fingerprints::of_nobody(), None)
-        }
-    };
-    let journal = match journal {
-        Some(journal) => Some(journal),
-        None => open_for_judges(options, &**events)?,
-    };
+    let answerers = Answerers::meet(model, Needs::of(&planned), options, known, &contact, &**events)?;
+    let (journal, of_data) = (answerers.journal(), answerers.journal_of_model());
     let is_saved = journal.is_some();
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();
     let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / JOBS_PER_SEND);
-    let dispatcher = Arc::new(Dispatcher {
-        model: Arc::clone(model),
-        journal: journal.clone().filter(|_| wanted.is_some()),
-        assumed: assumed.clone(),
-        needs,
-        keys: Keys { models, per_document: model.traits().depends_on_document, dialect: options.dialect },
-        judge: None,
-        events: Arc::clone(events),
-        messages: messages.clone(),
-        stop: stop.clone(),
-        seen: Mutex::new(FxHashMap::default()),
-    });
     let (pool, queues) = JudgePool::new(&options.judges, events);
     let pool = Arc::new(pool);
-    let mut all_assumed = vec![assumed];
-    for (index, (judge, queue)) in options.judges.iter().zip(queues).enumerate() {
-        let known = known[index + 1].clone();
-        let attribution = match journal.as_ref().filter(|_| judge.model.traits().is_worth_saving) {
-            Some(journal) => Some(attribution::open_judge(journal, judge, known, &contact)?),
-            None => {
-                let met = contact.wait(prepare_model(Arc::clone(&judge.model), Needs::JUDGE));
-                met.map_err(|error| error.of_judge(&judge.role))?;
-                None
-            }
-        };
-        let assumed = attribution.as_ref().and_then(|attribution| attribution.assumed.clone());
-        let dispatcher = Arc::new(Dispatcher {
-            model: Arc::clone(&judge.model),
-            assumed: assumed.clone(),
-            keys: Keys {
-                models: attribution
-                    .as_ref()
-                    .map_or_else(Fingerprints::of_nobody, |attribution| attribution.models),
-                per_document: judge.model.traits().depends_on_document,
-                dialect: options.dialect,
-            },
-            judge: Some(Arc::clone(&judge.role)),
-            needs: Needs::JUDGE,
-            journal: attribution.map(|attribution| attribution.journal),
-            events: Arc::clone(events),
-            messages: messages.clone(),
-            stop: stop.clone(),
-            seen: Mutex::new(FxHashMap::default()),
-        });
-        all_assumed.push(assumed);
-        runtime.spawn(dispatcher.run(queue));
-    }
-    runtime.spawn(dispatcher.run(queue));
+    let shared = Shared { events, messages: &messages, stop: &stop };
+    let assumptions = answerers.start(runtime, iter::once(queue).chain(queues), options, &shared);
     runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
-    let digest = wanted.is_some() || options.digests || options.part.is_some();
-    let with_digest = |options: &RequestOptions| RequestOptions { digest, ..options.clone() };
-    let sources: Vec<(Arc<Task>, RequestOptions)> =
-        planned.iter().map(|planned| (Arc::clone(&planned.task), with_digest(&planned.options))).collect();
+    let sources = sources(&planned, wanted.is_some() || options.digests || options.part.is_some());
     let keys: Vec<String> = planned.iter().map(|planned| planned.key.clone()).collect();
     let first_error = FirstError::new(&stop);
     let (work, todo) = mpsc::channel();
-    let (preview_sender, previewer) = if options.preview {
-        let (sender, previewer) = preview(&mut planned, &**events);
-        (Some(sender), Some(previewer))
-    } else {
-        (None, None)
-    };
+    let (preview_sender, previewer) = options.preview.then(|| preview(&mut planned, &**events)).unzip();
     let judges = TaskJudges::new(&mut planned, &options.judges, options.baseline.as_ref(), &pool);
     for planned in &mut planned {
         planned.scorer.set_judges(&(Arc::clone(&pool) as Arc<dyn Judges>));
@@ -355,7 +282,6 @@ fn stream(
             let work = || prepare(sources, &options.data, &**events, &ready, &of_preparer);
             first_error.guard("Loading data", work)
         });
-        let of_data = journal.clone().filter(|_| wanted.is_some());
         scope.spawn(move || {
             let journal = of_data.as_deref();
             let work = || produce(sources, &prepared, &**events, &jobs, &messages, ahead, journal);
@@ -386,11 +312,7 @@ fn stream(
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
     }
-    let mut others = all_assumed
-        .iter()
-        .enumerate()
-        .filter_map(|(index, assumed)| Some((index, assumed.as_ref()?.take_other()?)));
-    if let Some((index, other)) = others.next()
+    if let Some((index, other)) = assumptions.refuted()
         && !options.cancel.is_cancelled()
     {
         return Ok(Ended::OtherModel(index, other));
@@ -411,6 +333,20 @@ fn stream(
     }
     // The part of a run whose answers are not saved has digests for its files alone, like the whole run.
     let is_reported = wanted.is_some() || options.digests;
+    let (digests, chat_digests) = digests_by_task(&keys, &collected, is_reported);
+    let judges = pool.to_dict();
+    let streamed = Streamed { results, collected, code_limits, judges, digests, chat_digests };
+    Ok(Ended::Finished(Box::new(streamed)))
+}
+
+/// What requests are built from, with or without digests of the documents.
+fn sources(planned: &[PlannedTask], digest: bool) -> Vec<(Arc<Task>, RequestOptions)> {
+    let with_digest = |options: &RequestOptions| RequestOptions { digest, ..options.clone() };
+    planned.iter().map(|planned| (Arc::clone(&planned.task), with_digest(&planned.options))).collect()
+}
+
+/// The digests of documents, if they are reported, and those of conversations, by task.
+fn digests_by_task(keys: &[String], collected: &Collected, is_reported: bool) -> (Dict, Dict) {
     let (mut digests, mut chat_digests) = (Dict::new(), Dict::new());
     for (key, (digest, conversations)) in keys.iter().zip(&collected.digests) {
         if let Some(digest) = digest.as_ref().filter(|_| is_reported) {
@@ -420,19 +356,7 @@ fn stream(
             chat_digests.insert(key.as_str(), format!("{conversations:032x}"));
         }
     }
-    let judges = pool.to_dict();
-    let streamed = Streamed { results, collected, code_limits, judges, digests, chat_digests };
-    Ok(Ended::Finished(Box::new(streamed)))
-}
-
-/// The journal for the answers of judges, if those of the evaluated model are not worth saving.
-fn open_for_judges(
-    options: &EvaluateOptions,
-    events: &dyn Events,
-) -> Result<Option<Arc<Journal>>, EngineError> {
-    let saves = options.judges.iter().any(|judge| judge.model.traits().is_worth_saving);
-    let wanted = options.journal.as_ref().filter(|_| saves);
-    wanted.map(|wanted| attribution::open_for_judges(wanted, events)).transpose()
+    (digests, chat_digests)
 }
 
 /// Forwards the caller's cancellation to the run.

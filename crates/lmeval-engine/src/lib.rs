@@ -5,6 +5,7 @@
 //! model; creating models and loading tasks by name is up to the caller. Nothing here prints: [`Events`] receives
 //! progress.
 
+mod answerers;
 mod attribution;
 mod backlog;
 mod cancel;

@@ -23,8 +23,8 @@ const IGNORED: [&str; 12] = [
     "model",
 ];
 
-/// Arguments that are refused if they have a truthy value.
-const UNSUPPORTED: [&str; 14] = [
+/// Arguments of torch alone, which are refused if they have a truthy value.
+const UNSUPPORTED: [&str; 35] = [
     "peft",
     "delta",
     "autogptq",
@@ -35,10 +35,32 @@ const UNSUPPORTED: [&str; 14] = [
     "load_in_4bit",
     "bnb_4bit_quant_type",
     "bnb_4bit_compute_dtype",
+    "bnb_4bit_use_double_quant",
+    "bnb_4bit_quant_storage",
+    "llm_int8_threshold",
+    "llm_int8_skip_modules",
+    "llm_int8_enable_fp32_cpu_offload",
+    "llm_int8_has_fp16_weight",
     "quantization_config",
     "mixed_precision_dtype",
     "tp_plan",
     "subfolder",
+    // Of `from_pretrained`.
+    "cache_dir",
+    "code_revision",
+    "experts_implementation",
+    "force_download",
+    "key_mapping",
+    "local_files_only",
+    "max_memory",
+    "offload_buffers",
+    "offload_state_dict",
+    "rope_parameters",
+    "rope_scaling",
+    "token",
+    "torch_dtype",
+    "use_cache",
+    "variant",
 ];
 
 /// Supported arguments.
@@ -158,26 +180,24 @@ pub(crate) fn unsupported(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Unsupported, message).hint(TORCH)
 }
 
+/// Refuses arguments that only torch has, in whichever order they are given, and then names that nothing has.
 fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
-    for name in settings.args.keys().filter_map(Value::as_str) {
-        if KNOWN.contains(&name) || IGNORED.contains(&name) {
-            continue;
-        }
-        if UNSUPPORTED.contains(&name) {
-            if !settings.get(name).is_some_and(Value::is_truthy) {
-                continue;
-            }
-            return Err(unsupported(format!("The native engine does not have the argument `{name}`")));
-        }
-        let error = configuration(format!("The model `hf` has no argument `{name}`"));
-        let near = nearest(name, KNOWN.iter().copied());
-        return Err(if near.is_empty() {
-            error.hint(format!("Known arguments: `{}`", KNOWN.join("`, `")))
-        } else {
-            error.hint(format!("Did you mean `{}`?", near.join("` or `")))
-        });
+    let names = || settings.args.keys().filter_map(Value::as_str);
+    let is_set = |name: &&str| settings.get(name).is_some_and(Value::is_truthy);
+    if let Some(name) = names().filter(|name| UNSUPPORTED.contains(name)).find(is_set) {
+        return Err(unsupported(format!("The native engine does not have the argument `{name}`")));
     }
-    Ok(())
+    let is_known = |name: &&str| [&KNOWN[..], &IGNORED, &UNSUPPORTED].iter().any(|list| list.contains(name));
+    let Some(name) = names().find(|name| !is_known(name)) else { return Ok(()) };
+    let error = configuration(format!("The model `hf` has no argument `{name}`"));
+    let near = nearest(name, KNOWN.into_iter().chain(UNSUPPORTED));
+    Err(if near.is_empty() {
+        error
+            .hint(format!("Known arguments: `{}`", KNOWN.join("`, `")))
+            .hint("For an argument of `from_pretrained` that `transformers` alone knows, add `engine=torch`")
+    } else {
+        error.hint(format!("Did you mean `{}`?", near.join("` or `")))
+    })
 }
 
 /// Reads a non-negative integer.
@@ -287,6 +307,18 @@ mod tests {
     }
 
     #[test]
+    fn arguments_of_torch_are_found_in_any_order() {
+        for name in ["peft", "variant", "torch_dtype", "max_memory", "llm_int8_threshold"] {
+            let torch = (name, Value::str("x"));
+            let other = ("a_setting_of_its_own", Value::Int(1));
+            for pairs in [[torch.clone(), other.clone()], [other, torch]] {
+                assert_eq!(read(&pairs).unwrap_err().kind(), ModelErrorKind::Unsupported, "{pairs:?}");
+            }
+        }
+        assert!(read(&[("use_cache", Value::Bool(false)), ("variant", Value::None)]).is_ok());
+    }
+
+    #[test]
     fn refuses_invalid_arguments_with_a_hint() {
         let error = |name: &str, value: Value| {
             let error = read(&[(name, value)]).unwrap_err();
@@ -298,6 +330,8 @@ mod tests {
         let own = Value::dict([("messages", Value::None)]);
         assert!(error("chat_template_args", own).contains("`messages`"));
         assert!(error("max_lenght", Value::Int(3)).contains("Did you mean `max_length`"));
+        assert!(error("load_in_4bits", Value::Bool(true)).contains("Did you mean `load_in_4bit`"));
+        assert!(error("a_setting_of_its_own", Value::Int(3)).contains("engine=torch"));
         assert!(error("dtype", Value::str("int4")).contains("`dtype` is `auto`"));
         assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));
         assert!(error("max_length", Value::Int(-1)).contains("non-negative"));

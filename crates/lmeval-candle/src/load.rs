@@ -164,10 +164,16 @@ fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<Path
     }
     if let Some(file) = &arguments.gguf_file {
         let path = name.join(file);
+        if !name.is_dir() {
+            return Err(unsupported(format!(
+                "`gguf_file` needs a local folder here, and `{}` is a name on the hub",
+                arguments.pretrained
+            ))
+            .hint("Or download the file and set `pretrained` to its path"));
+        }
         if !path.is_file() {
-            return Err(configuration(format!("The file `{}` does not exist", path.display())).hint(
-                "`gguf_file` is a file in the local folder `pretrained`; hub names are not supported with it",
-            ));
+            return Err(configuration(format!("The file `{}` does not exist", path.display()))
+                .hint("`gguf_file` is a file in the folder `pretrained`"));
         }
         return Ok((name.to_owned(), Some(path)));
     }

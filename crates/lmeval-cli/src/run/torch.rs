@@ -90,10 +90,8 @@ fn torch(
     let process = RegisteredModels::start(options)?;
     let mut settings = settings.clone();
     settings.args.insert(ENGINE, "torch");
-    let model = process.create("hf", &settings)?;
-    let facts = model.facts();
-    let engine = facts.config.get_str(ENGINE).and_then(Value::as_str).unwrap_or("torch");
     let python = options.interpreter().map_or_else(|| "Python".to_owned(), |path| path.display().to_string());
-    notes.info(&format!("Using {engine} of `{python}`: {reason}"));
-    Ok(model)
+    // Loading may take minutes.
+    notes.info(&format!("Using torch of `{python}`: {reason}"));
+    Ok(process.create("hf", &settings)?)
 }

@@ -12,7 +12,7 @@ use crate::file::DataFile;
 use crate::formats::Format;
 use crate::json;
 use crate::plan::Plan;
-use crate::slice::{self, Part};
+use crate::slice::{self, SliceTerm};
 use crate::source::{Opened, Source};
 use crate::split::{DatasetDict, Split};
 use crate::text::{self, TextOptions};
@@ -162,21 +162,22 @@ pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict,
 }
 
 /// The requested splits, under the names that they will have.
-fn wanted(plan: &Plan, request: &DatasetRequest) -> Result<Vec<(String, Vec<Part>)>, Error> {
-    let limit = |part: Part| match request.limit_rows {
+fn wanted(plan: &Plan, request: &DatasetRequest) -> Result<Vec<(String, Vec<SliceTerm>)>, Error> {
+    let limit = |part: SliceTerm| match request.limit_rows {
         Some(rows) => part.limit(rows),
         None => part,
     };
     if request.splits.is_empty() {
-        let whole = |(split, _): &(String, Vec<Location>)| (split.clone(), vec![limit(Part::whole(split))]);
+        let whole =
+            |(split, _): &(String, Vec<Location>)| (split.clone(), vec![limit(SliceTerm::whole(split))]);
         return Ok(plan.splits.iter().map(whole).collect());
     }
-    let mut wanted: Vec<(String, Vec<Part>)> = Vec::new();
+    let mut wanted: Vec<(String, Vec<SliceTerm>)> = Vec::new();
     for spec in &request.splits {
         if wanted.iter().any(|(known, _)| known == spec) {
             continue;
         }
-        let parts: Vec<Part> = slice::parse(spec)?.into_iter().map(limit).collect();
+        let parts: Vec<SliceTerm> = slice::parse(spec)?.into_iter().map(limit).collect();
         for part in &parts {
             if !plan.splits.iter().any(|(split, _)| *split == part.split) {
                 let available = plan.splits.iter().map(|(split, _)| split.clone()).collect();

@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 
 /// One summand of a split instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SliceTerm {
     pub(crate) split: String,
     from: Option<i64>,
     to: Option<i64>,
@@ -17,7 +17,7 @@ fn bad(spec: &str, message: impl Into<String>) -> Error {
 }
 
 /// Parses a split instruction into its summands.
-pub(crate) fn parse(spec: &str) -> Result<Vec<Part>, Error> {
+pub(crate) fn parse(spec: &str) -> Result<Vec<SliceTerm>, Error> {
     let parts = spec.split('+').map(|part| parse_part(part.trim(), spec)).collect::<Result<Vec<_>, _>>()?;
     let mut roundings = parts.iter().filter(|part| part.percent).map(|part| part.drop_remainder);
     if let Some(first) = roundings.next()
@@ -33,7 +33,7 @@ pub(crate) fn is_split_name(name: &str) -> bool {
     name.split('.').all(|word| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }
 
-fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
+fn parse_part(part: &str, spec: &str) -> Result<SliceTerm, Error> {
     let unreadable = || bad(spec, "expected `split`, `split[from:to]` or `split[from%:to%]`");
     let (rest, rounding) = match part.strip_suffix(')').and_then(|rest| rest.split_once('(')) {
         Some((rest, rounding)) => (rest, Some(rounding)),
@@ -66,7 +66,7 @@ fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
     if percent && [from, to].into_iter().flatten().any(|number| number.abs() > 100) {
         return Err(bad(spec, "percent boundaries must lie between -100 and 100"));
     }
-    Ok(Part { split: name.into(), from, to, percent, drop_remainder })
+    Ok(SliceTerm { split: name.into(), from, to, percent, drop_remainder })
 }
 
 /// Parses a boundary: empty, an integer, or an integer with `%`. The outer `None` means that it is invalid.
@@ -90,7 +90,7 @@ fn boundary(text: &str) -> Option<Option<(i64, bool)>> {
     number.replace('_', "").parse().ok().map(|number| Some((number, percent)))
 }
 
-impl Part {
+impl SliceTerm {
     /// A complete split.
     pub(crate) fn whole(split: &str) -> Self {
         Self { split: split.into(), from: None, to: None, percent: false, drop_remainder: false }

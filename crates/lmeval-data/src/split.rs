@@ -12,21 +12,21 @@ use crate::types::Schema;
 /// The rows of a split, read on demand. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub struct Split {
-    shared: Arc<Shared>,
+    shared: Arc<SplitFiles>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SplitFiles {
     schema: Arc<Schema>,
     columns: Vec<String>,
-    parts: Vec<Part>,
+    parts: Vec<FileRows>,
     /// The end row of each part (exclusive).
     ends: Vec<u64>,
 }
 
 /// Rows of one file.
 #[derive(Clone, Debug)]
-struct Part {
+struct FileRows {
     source: Arc<dyn Source>,
     start: u64,
     length: u64,
@@ -34,11 +34,11 @@ struct Part {
 
 impl Split {
     pub(crate) fn new(schema: Arc<Schema>, sources: Vec<Arc<dyn Source>>) -> Self {
-        let part = |source: Arc<dyn Source>| Part { start: 0, length: source.len(), source };
+        let part = |source: Arc<dyn Source>| FileRows { start: 0, length: source.len(), source };
         Self::from_parts(schema, sources.into_iter().map(part).collect())
     }
 
-    fn from_parts(schema: Arc<Schema>, parts: Vec<Part>) -> Self {
+    fn from_parts(schema: Arc<Schema>, parts: Vec<FileRows>) -> Self {
         let mut end = 0;
         let ends = parts.iter().map(|part| {
             end += part.length;
@@ -46,7 +46,7 @@ impl Split {
         });
         let ends = ends.collect();
         let columns = schema.columns.iter().map(|(name, _)| name.to_string()).collect();
-        Self { shared: Arc::new(Shared { schema, columns, parts, ends }) }
+        Self { shared: Arc::new(SplitFiles { schema, columns, parts, ends }) }
     }
 
     /// The number of rows.
@@ -70,7 +70,7 @@ impl Split {
 
     /// The row at an index, or `None` if the index is not below [`Split::len`].
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
-        let Shared { schema, parts, ends, .. } = &*self.shared;
+        let SplitFiles { schema, parts, ends, .. } = &*self.shared;
         let part_index = ends.partition_point(|end| *end <= index);
         let part = parts.get(part_index)?;
         let before = ends[part_index] - part.length;
@@ -95,7 +95,11 @@ impl Split {
             let from = range.start.clamp(before, before + part.length) - before;
             let to = range.end.clamp(before, before + part.length) - before;
             if from < to {
-                parts.push(Part { source: part.source.clone(), start: part.start + from, length: to - from });
+                parts.push(FileRows {
+                    source: part.source.clone(),
+                    start: part.start + from,
+                    length: to - from,
+                });
             }
             before += part.length;
         }

@@ -36,7 +36,7 @@ struct Answerer {
 }
 
 /// What all dispatchers of a run share.
-pub(crate) struct Shared<'a> {
+pub(crate) struct Wiring<'a> {
     pub(crate) events: &'a Arc<dyn Events>,
     pub(crate) messages: &'a mpsc::Sender<Message>,
     pub(crate) stop: &'a Cancel,
@@ -101,7 +101,7 @@ impl Answerers {
         runtime: &Runtime,
         queues: impl IntoIterator<Item = Receiver<Vec<Job>>>,
         options: &EvaluateOptions,
-        shared: &Shared<'_>,
+        shared: &Wiring<'_>,
     ) -> Assumptions {
         let mut all = Vec::new();
         for (Answerer { model, judge, needs, attribution }, queue) in self.all.into_iter().zip(queues) {

@@ -12,7 +12,7 @@ use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::answerers::{Answerers, Shared};
+use crate::answerers::{Answerers, Wiring};
 use crate::attribution::Refutation;
 use crate::backlog::{Backlog, MAX_WAITING};
 use crate::cancel::Cancel;
@@ -257,7 +257,7 @@ fn stream(
     let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / JOBS_PER_SEND);
     let (pool, queues) = JudgePool::new(&options.judges, events);
     let pool = Arc::new(pool);
-    let shared = Shared { events, messages: &messages, stop: &stop };
+    let shared = Wiring { events, messages: &messages, stop: &stop };
     let assumptions = answerers.start(runtime, iter::once(queue).chain(queues), options, &shared);
     runtime.spawn(forward_cancel(options.cancel.clone(), stop.clone()));
     let sources = sources(&planned, wanted.is_some() || options.digests || options.part.is_some());

@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::key::{Fingerprint, Key};
 use crate::lock::{Lock, beside};
 use crate::medium::{Medium, write_up_to};
-use crate::reader::{Found, read_answer};
+use crate::reader::{Located, read_answer};
 use crate::record::{Entry, StoredData, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
@@ -190,9 +190,9 @@ impl Journal {
         let found = shared.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
         let Some(location) = found else { return Ok(None) };
         match read_answer(shared.medium.as_ref(), &self.path, key, location, kind)? {
-            Found::Answer(answer) => return Ok(Some(*answer)),
-            Found::Nothing => return Ok(None),
-            Found::Damaged => {}
+            Located::Answer(answer) => return Ok(Some(*answer)),
+            Located::Nothing => return Ok(None),
+            Located::Damaged => {}
         }
         shared.index.write().unwrap_or_else(PoisonError::into_inner).remove(key, location);
         Ok(None)

@@ -43,14 +43,14 @@ impl SavedAnswers {
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
         let (Some(file), Some(location)) = (&self.file, self.index.get(key)) else { return Ok(None) };
         match read_answer(file, &self.path, key, location, kind)? {
-            Found::Answer(answer) => Ok(Some(*answer)),
-            Found::Nothing | Found::Damaged => Ok(None),
+            Located::Answer(answer) => Ok(Some(*answer)),
+            Located::Nothing | Located::Damaged => Ok(None),
         }
     }
 }
 
 /// The record at a location.
-pub(crate) enum Found {
+pub(crate) enum Located {
     Answer(Box<Answer>),
     /// A failure, or an answer of another type.
     Nothing,
@@ -65,9 +65,9 @@ pub(crate) fn read_answer(
     key: &Key,
     location: RecordLocation,
     kind: RequestType,
-) -> Result<Found, Error> {
+) -> Result<Located, Error> {
     if !location.is_answered {
-        return Ok(Found::Nothing);
+        return Ok(Located::Nothing);
     }
     let mut bytes = vec![0; location.size as usize];
     let read = read_up_to(medium, &mut bytes, location.offset);
@@ -77,7 +77,9 @@ pub(crate) fn read_answer(
         && let Some(Record::Entry(entry)) = Record::decode(&bytes)
         && entry.key == *key
     {
-        return Ok(entry.into_answer(kind).map_or(Found::Nothing, |answer| Found::Answer(Box::new(answer))));
+        return Ok(entry
+            .into_answer(kind)
+            .map_or(Located::Nothing, |answer| Located::Answer(Box::new(answer))));
     }
-    Ok(Found::Damaged)
+    Ok(Located::Damaged)
 }

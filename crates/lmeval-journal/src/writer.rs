@@ -77,7 +77,7 @@ struct SyncState {
 }
 
 /// The state shared by both threads and all readers.
-pub(crate) struct Shared {
+pub(crate) struct JournalState {
     pub(crate) path: PathBuf,
     pub(crate) medium: Arc<dyn Medium>,
     pub(crate) index: RwLock<Index>,
@@ -89,14 +89,14 @@ pub(crate) struct Shared {
 
 /// The writer of a journal with its two threads.
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     threads: Option<[JoinHandle<()>; 2]>,
 }
 
 impl Writer {
     /// Starts a writer that appends at offset `end`.
     pub(crate) fn start(path: &Path, medium: Arc<dyn Medium>, index: Index, end: u64) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JournalState {
             path: path.to_owned(),
             medium,
             index: RwLock::new(index),
@@ -122,7 +122,7 @@ impl Writer {
         Ok(writer)
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &JournalState {
         &self.shared
     }
 
@@ -168,7 +168,7 @@ impl Drop for Writer {
     }
 }
 
-impl Shared {
+impl JournalState {
     fn close_queue(&self) {
         lock(&self.queue).is_closing = true;
         self.queue_changed.notify_all();
@@ -290,7 +290,7 @@ impl Shared {
 }
 
 /// Closes the queue when the writer thread ends, even by a panic, so that no caller waits forever.
-struct CloseOnEnd<'a>(&'a Shared);
+struct CloseOnEnd<'a>(&'a JournalState);
 
 impl Drop for CloseOnEnd<'_> {
     fn drop(&mut self) {

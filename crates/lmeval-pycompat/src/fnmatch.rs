@@ -1,7 +1,7 @@
 //! `fnmatch.fnmatchcase`: shell-style patterns that match entire names.
 
 /// One element of a pattern.
-enum Part {
+enum Element {
     /// `*`: any number of characters.
     Star,
     /// `?`: any one character.
@@ -12,7 +12,7 @@ enum Part {
     Set { negated: bool, ranges: Vec<(char, char)> },
 }
 
-impl Part {
+impl Element {
     fn accepts(&self, character: char) -> bool {
         match self {
             Self::Star | Self::Any => true,
@@ -34,7 +34,7 @@ impl Part {
 /// assert!(!Pattern::is_glob("mmlu"));
 /// ```
 pub struct Pattern {
-    parts: Vec<Part>,
+    parts: Vec<Element>,
 }
 
 impl Pattern {
@@ -48,9 +48,9 @@ impl Pattern {
         while let Some(&character) = characters.get(position) {
             position += 1;
             match character {
-                '*' if matches!(parts.last(), Some(Part::Star)) => {}
-                '*' => parts.push(Part::Star),
-                '?' => parts.push(Part::Any),
+                '*' if matches!(parts.last(), Some(Element::Star)) => {}
+                '*' => parts.push(Element::Star),
+                '?' => parts.push(Element::Any),
                 '[' if may_close => match set_end(&characters, position) {
                     Some(end) => {
                         parts.push(parse_set(&characters[position..end]));
@@ -58,10 +58,10 @@ impl Pattern {
                     }
                     None => {
                         may_close = false;
-                        parts.push(Part::Literal('['));
+                        parts.push(Element::Literal('['));
                     }
                 },
-                other => parts.push(Part::Literal(other)),
+                other => parts.push(Element::Literal(other)),
             }
         }
         Self { parts }
@@ -80,7 +80,7 @@ impl Pattern {
         let mut retry: Option<(usize, usize)> = None;
         loop {
             match self.parts.get(part) {
-                Some(Part::Star) => {
+                Some(Element::Star) => {
                     retry = Some((part + 1, at));
                     part += 1;
                     continue;
@@ -117,7 +117,7 @@ fn set_end(characters: &[char], start: usize) -> Option<usize> {
     (position..characters.len()).find(|index| characters[*index] == ']')
 }
 
-fn parse_set(inside: &[char]) -> Part {
+fn parse_set(inside: &[char]) -> Element {
     let (negated, inside) = match inside.split_first() {
         Some(('!', rest)) => (true, rest),
         _ => (false, inside),
@@ -136,7 +136,7 @@ fn parse_set(inside: &[char]) -> Part {
             position += 1;
         }
     }
-    Part::Set { negated, ranges }
+    Element::Set { negated, ranges }
 }
 
 #[cfg(test)]

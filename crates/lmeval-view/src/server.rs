@@ -74,7 +74,7 @@ pub struct Server {
 }
 
 /// State shared by handlers.
-struct Shared {
+struct ViewerState {
     viewer: Arc<Viewer>,
     host: String,
     port: u16,
@@ -98,7 +98,7 @@ impl Server {
         let url = url(&host, address, token.as_deref());
         let (stop, stopped) = watch::channel(false);
         let followers = Arc::new(AtomicUsize::new(0));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ViewerState {
             followers: Arc::clone(&followers),
             viewer,
             host,
@@ -205,7 +205,7 @@ fn url(host: &str, address: SocketAddr, token: Option<&str>) -> String {
     format!("http://{shown}:{}/{token}", address.port())
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn serve(listener: TcpListener, shared: Arc<ViewerState>, mut stopped: watch::Receiver<bool>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let end = async move {
         // An error means that the server was dropped.
@@ -272,7 +272,7 @@ impl Waiting {
 struct Connection {
     id: u64,
     peer: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ViewerState>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -303,7 +303,7 @@ impl Connection {
     }
 }
 
-async fn handle(shared: &Arc<Shared>, request: &Parts, is_foreign: bool) -> Response {
+async fn handle(shared: &Arc<ViewerState>, request: &Parts, is_foreign: bool) -> Response {
     let mut response = if is_foreign {
         let hint = "Ask that user for a report: `lm-eval report`. With --host the viewer answers everybody who has its token";
         refuse(StatusCode::FORBIDDEN, "This viewer belongs to another user of this machine", Some(hint))
@@ -328,7 +328,7 @@ async fn handle(shared: &Arc<Shared>, request: &Parts, is_foreign: bool) -> Resp
     response
 }
 
-async fn respond(shared: &Arc<Shared>, request: &Parts) -> Response {
+async fn respond(shared: &Arc<ViewerState>, request: &Parts) -> Response {
     let host = text(&request.headers, header::HOST);
     let host = if host.is_empty() { request.uri.host().unwrap_or_default() } else { host };
     if !is_own_host(host, &shared.host, shared.is_loopback) {

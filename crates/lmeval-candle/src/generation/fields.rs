@@ -45,23 +45,23 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// A setting. A `None` in the request switches it off, whatever the model's files say.
-    pub(super) fn get(&self, name: &'a str) -> Option<Found<'a>> {
+    pub(super) fn get(&self, name: &'a str) -> Option<GivenSetting<'a>> {
         match self.request.get_str(name) {
             Some(Value::None) => None,
-            Some(value) => Some(Found { name, value, file: None }),
+            Some(value) => Some(GivenSetting { name, value, file: None }),
             None => self.in_files(name),
         }
     }
 
     /// A setting of the request only.
-    pub(super) fn in_request(&self, name: &'a str) -> Option<Found<'a>> {
+    pub(super) fn in_request(&self, name: &'a str) -> Option<GivenSetting<'a>> {
         let value = self.request.get_str(name).filter(|value| !value.is_none())?;
-        Some(Found { name, value, file: None })
+        Some(GivenSetting { name, value, file: None })
     }
 
     /// A setting of the model's files only.
-    pub(super) fn in_files(&self, name: &'a str) -> Option<Found<'a>> {
-        Some(Found { name, value: self.defaults.get(name)?, file: Some(self.defaults.file) })
+    pub(super) fn in_files(&self, name: &'a str) -> Option<GivenSetting<'a>> {
+        Some(GivenSetting { name, value: self.defaults.get(name)?, file: Some(self.defaults.file) })
     }
 
     /// An optional finite number.
@@ -105,14 +105,14 @@ impl<'a> Fields<'a> {
 
 /// A setting that is present.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct GivenSetting<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
     /// The file it comes from, if not from the request.
     file: Option<&'static str>,
 }
 
-impl Found<'_> {
+impl GivenSetting<'_> {
     /// The name of the setting in messages.
     pub(super) fn describe(&self) -> String {
         match self.file {

@@ -3,7 +3,7 @@
 use lmeval_core::{ModelError, nearest};
 use lmeval_pycompat::{Value, repr};
 
-use super::fields::{Fields, Found};
+use super::fields::{Fields, GivenSetting};
 use crate::arguments::configuration;
 
 /// The names of the token limit, in order of precedence.
@@ -127,7 +127,7 @@ pub(super) fn check(fields: Fields<'_>) -> Result<(), ModelError> {
 }
 
 /// An error that a setting is not supported.
-pub(super) fn refused(found: Found<'_>) -> ModelError {
+pub(super) fn refused(found: GivenSetting<'_>) -> ModelError {
     let value = repr::repr(found.value);
     let error = configuration(format!("{} is `{value}`, which is not supported", found.describe()));
     if found.name == "stop_strings" {

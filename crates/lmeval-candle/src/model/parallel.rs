@@ -33,13 +33,13 @@ const DEATHS: usize = 5;
 #[derive(Debug)]
 pub(super) struct ParallelModel {
     prepared: Prepared,
-    shared: Arc<Shared>,
+    shared: Arc<WorkersState>,
     inputs: Vec<Input>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// State shared by the threads that attend to the workers.
-struct Shared {
+struct WorkersState {
     queue: Queue,
     stats: ModelStats,
     workers: usize,
@@ -48,7 +48,7 @@ struct Shared {
     is_stopping: AtomicBool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for WorkersState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("workers", &self.workers)
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Shared {
 }
 
 /// The outcome of sending requests to a worker.
-struct Outcome {
+struct Sent {
     /// Requests without an answer.
     items: Vec<Item>,
     /// Whether the worker received the requests.
@@ -105,7 +105,7 @@ impl ParallelModel {
             process.wait_until_ready()?;
         }
         let workers = started.len();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkersState {
             queue: Queue::default(),
             stats: ModelStats::default(),
             workers,
@@ -154,12 +154,12 @@ fn worker_settings(
     Ok(settings)
 }
 
-impl Shared {
+impl WorkersState {
     /// Feeds one worker until the queue is closed or the worker cannot be kept alive.
     fn attend(&self, mut process: Process, start: &Start) {
         let mut restarts = 0;
         while let Some(items) = self.queue.take(self.workers) {
-            let Outcome { items, is_sent, has_answered } = self.send(&mut process, items);
+            let Sent { items, is_sent, has_answered } = self.send(&mut process, items);
             if has_answered {
                 restarts = 0;
             }
@@ -185,7 +185,7 @@ impl Shared {
     }
 
     /// Sends requests and delivers answers until the worker is done or dead.
-    fn send(&self, process: &mut Process, items: Vec<Item>) -> Outcome {
+    fn send(&self, process: &mut Process, items: Vec<Item>) -> Sent {
         let line = requests_line(items.iter().map(|item| item.json.as_str()));
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
         let is_sent = process.write(&line).is_ok();
@@ -199,7 +199,7 @@ impl Shared {
                 item.answer(answer);
             }
         }
-        Outcome { items: open.into_iter().flatten().collect(), is_sent, has_answered }
+        Sent { items: open.into_iter().flatten().collect(), is_sent, has_answered }
     }
 
     /// Returns the requests of a dead worker to the queue, and fails those that killed too many workers. Returns whether any

@@ -35,13 +35,13 @@ pub struct Gguf {
     architecture: String,
     layout: &'static Layout,
     /// Weights by checkpoint name.
-    parts: FxHashMap<String, Part>,
+    parts: FxHashMap<String, StoredWeight>,
     /// The names of loaded weights.
     loaded: Mutex<FxHashSet<String>>,
 }
 
 /// A weight: a stored tensor, or one expert's matrix in it.
-struct Part {
+struct StoredWeight {
     stored: String,
     change: Change,
     /// The index of the expert and the number of experts.
@@ -167,7 +167,7 @@ impl Gguf {
 }
 
 /// The weights of a file.
-fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<String, Part>, String> {
+fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<String, StoredWeight>, String> {
     let mut parts = FxHashMap::default();
     for (stored, tensor) in &header.tensors {
         if ROTARY.contains(&stored.as_str()) {
@@ -184,7 +184,7 @@ fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<S
             if parts.len() == MAX_WEIGHTS {
                 return Err(format!("it has more than {MAX_WEIGHTS} weights"));
             }
-            let part = Part { stored: stored.clone(), change, expert, shape };
+            let part = StoredWeight { stored: stored.clone(), change, expert, shape };
             if parts.insert(own, part).is_some() {
                 return Err(format!("its tensor `{stored}` also exists under another name"));
             }

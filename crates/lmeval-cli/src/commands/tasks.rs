@@ -7,7 +7,7 @@ use lmeval_pycompat::json::{self, Options};
 
 use crate::cli::{PullArgs, TasksAction, TasksArgs};
 use crate::commands::Status;
-use crate::library::{Change, Outcome, Pull};
+use crate::library::{Change, Installation, Pull};
 use crate::printer::Printer;
 use crate::report::hint_lines;
 use crate::words::counted;
@@ -33,7 +33,7 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
     let PullArgs { version, from, python, force } = arguments;
     let pull = Pull::new(version.as_deref(), from, python, force)?;
     let line = match pull.run(home, &mut |text| printer.note(text))? {
-        Outcome::New { library, files } => {
+        Installation::New { library, files } => {
             format!(
                 "Installed lm_eval {}: {} in {}\n",
                 library.version,
@@ -41,7 +41,7 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
                 library.path.display()
             )
         }
-        Outcome::AlreadyInstalled(library) => {
+        Installation::AlreadyInstalled(library) => {
             format!("lm_eval {} is already installed: {}\n", library.version, library.path.display())
         }
     };

@@ -15,4 +15,4 @@ mod target;
 mod tests;
 
 pub(crate) use change::Change;
-pub(crate) use pull::{Outcome, Pull};
+pub(crate) use pull::{Installation, Pull};

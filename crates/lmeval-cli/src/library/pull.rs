@@ -22,7 +22,7 @@ pub(crate) struct Pull {
 
 /// The result of an installation.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Installation {
     /// The library was installed and is now the default.
     New {
         library: Installed,
@@ -50,7 +50,7 @@ impl Pull {
     }
 
     /// Installs the library and makes it the default; `note` receives progress messages.
-    pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Installation> {
         match &self.from {
             Some(path) if path.is_dir() => self.pull_folder(home, path, note),
             Some(path) => self.pull_archive(home, path, note),
@@ -58,11 +58,13 @@ impl Pull {
         }
     }
 
-    fn pull_package(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    fn pull_package(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Installation> {
         let already_installed =
             |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
         if let Some(library) = self.version.as_ref().map(already_installed).transpose()?.flatten() {
-            return Ok(Outcome::AlreadyInstalled(Change::start(home, note)?.set_default(&library.version)?));
+            return Ok(Installation::AlreadyInstalled(
+                Change::start(home, note)?.set_default(&library.version)?,
+            ));
         }
         let python = pip::find_python(self.python.as_deref())?;
         let change = Change::start(home, note)?;
@@ -70,20 +72,26 @@ impl Pull {
         let wheel = pip::download(&python, self.version.as_ref(), &change.downloads()?)?;
         if let Some(library) = version_in_name(&wheel).as_ref().map(already_installed).transpose()?.flatten()
         {
-            return Ok(Outcome::AlreadyInstalled(change.set_default(&library.version)?));
+            return Ok(Installation::AlreadyInstalled(change.set_default(&library.version)?));
         }
         // The package determines the name of its version: `0.4.9` may have been requested as `0.4.9.0`.
         self.unpack(home, change, &wheel, None)
     }
 
-    fn pull_archive(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    fn pull_archive(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Installation> {
         if let Some(version) = self.version.clone().or_else(|| version_in_name(path)) {
             self.reject_if_installed(home, &version)?;
         }
         self.unpack(home, Change::start(home, note)?, path, self.version.clone())
     }
 
-    fn unpack(&self, home: &Home, change: Change, path: &Path, version: Option<Version>) -> Result<Outcome> {
+    fn unpack(
+        &self,
+        home: &Home,
+        change: Change,
+        path: &Path,
+        version: Option<Version>,
+    ) -> Result<Installation> {
         let mut target = Target::create(change.tasks(), Limits::default())?;
         let contents = archive::unpack(path, &mut target)
             .with_context(|| format!("`{}` cannot be installed", path.display()))?;
@@ -93,10 +101,10 @@ impl Pull {
             bail!(diagnostic.hint("Give the version: lm-eval tasks pull VERSION --from …"));
         };
         self.reject_if_installed(home, &version)?;
-        Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
+        Ok(Installation::New { library: change.install(&version)?, files: target.files() })
     }
 
-    fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Installation> {
         let tasks = folder::find_tasks(path)?;
         let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
         let change = Change::start(home, note)?;
@@ -110,7 +118,7 @@ impl Pull {
         if skipped_links > 0 {
             note(&format!("Skipped {skipped_links} links that point outside the folder or to folders"));
         }
-        Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
+        Ok(Installation::New { library: change.install(&version)?, files: target.files() })
     }
 
     fn reject_if_installed(&self, home: &Home, version: &Version) -> Result<()> {

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::archive::{self, Contents};
 use super::target::{Limits, Target};
-use super::{Outcome, Pull};
+use super::{Installation, Pull};
 
 const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
@@ -315,7 +315,7 @@ fn small_wheel(version: &str) -> Vec<u8> {
     zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a"), (&folder, PLAIN, metadata.as_bytes())])
 }
 
-fn pull(home: &Home, version: Option<&str>, from: &Path, force: bool) -> Result<Outcome> {
+fn pull(home: &Home, version: Option<&str>, from: &Path, force: bool) -> Result<Installation> {
     Pull::new(version, Some(from.to_owned()), None, force)?.run(home, &mut |_| {})
 }
 
@@ -330,7 +330,7 @@ fn installs_from_an_archive() {
     let home = Home::at(&folder.path().join("home")).unwrap();
     let wheel = folder.path().join("download.bin");
     fs::write(&wheel, small_wheel("0.4.13")).unwrap();
-    let Outcome::New { library, files } = pull(&home, None, &wheel, false).unwrap() else {
+    let Installation::New { library, files } = pull(&home, None, &wheel, false).unwrap() else {
         panic!("not new")
     };
     assert_eq!((library.version.as_str(), library.default, files), ("0.4.13", true, 1));
@@ -358,7 +358,9 @@ fn failed_pull_changes_nothing() {
     let home = Home::at(folder.path()).unwrap();
     let wheel = folder.path().join("lm_eval-0.4.13-py3-none-any.whl");
     fs::write(&wheel, small_wheel("0.4.13")).unwrap();
-    let Outcome::New { library, .. } = pull(&home, None, &wheel, false).unwrap() else { panic!("not new") };
+    let Installation::New { library, .. } = pull(&home, None, &wheel, false).unwrap() else {
+        panic!("not new")
+    };
     let whole = small_wheel("0.4.13");
     fs::write(&wheel, &whole[..whole.len() - 30]).unwrap();
     assert!(pull(&home, None, &wheel, true).is_err());
@@ -383,7 +385,8 @@ fn installs_from_a_folder() {
     fs::create_dir_all(&tasks).unwrap();
     fs::write(tasks.join("a.yaml"), "task: a").unwrap();
     fs::write(tasks.join("data.jsonl"), "{}").unwrap();
-    let Outcome::New { library, files } = pull(&home, None, &folder.path().join("my tasks"), false).unwrap()
+    let Installation::New { library, files } =
+        pull(&home, None, &folder.path().join("my tasks"), false).unwrap()
     else {
         panic!("not new")
     };
@@ -420,7 +423,9 @@ fn downloads_with_pip() {
         let pull = Pull::new(version, None, Some(python.clone()), force)?;
         pull.run(&home, &mut |_| {})
     };
-    let Outcome::New { library, files } = pull(Some("0.4.13"), false).unwrap() else { panic!("not new") };
+    let Installation::New { library, files } = pull(Some("0.4.13"), false).unwrap() else {
+        panic!("not new")
+    };
     assert_eq!((library.version.as_str(), files), ("0.4.13", 1));
     let arguments = fs::read_to_string(folder.path().join("arguments")).unwrap();
     let expected = "-m pip download lm_eval==0.4.13 --no-deps --only-binary :all: --ignore-requires-python \
@@ -430,15 +435,15 @@ fn downloads_with_pip() {
     assert!(working_directory.contains("libraries/.work-"), "{working_directory}");
 
     fs::remove_file(folder.path().join("arguments")).unwrap();
-    assert!(matches!(pull(Some("0.4.13"), false).unwrap(), Outcome::AlreadyInstalled(_)));
+    assert!(matches!(pull(Some("0.4.13"), false).unwrap(), Installation::AlreadyInstalled(_)));
     assert!(!folder.path().join("arguments").exists(), "nothing to download");
-    assert!(matches!(pull(None, false).unwrap(), Outcome::AlreadyInstalled(_)));
+    assert!(matches!(pull(None, false).unwrap(), Installation::AlreadyInstalled(_)));
     assert!(
         fs::read_to_string(folder.path().join("arguments"))
             .unwrap()
             .starts_with("-m pip download lm_eval --no")
     );
-    assert!(matches!(pull(None, true).unwrap(), Outcome::New { .. }));
+    assert!(matches!(pull(None, true).unwrap(), Installation::New { .. }));
 }
 
 #[cfg(unix)]

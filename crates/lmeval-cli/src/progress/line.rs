@@ -10,7 +10,7 @@ use super::counts::Snapshot;
 use super::rate::Rate;
 
 /// A part of the line.
-struct Part {
+struct Segment {
     text: String,
     /// Parts with the highest rank are dropped first; rank 0 is never dropped.
     rank: u8,
@@ -37,12 +37,12 @@ pub(super) fn line(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>
     let more = if now.all_built { "" } else { "+" };
     let kinds: Vec<String> =
         now.kinds.iter().map(|(kind, done, total)| format!("{kind} {done}/{total}{more}")).collect();
-    let mut parts = vec![Part { text: kinds.join(", "), rank: 0 }];
+    let mut parts = vec![Segment { text: kinds.join(", "), rank: 0 }];
     parts.extend(details(now, outlook, stats));
     if let Some(silence) = outlook.silence {
-        parts.push(Part { text: format!("no answer for {}", clock(silence)), rank: 0 });
+        parts.push(Segment { text: format!("no answer for {}", clock(silence)), rank: 0 });
     } else if let Some(left) = outlook.left {
-        parts.push(Part { text: format!("{} left", clock(left)), rank: 0 });
+        parts.push(Segment { text: format!("{} left", clock(left)), rank: 0 });
     }
     let mut is_short = false;
     loop {
@@ -66,10 +66,10 @@ pub(super) fn line(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>
 /// Parts up to this rank take precedence over the names of request types.
 const NAMES: u8 = 2;
 
-fn details(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>) -> Vec<Part> {
+fn details(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>) -> Vec<Segment> {
     let rate = outlook.rate;
     let mut parts = Vec::new();
-    let mut add = |rank: u8, text: String| parts.push(Part { text, rank });
+    let mut add = |rank: u8, text: String| parts.push(Segment { text, rank });
     if let Some(percent) = now.percent() {
         add(2, format!("{percent}%"));
     }
@@ -116,7 +116,7 @@ fn details(now: &Snapshot, outlook: &Outlook, stats: Option<&ModelStats>) -> Vec
     parts
 }
 
-fn joined(parts: &[Part]) -> String {
+fn joined(parts: &[Segment]) -> String {
     parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" · ")
 }
 

@@ -48,13 +48,13 @@ impl ChunkReader for DataFile {
 struct ParquetBlocks {
     file: DataFile,
     metadata: ArrowReaderMetadata,
-    parts: Vec<Part>,
+    parts: Vec<RowSpan>,
     cursor: Mutex<Option<Cursor>>,
 }
 
 /// Rows of a row group that are decoded together.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct RowSpan {
     group: usize,
     offset: usize,
     rows: usize,
@@ -88,7 +88,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
         let size = u64::try_from(columns.total_byte_size()).unwrap_or(0);
         let step = rows.div_ceil((size / LARGE_GROUP) as usize + 1).max(1);
         for offset in (0..rows).step_by(step) {
-            let part = Part { group, offset, rows: step.min(rows - offset), step };
+            let part = RowSpan { group, offset, rows: step.min(rows - offset), step };
             end += part.rows as u64;
             parts.push(part);
             ends.push(end);

@@ -12,7 +12,7 @@ use lmeval_core::{
     ModelTraits,
 };
 
-use super::pool::{PoolOptions, Shared, WorkerNotes};
+use super::pool::{PoolOptions, PoolState, WorkerNotes};
 use super::wire::{Description, ToWorker, request_json};
 
 /// Requests per batch. Prefixes are shared within a batch.
@@ -29,7 +29,7 @@ const FILL_TIME: Duration = Duration::from_secs(1);
 /// Workers may come and go at any time. The requests of a worker that leaves, dies or stalls return to the queue.
 #[derive(Debug)]
 pub struct WorkerPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     description: Description,
     accepting: Option<JoinHandle<()>>,
 }
@@ -55,7 +55,7 @@ impl WorkerPool {
                 "Waiting for workers at {address}: `lm-eval worker --connect {address} --token_file FILE{tls}`"
             ),
         );
-        let shared = Arc::new(Shared::new(options, note));
+        let shared = Arc::new(PoolState::new(options, note));
         let accepting = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.accept(&listener))
@@ -72,7 +72,7 @@ impl WorkerPool {
 
 /// Renders conversations in a worker.
 #[derive(Debug)]
-struct WorkerTemplate(Arc<Shared>);
+struct WorkerTemplate(Arc<PoolState>);
 
 impl ChatTemplate for WorkerTemplate {
     fn apply(&self, messages: Vec<ChatMessage>, add_generation_prompt: bool) -> Result<Context, ChatError> {

@@ -64,7 +64,7 @@ pub struct PoolOptions {
 pub type WorkerNotes = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// The state shared by the threads that attend to workers.
-pub(super) struct Shared {
+pub(super) struct PoolState {
     options: PoolOptions,
     note: WorkerNotes,
     queue: Queue,
@@ -144,13 +144,13 @@ struct Member {
     sender: Arc<Mutex<Sender>>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for PoolState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("listen", &self.options.listen).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl PoolState {
     /// A pool without workers.
     pub(super) fn new(options: PoolOptions, note: WorkerNotes) -> Self {
         Self {

@@ -8,7 +8,7 @@ use memchr::memmem::{Finder, FinderRev};
 use super::error::{Error, ErrorKind};
 use super::local::LocalForm;
 use super::machine::{Constraints, Machine, UNSET};
-use super::pattern::Shared;
+use super::pattern::PatternParts;
 
 /// One match in a string.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Match<'t> {
     text: &'t str,
     spans: Vec<Option<Range<usize>>>,
     /// The pattern, if it has names: sharing it in every match would make threads contend for its reference count.
-    named: Option<Arc<Shared>>,
+    named: Option<Arc<PatternParts>>,
 }
 
 impl<'t> Match<'t> {
@@ -56,7 +56,7 @@ impl<'t> Match<'t> {
     }
 }
 
-fn named(shared: &Arc<Shared>) -> Option<Arc<Shared>> {
+fn named(shared: &Arc<PatternParts>) -> Option<Arc<PatternParts>> {
     shared.has_names().then(|| Arc::clone(shared))
 }
 
@@ -112,7 +112,7 @@ impl Located<'_> {
 
 /// Scans a string for non-overlapping matches.
 pub(super) struct Scanner<'r, 't> {
-    shared: &'r Arc<Shared>,
+    shared: &'r Arc<PatternParts>,
     text: &'t str,
     strategy: Strategy<'r>,
     machine: Option<Machine<'r>>,
@@ -123,7 +123,12 @@ pub(super) struct Scanner<'r, 't> {
 
 impl<'r, 't: 'r> Scanner<'r, 't> {
     /// Creates a scanner at the start of a string.
-    pub(super) fn new(shared: &'r Arc<Shared>, text: &'t str, strategy: Strategy<'r>, steps: u64) -> Self {
+    pub(super) fn new(
+        shared: &'r Arc<PatternParts>,
+        text: &'t str,
+        strategy: Strategy<'r>,
+        steps: u64,
+    ) -> Self {
         Self { shared, text, strategy, machine: None, steps, position: 0, must_advance: false }
     }
 

@@ -28,14 +28,14 @@ const FAST_FROM_BYTES: usize = 2048;
 /// A compiled pattern; cloning it is cheap.
 #[derive(Clone)]
 pub struct Regex {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<PatternParts>,
     step_limit: u64,
     engine: Engine,
 }
 
 /// The parts of a pattern that clones and matches share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PatternParts {
     /// The source of the pattern.
     pub(super) pattern: String,
     pub(super) program: Program,
@@ -71,7 +71,7 @@ pub(super) enum Engine {
     Machine,
 }
 
-impl Shared {
+impl PatternParts {
     /// The number of groups, without group 0.
     pub(super) fn groups(&self) -> usize {
         self.program.slots / 2
@@ -100,7 +100,7 @@ impl Regex {
         let parsed = parse(pattern, flags)?;
         let program = compile(&parsed, pattern)?;
         let literal = literal(&program);
-        let shared = Shared {
+        let shared = PatternParts {
             pattern: pattern.to_owned(),
             program,
             literal,

@@ -4,7 +4,7 @@ use lmeval_pycompat::Value;
 use lmeval_pycompat::re::{Flags, Regex};
 
 use super::extract::Extract;
-use super::found::{Found, find};
+use super::found::{FoundItem, find};
 use super::{Arguments, FilterError};
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 use lmeval_core::DocId;
@@ -108,7 +108,7 @@ impl Extract for ChoiceLetter {
         for (regex, index) in &self.searches {
             let search =
                 find(regex, text, *index).map_err(|source| FilterError::search(NAME, document, source))?;
-            if let Found::Text(label) = search {
+            if let FoundItem::Text(label) = search {
                 found = Some(Value::str(label));
                 break;
             }

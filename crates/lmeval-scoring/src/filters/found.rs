@@ -9,7 +9,7 @@ pub(super) fn own_pattern(pattern: &str) -> Regex {
 
 /// The result of `findall(...)[index]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<'t> {
+pub(super) enum FoundItem<'t> {
     /// No match.
     Nothing,
     /// Matches, but too few for the index.
@@ -24,18 +24,20 @@ pub(super) enum Found<'t> {
 }
 
 /// Finds the match at an index; negative indices count from the end.
-pub(super) fn find<'t>(regex: &Regex, text: &'t str, index: i64) -> Result<Found<'t>, Error> {
+pub(super) fn find<'t>(regex: &Regex, text: &'t str, index: i64) -> Result<FoundItem<'t>, Error> {
     Ok(match regex.nth_match(text, index)? {
         Nth::Found(found) => text_of(regex, &found),
-        Nth::OutOfRange { matches: 0 } => Found::Nothing,
-        Nth::OutOfRange { matches } => Found::OutOfRange { matches },
+        Nth::OutOfRange { matches: 0 } => FoundItem::Nothing,
+        Nth::OutOfRange { matches } => FoundItem::OutOfRange { matches },
     })
 }
 
-fn text_of<'t>(regex: &Regex, found: &Match<'t>) -> Found<'t> {
+fn text_of<'t>(regex: &Regex, found: &Match<'t>) -> FoundItem<'t> {
     match regex.groups() {
-        0 => Found::Text(found.as_str()),
-        1 => Found::Text(found.group(1).unwrap_or_default()),
-        _ => found.groups().flatten().find(|text| !text.is_empty()).map_or(Found::NoText, Found::Text),
+        0 => FoundItem::Text(found.as_str()),
+        1 => FoundItem::Text(found.group(1).unwrap_or_default()),
+        _ => {
+            found.groups().flatten().find(|text| !text.is_empty()).map_or(FoundItem::NoText, FoundItem::Text)
+        }
     }
 }

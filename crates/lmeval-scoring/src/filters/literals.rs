@@ -5,7 +5,7 @@ use std::iter::from_fn;
 
 use lmeval_pycompat::re::escape;
 
-use super::found::Found;
+use super::found::FoundItem;
 
 /// A set of literal strings to search for, equivalent to a pattern of escaped alternatives.
 ///
@@ -40,7 +40,7 @@ impl Literals {
     }
 
     /// Finds the match at an index; negative indices count from the end.
-    pub(super) fn find<'t>(&self, text: &'t str, index: i64) -> Found<'t> {
+    pub(super) fn find<'t>(&self, text: &'t str, index: i64) -> FoundItem<'t> {
         let mut matches = 0;
         let wanted = match usize::try_from(index) {
             Ok(wanted) => Some(wanted),
@@ -51,11 +51,11 @@ impl Literals {
         };
         for found in self.matches(text) {
             if Some(matches) == wanted {
-                return Found::Text(found);
+                return FoundItem::Text(found);
             }
             matches += 1;
         }
-        if matches == 0 { Found::Nothing } else { Found::OutOfRange { matches } }
+        if matches == 0 { FoundItem::Nothing } else { FoundItem::OutOfRange { matches } }
     }
 
     /// All matches, as returned by `findall`: at any offset, an empty match may precede another one but not follow

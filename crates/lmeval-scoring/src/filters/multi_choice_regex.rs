@@ -6,7 +6,7 @@ use lmeval_pycompat::Value;
 use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::strings::strip;
 
-use super::found::{Found, find};
+use super::found::{FoundItem, find};
 use super::literals::Literals;
 use super::normaliser::Normaliser;
 use super::parallel::try_each;
@@ -125,14 +125,14 @@ impl MultiChoiceRegex {
     /// The selected match, stripped, unless it is empty.
     fn text_of<'t>(
         &self,
-        found: Found<'t>,
+        found: FoundItem<'t>,
         document: DocId,
         pattern: impl FnOnce() -> String,
     ) -> Result<Option<&'t str>, FilterError> {
         match found {
-            Found::Nothing | Found::NoText => Ok(None),
-            Found::Text(found) => Ok(Some(strip(found)).filter(|text| !text.is_empty())),
-            Found::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
+            FoundItem::Nothing | FoundItem::NoText => Ok(None),
+            FoundItem::Text(found) => Ok(Some(strip(found)).filter(|text| !text.is_empty())),
+            FoundItem::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
                 filter: NAME.to_owned(),
                 document,
                 pattern: pattern(),

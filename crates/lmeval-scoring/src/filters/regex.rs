@@ -7,7 +7,7 @@ use lmeval_pycompat::re::Regex;
 use lmeval_pycompat::strings::strip;
 
 use super::extract::Extract;
-use super::found::{Found, find};
+use super::found::{FoundItem, find};
 use super::{Arguments, FilterError};
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 use lmeval_core::DocId;
@@ -69,18 +69,18 @@ impl Extract for RegexFilter {
         let found = find(&self.regex, &text, self.group_select)
             .map_err(|source| FilterError::search("regex", document, source))?;
         match found {
-            Found::Text(found) => {
+            FoundItem::Text(found) => {
                 let stripped = strip(found);
                 if stripped.len() < text.len() || answer.as_str().is_none() {
                     *answer = Value::str(stripped);
                 }
                 Ok(false)
             }
-            Found::Nothing => {
+            FoundItem::Nothing => {
                 *answer = self.fallback.clone();
                 Ok(true)
             }
-            Found::NoText => {
+            FoundItem::NoText => {
                 // Reference: the fallback is treated like a match here, and stripped.
                 let fallback = self.fallback.as_str().ok_or_else(|| FilterError::WrongResponse {
                     filter: "regex".to_owned(),
@@ -91,7 +91,7 @@ impl Extract for RegexFilter {
                 *answer = Value::str(strip(fallback));
                 Ok(true)
             }
-            Found::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
+            FoundItem::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
                 filter: "regex".to_owned(),
                 document,
                 pattern: self.regex.pattern().to_owned(),

@@ -26,7 +26,7 @@ struct Vote<'a> {
 type Ratings = Vec<Option<f64>>;
 
 /// A judged document.
-pub(super) struct Outcome {
+pub(super) struct JudgedDocument {
     /// The value; `None` if no vote counts.
     pub(super) value: Option<f64>,
     /// The values if all judgements without a verdict were the worst and the best; `None` without any judgement.
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
 
 impl JudgeSpec {
     /// The value of a document.
-    pub(super) fn outcome(&self, document: &AnsweredDocument, pipeline: &str) -> Outcome {
+    pub(super) fn outcome(&self, document: &AnsweredDocument, pipeline: &str) -> JudgedDocument {
         let votes = votes(document, pipeline);
         let (low, high) = self.scale.ends();
         let value = |missing: Option<f64>| {
@@ -48,13 +48,16 @@ impl JudgeSpec {
                 .collect();
             (!answers.is_empty()).then(|| mean(&answers))
         };
-        Outcome { value: value(self.on_unparsed.value), bounds: value(Some(low)).zip(value(Some(high))) }
+        JudgedDocument {
+            value: value(self.on_unparsed.value),
+            bounds: value(Some(low)).zip(value(Some(high))),
+        }
     }
 
     /// Counts and statistics of all judgements, for the results.
     pub(super) fn diagnostics(&self, pipeline: &str, documents: &[AnsweredDocument]) -> Dict {
         let mut dict = self.to_dict();
-        let outcomes: Vec<Outcome> =
+        let outcomes: Vec<JudgedDocument> =
             documents.iter().map(|document| self.outcome(document, pipeline)).collect();
         let judgements: Vec<&Judgement> =
             documents.iter().flat_map(|document| document.judgements_of(pipeline)).collect();
@@ -118,7 +121,7 @@ impl JudgeSpec {
         &self,
         pipeline: &str,
         documents: &[AnsweredDocument],
-        outcomes: &[Outcome],
+        outcomes: &[JudgedDocument],
         dict: &mut Dict,
     ) {
         let (mut values, mut differences) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value, yaml};
 use rustc_hash::FxHashMap;
 
-use super::walk::Found;
+use super::walk::TaskFile;
 use crate::error::{Error, ErrorKind};
 use crate::source::{MAX_INCLUDE_DEPTH, beside, include_names, normalise, read, read_regular, unreadable};
 
@@ -36,7 +36,7 @@ impl Facts {
     }
 
     /// Reads a file without its includes. Errors have no location; load the file to get it.
-    pub(super) fn read(file: &Found) -> Result<Self, Error> {
+    pub(super) fn read(file: &TaskFile) -> Result<Self, Error> {
         let bytes = if file.regular { read_regular(&file.real).map(Cow::Owned) } else { read(&file.real) };
         let bytes = bytes.map_err(|error| unreadable(&file.path, error))?;
         let loader = yaml::Loader { functions: true, ..yaml::Loader::default() };

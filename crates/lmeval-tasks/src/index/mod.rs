@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::facts::{Facts, Known};
-use self::walk::Found;
+use self::walk::TaskFile;
 use crate::error::{Error, ErrorKind};
 use crate::source::Identities;
 
@@ -214,7 +214,7 @@ impl Index {
 type Read = Arc<Result<Facts, Error>>;
 
 /// The files found and everything they include, directly or indirectly.
-fn with_includes(found: &[Found], read: &[Read]) -> Known {
+fn with_includes(found: &[TaskFile], read: &[Read]) -> Known {
     let mut known = Known::default();
     let identities = Identities::default();
     for (file, facts) in found.iter().zip(read) {
@@ -230,7 +230,7 @@ fn with_includes(found: &[Found], read: &[Read]) -> Known {
             .into_par_iter()
             .map(|path| {
                 let real: Arc<Path> = identities.of(&path).into();
-                let facts = Arc::new(Facts::read(&Found {
+                let facts = Arc::new(Facts::read(&TaskFile {
                     path: Arc::clone(&real),
                     real: Arc::clone(&real),
                     regular: false,

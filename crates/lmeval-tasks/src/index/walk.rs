@@ -14,7 +14,7 @@ const IGNORED: [&str; 2] = ["__pycache__", ".ipynb_checkpoints"];
 
 /// A task file found on disk or in the binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct TaskFile {
     /// The path below the root, as the root was given.
     pub(super) path: Arc<Path>,
     /// The path with symbolic links resolved.
@@ -27,7 +27,7 @@ pub(super) struct Found {
 ///
 /// Includes hidden files, hidden folders and linked files, but does not enter linked folders. A root that does not
 /// exist, or a folder that cannot be read, counts as empty.
-pub(super) fn task_files(root: &Path) -> Vec<Found> {
+pub(super) fn task_files(root: &Path) -> Vec<TaskFile> {
     let mut found = if is_embedded(root) { embedded_files(root) } else { disk_files(root) };
     found.par_sort_unstable_by(|left, right| bytes(&left.path).cmp(bytes(&right.path)));
     found
@@ -37,18 +37,18 @@ fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_encoded_bytes()
 }
 
-fn embedded_files(root: &Path) -> Vec<Found> {
+fn embedded_files(root: &Path) -> Vec<TaskFile> {
     let root = normalise(root);
     embedded::files()
         .iter()
         .map(|(relative, _)| Path::new(embedded::ROOT).join(relative))
         .filter(|path| path.starts_with(&root) && path.extension() == Some(OsStr::new("yaml")))
         .map(|path| -> Arc<Path> { path.into() })
-        .map(|path| Found { real: Arc::clone(&path), path, regular: false })
+        .map(|path| TaskFile { real: Arc::clone(&path), path, regular: false })
         .collect()
 }
 
-fn disk_files(root: &Path) -> Vec<Found> {
+fn disk_files(root: &Path) -> Vec<TaskFile> {
     if root.components().any(|part| IGNORED.iter().any(|ignored| part.as_os_str() == *ignored)) {
         return Vec::new();
     }
@@ -59,7 +59,12 @@ fn disk_files(root: &Path) -> Vec<Found> {
 }
 
 /// Reads one folder; idle threads read its subfolders.
-fn visit<'scope>(scope: &rayon::Scope<'scope>, folder: &Path, real: &Path, found: &'scope Mutex<Vec<Found>>) {
+fn visit<'scope>(
+    scope: &rayon::Scope<'scope>,
+    folder: &Path,
+    real: &Path,
+    found: &'scope Mutex<Vec<TaskFile>>,
+) {
     let Ok(entries) = fs_err::read_dir(folder) else { return };
     let mut files = Vec::new();
     for entry in entries.flatten() {
@@ -80,12 +85,12 @@ fn visit<'scope>(scope: &rayon::Scope<'scope>, folder: &Path, real: &Path, found
             if path.is_dir() {
                 continue;
             }
-            files.push(Found { real: identity(&path).into(), path: path.into(), regular: false });
+            files.push(TaskFile { real: identity(&path).into(), path: path.into(), regular: false });
         } else {
             let path: Arc<Path> = path.into();
             // The root usually is its own real path, so that one allocation is enough.
             let real = if folder == real { Arc::clone(&path) } else { real.join(&name).into() };
-            files.push(Found { path, real, regular: kind.is_file() });
+            files.push(TaskFile { path, real, regular: kind.is_file() });
         }
     }
     if !files.is_empty() {

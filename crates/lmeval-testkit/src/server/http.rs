@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use super::answers::{Reply, answer, chat_reply};
 use super::faults::Fault;
-use super::{Shared, hash};
+use super::{ServerState, hash};
 
 /// Accepts connections until the task is aborted, which closes them.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<ServerState>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
@@ -25,7 +25,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Serves the requests of one connection until the client closes it.
-async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(mut stream: TcpStream, shared: Arc<ServerState>) {
     let mut buffer = Vec::with_capacity(1 << 14);
     while let Some((path, body, used)) = read_request(&mut stream, &mut buffer).await {
         let keep = respond(&mut stream, &shared, &path, &body).await;
@@ -66,7 +66,7 @@ fn content_length(head: &str) -> usize {
 }
 
 /// Answers one request; returns whether the connection stays open.
-async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) -> bool {
+async fn respond(stream: &mut TcpStream, shared: &ServerState, path: &str, body: &[u8]) -> bool {
     let options = &shared.options;
     if options.canned && path == "/v1/completions" {
         return respond_canned(stream, shared).await;
@@ -120,7 +120,7 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
 }
 
 /// Sends the canned answer.
-async fn respond_canned(stream: &mut TcpStream, shared: &Shared) -> bool {
+async fn respond_canned(stream: &mut TcpStream, shared: &ServerState) -> bool {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 137\r\n\r\n\
         {\"choices\": [{\"index\": 0, \"text\": \" the answer is yes\", \"finish_reason\": \"stop\"}], \
         \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 4}}";

@@ -86,7 +86,7 @@ impl Counts {
 }
 
 /// State shared by connections.
-struct Shared {
+struct ServerState {
     options: ServerOptions,
     counts: Mutex<Counts>,
     models_response: Mutex<Option<(u16, String)>>,
@@ -94,7 +94,7 @@ struct Shared {
     connections: AtomicUsize,
 }
 
-impl Shared {
+impl ServerState {
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,7 +111,7 @@ impl Shared {
 /// A server on the loopback interface; stops when dropped.
 pub struct StandInServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     runtime: Option<Runtime>,
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
@@ -139,7 +139,7 @@ impl StandInServer {
             reserve(([127, 0, 0, 1], options.port).into()).await.listen(1024).expect("the port is ours")
         });
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             delay: Mutex::new(options.delay),
             options,
             counts: Mutex::default(),

@@ -52,7 +52,7 @@ impl Version {
     }
 
     /// The sort key: the epoch, then runs of digits and of letters.
-    fn key(&self) -> (u64, Vec<Part<'_>>) {
+    fn key(&self) -> (u64, Vec<VersionPart<'_>>) {
         let (epoch, rest) = self.0.split_once('!').unwrap_or(("0", &self.0));
         let mut parts = Vec::new();
         let mut rest = rest.as_bytes();
@@ -63,7 +63,7 @@ impl Version {
             let length = rest.iter().take_while(alike).count();
             if length > 0 {
                 // `parse` guarantees ASCII.
-                parts.push(Part::new(std::str::from_utf8(&rest[..length]).unwrap_or_default()));
+                parts.push(VersionPart::new(std::str::from_utf8(&rest[..length]).unwrap_or_default()));
             }
             rest = &rest[length.max(1)..];
         }
@@ -98,7 +98,9 @@ impl Ord for Version {
             .then_with(|| epoch.cmp(&other_epoch))
             .then_with(|| {
                 let longest = parts.len().max(other_parts.len());
-                let padded = |parts: &[Part<'_>], index: usize| parts.get(index).map_or((0, 0), Part::rank);
+                let padded = |parts: &[VersionPart<'_>], index: usize| {
+                    parts.get(index).map_or((0, 0), VersionPart::rank)
+                };
                 (0..longest)
                     .map(|index| padded(&parts, index).cmp(&padded(&other_parts, index)))
                     .find(|order| order.is_ne())
@@ -121,12 +123,12 @@ impl fmt::Display for Version {
 }
 
 /// A run of digits or letters in a version.
-enum Part<'a> {
+enum VersionPart<'a> {
     Number(u64),
     Word(&'a str),
 }
 
-impl<'a> Part<'a> {
+impl<'a> VersionPart<'a> {
     fn new(run: &'a str) -> Self {
         if run.starts_with(|character: char| character.is_ascii_digit()) {
             Self::Number(run.parse().unwrap_or(u64::MAX))

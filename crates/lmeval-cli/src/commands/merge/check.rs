@@ -7,7 +7,7 @@ use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_report::lm_eval_version;
 
-use super::shard::{Found, Shard};
+use super::shard::{FoundShards, Shard};
 use crate::settings::ShardNumber;
 
 /// Settings that cannot change a score. The arguments of the model count as far as its identity contains them.
@@ -36,7 +36,7 @@ const WITHOUT_EFFECT: [&str; 21] = [
 ];
 
 /// Checks the shards; returns the numbers of missing ones, which are an error unless `partial`.
-pub(super) fn check(found: &Found, partial: bool) -> Result<Vec<usize>> {
+pub(super) fn check(found: &FoundShards, partial: bool) -> Result<Vec<usize>> {
     let Some(first) = found.shards.first() else {
         let (number, folder) = &found.unfinished[0];
         let message =
@@ -160,7 +160,7 @@ fn excerpt(text: &str) -> String {
     if start.len() < text.len() { format!("`{start}…`") } else { format!("`{start}`") }
 }
 
-fn missing_shards(found: &Found, missing: &[usize], count: usize) -> Diagnostic {
+fn missing_shards(found: &FoundShards, missing: &[usize], count: usize) -> Diagnostic {
     let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
     let mut message = format!(
         "{} of {count} shards {} missing: {}",

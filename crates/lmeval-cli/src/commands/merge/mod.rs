@@ -20,7 +20,7 @@ use lmeval_tasks::{Task, TaskDict};
 use crate::settings::RunSettings;
 
 pub(crate) use self::arguments::MergeArgs;
-use self::shard::{Found, Shard};
+use self::shard::{FoundShards, Shard};
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::RequestCounts;
@@ -57,7 +57,7 @@ const OF_ALL_SHARDS: [&str; 19] = [
 /// Merges shards.
 pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status> {
     let clock = Clock::start();
-    let found = Found::search(&arguments.shards)?;
+    let found = FoundShards::search(&arguments.shards)?;
     let missing = check::check(&found, arguments.partial)?;
     let shards = &found.shards;
     let first = &shards[0];

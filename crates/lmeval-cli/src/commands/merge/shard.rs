@@ -53,12 +53,12 @@ pub(super) struct TaskFile {
 
 /// The shards below some folders, and the folders of shards that have no manifest.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundShards {
     pub(super) shards: Vec<Shard>,
     pub(super) unfinished: Vec<(ShardNumber, PathBuf)>,
 }
 
-impl Found {
+impl FoundShards {
     /// Searches folders.
     pub(super) fn search(folders: &[PathBuf]) -> Result<Self> {
         let mut found = Self::default();

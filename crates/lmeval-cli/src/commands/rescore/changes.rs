@@ -47,12 +47,12 @@ pub(super) struct Comparison {
     run: Run,
     stored: Arc<StoredModel>,
     shown: usize,
-    found: Mutex<Found>,
+    found: Mutex<ChangesSoFar>,
 }
 
 /// The comparison so far.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ChangesSoFar {
     pub(super) changed: Vec<Changed>,
     /// Tasks with stored samples.
     pub(super) compared: Vec<String>,
@@ -66,7 +66,7 @@ impl Comparison {
     }
 
     /// Takes what was compared so far.
-    pub(super) fn take(&self) -> Found {
+    pub(super) fn take(&self) -> ChangesSoFar {
         std::mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -171,7 +171,7 @@ fn scores<'a>(run: &Run, after: &'a RunResults) -> Vec<Rescored<'a>> {
 /// Prints the table of scores.
 pub(super) fn print_scores(
     run: &Run,
-    found: &Found,
+    found: &ChangesSoFar,
     after: &RunResults,
     printer: &mut Printer,
 ) -> Result<()> {
@@ -204,7 +204,7 @@ pub(super) fn print_scores(
 /// Prints the first changed documents, with their filtered answers before and after.
 pub(super) fn print_flips(
     run: &Run,
-    found: &Found,
+    found: &ChangesSoFar,
     records: &HashMap<String, Vec<SampleRecord>>,
     printer: &mut Printer,
 ) -> Result<()> {
@@ -260,7 +260,7 @@ fn abbreviated(text: &str) -> String {
 }
 
 /// The changes for the results file.
-pub(super) fn to_value(found: &Found) -> Value {
+pub(super) fn to_value(found: &ChangesSoFar) -> Value {
     Value::list(found.changed.iter().map(|changed| {
         Value::dict([
             ("task", Value::str(changed.task.as_str())),

@@ -22,8 +22,8 @@ use lmeval_tasks::TaskDict;
 use crate::settings::{Format, RunSettings};
 
 pub(crate) use self::arguments::RescoreArgs;
-use self::changes::{Comparison, Found};
-use self::source::{Missing, Shared, Source, StoredModel};
+use self::changes::{ChangesSoFar, Comparison};
+use self::source::{Missing, SharedModel, Source, StoredModel};
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::roots;
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &RescoreArgs, printer: &mut Printer) -> Result<Stat
     let stored = Arc::new(StoredModel::new(source, stored::abilities(&run, &session.settings)));
     let comparison = Arc::new(Comparison::new(&run, &stored, arguments.flips));
     session.observer = Some(Arc::clone(&comparison) as Arc<dyn Events>);
-    let model: Arc<dyn Model> = Arc::new(InProcess::new(Shared(Arc::clone(&stored))));
+    let model: Arc<dyn Model> = Arc::new(InProcess::new(SharedModel(Arc::clone(&stored))));
     let rescoring = Rescoring { arguments, run: &run, session: &session, stored: &stored, model: &model };
     let (evaluation, written, missing) = rescoring.evaluate(&tasks, templates, &comparison, printer)?;
     let found = comparison.take();
@@ -272,7 +272,7 @@ impl Rescoring<'_> {
         evaluation: &Evaluated,
         written: &Written,
         missing: &Missing,
-        found: &Found,
+        found: &ChangesSoFar,
         printer: &mut Printer,
     ) -> Result<()> {
         let settings = &self.session.settings;
@@ -305,7 +305,7 @@ impl Rescoring<'_> {
     }
 
     /// Where the answers came from, for the results.
-    fn origin(&self, missing: &Missing, found: &Found) -> Dict {
+    fn origin(&self, missing: &Missing, found: &ChangesSoFar) -> Dict {
         let stored = |key: &str| self.run.results.as_ref().and_then(|results| results.get_str(key).cloned());
         let mut rescored = Dict::new();
         rescored.insert("from", self.arguments.run.display().to_string());
@@ -328,7 +328,7 @@ impl Rescoring<'_> {
         &self,
         tasks: TaskDict,
         evaluation: &Evaluated,
-        found: &Found,
+        found: &ChangesSoFar,
     ) -> HashMap<String, Vec<SampleRecord>> {
         let mut chosen = Dict::new();
         let mut count = 0;

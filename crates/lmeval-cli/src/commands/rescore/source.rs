@@ -211,9 +211,9 @@ impl StoredModel {
 
 /// The stored model as the engine uses it.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Arc<StoredModel>);
+pub(super) struct SharedModel(pub(super) Arc<StoredModel>);
 
-impl LocalModel for Shared {
+impl LocalModel for SharedModel {
     fn traits(&self) -> ModelTraits {
         let Abilities { scoring, reasons } = self.0.abilities;
         ModelTraits {

@@ -138,7 +138,7 @@ fn shorter(text: &str) -> Vec<String> {
 }
 
 /// The result of a comparison.
-enum Outcome {
+enum Comparison {
     Same,
     /// Python or we hit a time or step limit, or do not support the pattern.
     Skipped,
@@ -146,9 +146,9 @@ enum Outcome {
 }
 
 /// Compares our answer with Python's: null if it took too long, `{"error": …}` for an invalid pattern.
-fn compare(case: &Case, ours: Result<Json, Error>, wanted: &Json, wordings: &mut Wordings) -> Outcome {
+fn compare(case: &Case, ours: Result<Json, Error>, wanted: &Json, wordings: &mut Wordings) -> Comparison {
     if wanted.is_null() {
-        return Outcome::Skipped;
+        return Comparison::Skipped;
     }
     let python_error = |error: &Json| -> Option<(String, String, Option<u64>)> {
         Some((error[0].as_str()?.to_owned(), error[1].as_str()?.to_owned(), error[2].as_u64()))
@@ -159,14 +159,18 @@ fn compare(case: &Case, ours: Result<Json, Error>, wanted: &Json, wordings: &mut
         })
     };
     match ours {
-        Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::NotSupported) => Outcome::Skipped,
-        Err(error) if same(&error, &wanted["error"]) => Outcome::Same,
-        Err(error) => Outcome::Different(format!("{error}\nis not\n{wanted}")),
-        Ok(answer) if answer != wanted["answer"] => Outcome::Different(format!("{answer}\nis not\n{wanted}")),
+        Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::NotSupported) => {
+            Comparison::Skipped
+        }
+        Err(error) if same(&error, &wanted["error"]) => Comparison::Same,
+        Err(error) => Comparison::Different(format!("{error}\nis not\n{wanted}")),
+        Ok(answer) if answer != wanted["answer"] => {
+            Comparison::Different(format!("{answer}\nis not\n{wanted}"))
+        }
         Ok(_) => match (case.template_error(), &wanted["template"]) {
-            (None, Json::Null) => Outcome::Same,
-            (Some(error), wanted) if same(&error, wanted) => Outcome::Same,
-            (error, wanted) => Outcome::Different(format!("{error:?}\nis not\n{wanted}")),
+            (None, Json::Null) => Comparison::Same,
+            (Some(error), wanted) if same(&error, wanted) => Comparison::Same,
+            (error, wanted) => Comparison::Different(format!("{error:?}\nis not\n{wanted}")),
         },
     }
 }
@@ -185,7 +189,7 @@ fn shrink(
             questions += 1;
             let wanted = parsed(&oracle.ask(&candidate.question()));
             let ours = candidate.answer(engine);
-            if let Outcome::Different(difference) = compare(&candidate, ours, &wanted, wordings) {
+            if let Comparison::Different(difference) = compare(&candidate, ours, &wanted, wordings) {
                 (case, how) = (candidate, difference);
                 continue 'smaller;
             }
@@ -277,9 +281,9 @@ fn random_patterns_match_as_in_python() {
             let wanted = parsed(&theirs);
             invalid += usize::from(wanted.get("error").is_some());
             match compare(&case, ours, &wanted, &mut wordings) {
-                Outcome::Same => {}
-                Outcome::Skipped => skipped += 1,
-                Outcome::Different(how) => different.push((case, how, engine)),
+                Comparison::Same => {}
+                Comparison::Skipped => skipped += 1,
+                Comparison::Different(how) => different.push((case, how, engine)),
             }
         }
     }

@@ -314,6 +314,10 @@ def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
     if needs_identity and served.is_object and hasattr(served.inner, "_identity"):
         identity = json.dumps(served.inner._identity(), sort_keys=True, default=str)
         code.append(f"object {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
+    if not served.is_object and hasattr(served.inner, "_origin"):
+        # Arguments do not tell whether the files of a model have changed.
+        identity = json.dumps(served.inner._origin(), sort_keys=True, default=str)
+        code.append(f"loaded {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
     return {
         "handle": handle,
         "class": cls.__qualname__,

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests import engine, hflm
 
@@ -29,9 +30,11 @@ class Fallback(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name).resolve()
 
-    def run_hf(self, model_args: str, *more: str, command: list[str] | None = None, **environment: str) -> tuple[int, str, Any]:
+    def run_hf(
+        self, model_args: str, *more: str, command: list[str] | None = None, output: str | None = None, **environment: str
+    ) -> tuple[int, str, Any]:
         """Run four documents of two tasks; return the status, standard error and the results."""
-        output = tempfile.mkdtemp(dir=self.folder)
+        output = output or tempfile.mkdtemp(dir=self.folder)
         words = ["--model", "hf", "--model_args", model_args, "--tasks", "demo_capitals,demo_translate"]
         words += ["--limit", "4", "--output_path", output, "--log_samples", *more]
         done = subprocess.run(
@@ -73,8 +76,8 @@ class Fallback(unittest.TestCase):
         arguments = f"pretrained={path},dtype=float32"
         status, stderr, results = self.run_hf(arguments, "--device", "cpu")
         self.assertEqual(status, 0, stderr)
-        self.assertRegex(stderr, r"Using torch [\d.]+.*, transformers [\d.]+ of `.*`: .*MambaForCausalLM")
-        self.assertIn("torch ", results["config"]["engine"])
+        self.assertRegex(stderr, r"Using torch of `.*`: .*MambaForCausalLM")
+        self.assertRegex(results["config"]["engine"], r"torch [\d.]+.*, transformers [\d.]+")
         lm = hflm.load(path)
         tasks = ["demo_capitals", "demo_translate"]
         of_object = simple_evaluate(model=lm, tasks=tasks, limit=4, verbosity="ERROR")
@@ -129,6 +132,37 @@ class Fallback(unittest.TestCase):
             scores.append(self.lines(results))
         self.assertEqual(scores[0], scores[1])
 
+    def test_changed_weights(self) -> None:
+        """Answers are reused for the same files only: retraining a model or its adapter in place computes them again."""
+        import peft
+        import safetensors.torch
+        import torch
+
+        path = self.folder / "model"
+        shutil.copytree(hflm.LLAMA, path)
+        model, _ = hflm.live()
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+        adapter = self.folder / "adapter"
+        adapted.save_pretrained(adapter)
+        arguments = f"pretrained={path},peft={adapter},dtype=float32"
+        output = tempfile.mkdtemp(dir=self.folder)
+
+        def run() -> tuple[bool, Any]:
+            status, stderr, results = self.run_hf(arguments, "--device", "cpu", output=output)
+            self.assertEqual(status, 0, stderr)
+            return "will be reused" in stderr, results["samples"] if "samples" in results else self.lines(results)
+
+        self.assertFalse(run()[0])
+        self.assertTrue(run()[0])
+        for weights in (path / "model.safetensors", adapter / "adapter_model.safetensors"):
+            tensors = safetensors.torch.load_file(weights)
+            safetensors.torch.save_file({name: torch.flip(one, [0]) for name, one in tensors.items()}, weights, {"format": "pt"})
+            self.assertFalse(run()[0], weights)
+            self.assertTrue(run()[0], weights)
+        settings = json.loads((adapter / "adapter_config.json").read_text())
+        (adapter / "adapter_config.json").write_text(json.dumps({**settings, "lora_alpha": 2 * settings["lora_alpha"]}))
+        self.assertFalse(run()[0])
+
     def test_without_torch(self) -> None:
         """One error says what the native engine lacks, what to install, and which server could run it."""
         empty = self.folder / "empty"
@@ -155,7 +189,7 @@ class Fallback(unittest.TestCase):
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
         }
-        words = ["--model", "hf", "--model_args", f"pretrained={hflm.LLAMA},dtype=float32", "--device", "cpu"]
+        words = ["--model", "hf", "--model_args", f"pretrained={hflm.LLAMA},dtype=float32,engine=auto", "--device", "cpu"]
         words += ["--tasks", "demo_capitals,demo_translate", "--limit", "4", "--output_path", "out"]
         command = [sys.executable, "-m", "lm_eval", *words]
         started = [
@@ -177,3 +211,85 @@ class Fallback(unittest.TestCase):
         status, stderr, alone = self.run_hf(f"pretrained={hflm.LLAMA},dtype=float32,engine=torch", "--device", "cpu")
         self.assertEqual(status, 0, stderr)
         self.assertEqual(self.lines(json.loads(found.read_text())), self.lines(alone))
+
+
+class Arguments(unittest.TestCase):
+    """What the constructor passes to `from_pretrained`."""
+
+    def options(self, folder: Path = hflm.LLAMA, **arguments: Any) -> dict[str, Any]:
+        """Return the arguments of `from_pretrained`."""
+        import transformers
+
+        model, _ = hflm.live()
+        with mock.patch.object(transformers.AutoModelForCausalLM, "from_pretrained", return_value=model) as called:
+            hflm.load(folder, **arguments)
+        options: dict[str, Any] = called.call_args.kwargs
+        return options
+
+    def test_bitsandbytes(self) -> None:
+        """Settings of bitsandbytes become one configuration, and the weights are loaded to the device."""
+        import torch
+
+        off = self.options(load_in_8bit=False, load_in_4bit=None, bnb_4bit_use_double_quant=False)
+        self.assertFalse({"load_in_8bit", "load_in_4bit", "quantization_config", "device_map"} & set(off), off)
+        eight = self.options(load_in_8bit=True, llm_int8_threshold=5.0)
+        self.assertEqual(eight["quantization_config"].llm_int8_threshold, 5.0)
+        four = self.options(load_in_4bit=True, bnb_4bit_compute_dtype="bfloat16", bnb_4bit_quant_type="nf4")
+        config = four["quantization_config"]
+        self.assertTrue(config.load_in_4bit)
+        self.assertEqual((config.bnb_4bit_compute_dtype, config.bnb_4bit_quant_type), (torch.bfloat16, "nf4"))
+        self.assertEqual(four["device_map"], {"": "cpu"})
+        with self.assertLogs("lm_eval", "WARNING") as logged:
+            self.assertNotIn("bnb_4bit_quant_type", self.options(bnb_4bit_quant_type="nf4"))
+        self.assertIn("`bnb_4bit_quant_type` has no effect", logged.output[0])
+
+    def test_checkpoints_with_quantised_weights(self) -> None:
+        """Arguments for loaders of other packages have no effect where `transformers` reads the checkpoint itself."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "model"
+            shutil.copytree(hflm.LLAMA, folder)
+            config = json.loads((folder / "config.json").read_text())
+            config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+            (folder / "config.json").write_text(json.dumps(config))
+            for argument in ("autogptq", "gptqmodel"):
+                self.assertNotIn(argument, self.options(folder, **{argument: True}))
+        with self.assertRaisesRegex(NotImplementedError, "`autogptq`.*no `quantization_config`"):
+            self.options(autogptq=True)
+
+    def test_distribution(self) -> None:
+        """`device_map` keeps the limits of memory; tensor parallelism is left to servers."""
+        spread = self.options(
+            parallelize=True, device_map="balanced", max_memory_per_gpu="3GB", max_cpu_memory="9GB", offload_folder="away"
+        )
+        self.assertEqual((spread["device_map"], spread["offload_folder"]), ("balanced", "away"))
+        self.assertEqual(spread["max_memory"]["cpu"], "9GB")
+        self.assertEqual(self.options(device_map="cpu")["device_map"], "cpu")
+        with self.assertRaisesRegex(NotImplementedError, "--model vllm.*tensor_parallel_size=N"):
+            self.options(tp_plan="auto")
+
+    def test_arguments_of_the_native_engine(self) -> None:
+        """The run's seed is torch's, and a launcher starts several processes."""
+        import torch
+
+        options = self.options(seed=3, data_parallel=1, torch_dtype="float16", dtype="auto", use_cache=False)
+        self.assertEqual((options["dtype"], options["use_cache"]), (torch.float16, False))
+        self.assertFalse({"seed", "data_parallel", "torch_dtype"} & set(options))
+        with self.assertRaisesRegex(ValueError, "accelerate launch --num_processes 4"):
+            self.options(data_parallel=4)
+        with mock.patch.dict(os.environ, WORLD_SIZE="2"), self.assertRaisesRegex(ValueError, "engine=native.*data_parallel=2"):
+            self.options(engine="native")
+
+    def test_adapter_on_the_hub(self) -> None:
+        """An adapter's repository names its model, and a revision is the adapter's."""
+        from lm_eval.models._loading import split_adapter
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "adapter_config.json"
+            path.write_text(json.dumps({"base_model_name_or_path": "org/base", "revision": None}))
+
+            def files(name: str, file: str, **_: Any) -> str | None:
+                return str(path) if file == path.name and name == "org/adapter" else None
+
+            with mock.patch("transformers.utils.cached_file", files):
+                self.assertEqual(split_adapter("org/adapter", None, "v2"), ("org/base", "main", "org/adapter", "v2"))
+                self.assertEqual(split_adapter("org/other", None, "v2"), ("org/other", "v2", None, None))

@@ -14,9 +14,12 @@ from lm_eval.models.utils_hf import get_dtype
 logger = logging.getLogger(__name__)
 
 _QUANTISED = (
-    "`{}` is not supported: `transformers` loads GPTQ checkpoints itself if `gptqmodel` is installed, so "
+    "`{}` is set, but the configuration of `{}` has no `quantization_config`, so its weights are not quantised: "
     "omit the argument, or load the model yourself and pass it as `pretrained`"
 )
+
+_BITSANDBYTES = ("bnb_", "llm_int8_")
+"""Beginnings of the names of settings of `BitsAndBytesConfig`."""
 
 _REPLACED_WEIGHTS = (
     "weight",
@@ -37,6 +40,7 @@ class Loading:
     _config: Any = None
     _model: Any = None
     _device: Any = None
+    _adapter_revision: str | None = None
 
     def _get_config(
         self,
@@ -147,27 +151,36 @@ class Loading:
     ) -> None:
         """Set the model; other arguments go to `from_pretrained`."""
         for name, value in (("autogptq", autogptq), ("gptqmodel", gptqmodel)):
+            if value and not getattr(self._config, "quantization_config", None):
+                raise NotImplementedError(_QUANTISED.format(name, pretrained))
             if value:
-                raise NotImplementedError(_QUANTISED.format(name))
+                logger.debug("`%s` has no effect: `transformers` reads quantised checkpoints itself", name)
         if peft and delta:
             raise ValueError("`peft` and `delta` cannot be combined")
+        # An older name of `dtype`.
+        older = kwargs.pop("torch_dtype", None)
+        dtype = older if older is not None and dtype in (None, "auto") else dtype
+        of_bits = _bitsandbytes(kwargs, quantization_config)
+        distributed = self._get_accelerate_args(
+            parallelize and not tp_plan,
+            device_map=kwargs.get("device_map") or "auto",
+            max_memory_per_gpu=max_memory_per_gpu,
+            max_cpu_memory=max_cpu_memory,
+            offload_folder=offload_folder,
+            gpus=gpus,
+        )
         options = {
             **_source(revision, gguf_file, subfolder),
             "trust_remote_code": trust_remote_code,
-            **kwargs,
+            **distributed,
+            **{name: value for name, value in kwargs.items() if name != "device_map" or not distributed},
         }
-        options |= (
-            {}
-            if "device_map" in kwargs
-            else self._get_accelerate_args(
-                parallelize,
-                max_memory_per_gpu=max_memory_per_gpu,
-                max_cpu_memory=max_cpu_memory,
-                offload_folder=offload_folder,
-                gpus=gpus,
-            )
-        )
-        if tp_plan is not None:
+        if of_bits is not None:
+            options["quantization_config"] = of_bits
+            if self._device is not None:
+                # Quantised weights cannot be moved later.
+                options["device_map"] = options.get("device_map") or {"": str(self._device)}
+        if tp_plan:
             options["tp_plan"] = tp_plan
         if quantization_config is not None:
             options["quantization_config"] = quantization_config
@@ -182,11 +195,12 @@ class Loading:
         """Apply an adapter to the model, resizing the embeddings to those of the adapter if it has any."""
         peft = require("peft", "`peft`")
         rows = self._model.get_input_embeddings().weight.shape[0]
-        wanted = _embedding_rows(self._model, peft.load_peft_weights(name, device="cpu"))
+        options = {} if self._adapter_revision is None else {"revision": self._adapter_revision}
+        wanted = _embedding_rows(self._model, peft.load_peft_weights(name, device="cpu", **options))
         if wanted not in (None, rows):
             logger.info("Resizing the embeddings from %d to %d rows for the adapter", rows, wanted)
             self._model.resize_token_embeddings(wanted)
-        self._model = peft.PeftModel.from_pretrained(self._model, name)
+        self._model = peft.PeftModel.from_pretrained(self._model, name, **options)
 
     def _add_delta(self, name: str, options: dict[str, Any]) -> None:
         """Add the weights of another checkpoint to those of the model."""
@@ -255,7 +269,7 @@ class Launch(NamedTuple):
         if is_split:
             raise NotImplementedError(
                 f"A launcher has started {self.size} processes, and each would spread its copy of the model over all "
-                "GPUs: start the command without the launcher, or omit `parallelize`, `device_map` and `tp_plan`"
+                "GPUs: start the command without the launcher, or omit `parallelize` and `device_map`"
             )
         distributed = require("torch", "`HFLM`").distributed
         if not distributed.is_initialized():
@@ -271,20 +285,104 @@ def _has_gpu() -> bool:
     return bool(require("torch", "`HFLM`").cuda.is_available())
 
 
-def split_adapter(name: str, peft: str | None) -> tuple[str, str | None]:
-    """Return the model and the adapter for a folder that has only an adapter, which names its model."""
-    config = os.path.join(name, "adapter_config.json")
-    if peft or not os.path.isfile(config) or os.path.isfile(os.path.join(name, "config.json")):
-        return name, peft
-    with open(config, encoding="utf-8") as file:
-        base = json.load(file).get("base_model_name_or_path")
+class Adapted(NamedTuple):
+    """A model and its adapter, with their revisions."""
+
+    model: str
+    revision: str | None
+    adapter: str | None
+    adapter_revision: str | None = None
+
+
+def split_adapter(name: str, peft: str | None, revision: str | None) -> Adapted:
+    """Return the model and the adapter for a folder or hub name that has only an adapter, which names its model."""
+    given = Adapted(name, revision, peft)
+    path = None if peft else _adapter_config(name, revision)
+    if path is None:
+        return given
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    base = config.get("base_model_name_or_path")
     if not base:
         raise ValueError(
             f"`{name}` is an adapter, and its `adapter_config.json` has no `base_model_name_or_path`: "
             f"set `pretrained` to the model and `peft={name}`"
         )
     logger.info("`%s` is an adapter for `%s`", name, base)
-    return str(base), name
+    of_hub = None if os.path.isdir(name) or revision in (None, "main") else revision
+    return Adapted(str(base), config.get("revision") or "main", name, of_hub)
+
+
+def _adapter_config(name: str, revision: str | None) -> str | None:
+    """Return the path of an adapter's configuration, or `None` for a model."""
+    if os.path.exists(name):
+        path = os.path.join(name, "adapter_config.json")
+        is_model = os.path.isfile(os.path.join(name, "config.json"))
+        return path if os.path.isfile(path) and not is_model else None
+    from transformers.utils import cached_file
+
+    # Other failures are reported when the configuration is read.
+    quiet = {
+        "revision": revision or "main",
+        "_raise_exceptions_for_missing_entries": False,
+        "_raise_exceptions_for_connection_errors": False,
+        "_raise_exceptions_for_gated_repo": False,
+    }
+    try:
+        if cached_file(name, "config.json", **quiet) is not None:
+            return None
+        found: str | None = cached_file(name, "adapter_config.json", **quiet)
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def engine_of(name: str | None) -> None:
+    """Refuse an engine other than torch, which `auto` is in each process of a launcher."""
+    if name in (None, "torch", "auto"):
+        return
+    launch = Launch.of_environment()
+    if name == "native" and launch.size > 1:
+        raise ValueError(
+            f"`engine=native` does not run in the {launch.size} processes of a launcher: start `lm-eval` without it, "
+            f"with `--model_args data_parallel={launch.size}`, or omit `engine`"
+        )
+    raise ValueError(f'`HFLM` runs on torch, not on `engine="{name}"`: `backend="native"` uses the native engine')
+
+
+def drop_native(arguments: dict[str, Any]) -> None:
+    """Remove arguments of the native engine: the run seeds torch, and a launcher starts several processes."""
+    arguments.pop("seed", None)
+    count = int(arguments.pop("data_parallel", None) or 1)
+    if count > 1:
+        raise ValueError(
+            f"`data_parallel={count}` is for the native engine. On torch, start the command with "
+            f"`accelerate launch --num_processes {count} -m lm_eval …` and omit the argument"
+        )
+
+
+def refuse_tensor_parallel(pretrained: Any) -> None:
+    """Raise for `tp_plan`: all processes of a launcher would have to compute every request together."""
+    raise NotImplementedError(
+        "`tp_plan` is not supported: use `--model vllm --model_args "
+        f"pretrained={pretrained},tensor_parallel_size=N`, or `parallelize=True` to spread the layers over the GPUs"
+    )
+
+
+def _bitsandbytes(arguments: dict[str, Any], other: Any) -> Any:
+    """Remove the settings of bitsandbytes from the arguments; return its configuration, or `None` if they are off."""
+    names = [name for name in arguments if name in ("load_in_8bit", "load_in_4bit") or name.startswith(_BITSANDBYTES)]
+    given = {name: arguments.pop(name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    if not (given.get("load_in_8bit") or given.get("load_in_4bit")):
+        if given:
+            logger.warning("Without `load_in_8bit` or `load_in_4bit`, `%s` has no effect", "`, `".join(given))
+        return None
+    if other is not None:
+        raise ValueError("`quantization_config` cannot be combined with `load_in_8bit` and `load_in_4bit`")
+    if given.get("bnb_4bit_compute_dtype") is not None:
+        given["bnb_4bit_compute_dtype"] = get_dtype(given["bnb_4bit_compute_dtype"])
+    return require("transformers", "`HFLM`").BitsAndBytesConfig(**given)
 
 
 def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,12 +21,63 @@ def state_of(model: Any, tokenizer: Any) -> dict[str, Any]:
     return {
         "model": f"{type(model).__module__}.{type(model).__qualname__}",
         "structure": _hash(repr(model)) if hasattr(model, "named_modules") else None,
-        "config": _hash(_settings(getattr(model, "config", None))),
-        "generation_config": _hash(_settings(getattr(model, "generation_config", None))),
+        **settings_of(model, tokenizer),
         "adapters": _adapters(model),
         "weights": _weights(model),
+    }
+
+
+def settings_of(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """Return digests of the configuration of a model, and of a tokenizer."""
+    return {
+        "config": _hash(_settings(getattr(model, "config", None))),
+        "generation_config": _hash(_settings(getattr(model, "generation_config", None))),
         "tokenizer": _tokenizer(tokenizer),
     }
+
+
+def files_of(name: str, revision: str | None = None, subfolder: str = "") -> str:
+    """Return what identifies a checkpoint or adapter: its commit on the hub, else a digest of its weights and code.
+
+    The digest is of names, sizes and times; small files are read.
+    """
+    if os.path.isfile(name):
+        paths = [name]
+    elif os.path.isdir(name):
+        folder = os.path.join(name, subfolder)
+        paths = [os.path.join(folder, file) for file in sorted(os.listdir(folder)) if _is_of_model(file)]
+    else:
+        return _commit(name, revision, subfolder) or "unknown"
+    digest = hashlib.sha256()
+    for path in paths:
+        status = os.stat(path)
+        digest.update(f"{os.path.basename(path)} {status.st_size};".encode("utf-8", "surrogateescape"))
+        if path.endswith(_READ):
+            with open(path, "rb") as file:
+                digest.update(file.read())
+        else:
+            digest.update(str(status.st_mtime_ns).encode())
+    return digest.hexdigest()
+
+
+def _is_of_model(file: str) -> bool:
+    """Whether a file has weights or code of a model, not the state of its training."""
+    return file.endswith((*_READ, *_WEIGHTS)) and not file.startswith(("optimizer", "scheduler", "rng_state", "training_args"))
+
+
+def _commit(name: str, revision: str | None, subfolder: str) -> str | None:
+    """Return the commit of a repository's files in the hub's cache."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for file in ("config.json", "adapter_config.json"):
+        path = try_to_load_from_cache(name, f"{subfolder}/{file}" if subfolder else file, revision=revision or "main")
+        if isinstance(path, str):
+            return path.replace(os.sep, "/").rpartition("/snapshots/")[2].partition("/")[0]
+    return None
+
+
+_READ = (".py", "adapter_config.json", ".index.json")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack")
 
 
 def _hash(text: str) -> str:

@@ -17,7 +17,7 @@ from lm_eval.api.model import TemplateLM
 from lm_eval.models import _generation, _loading, _scoring
 from lm_eval.models._loading import Loading
 from lm_eval.models._served import Served
-from lm_eval.models._state import state_of
+from lm_eval.models._state import files_of, settings_of, state_of
 from lm_eval.models.utils import _add_special_kwargs, has_bos_prefix, resolve_max_length
 from lm_eval.models.utils_hf import clear_torch_cache, get_dtype, stop_sequences_criteria
 
@@ -65,6 +65,7 @@ class HFLM(Loading, TemplateLM):
     peft: str | None = None
     delta: str | None = None
     _max_length: int | None = None
+    _subfolder: str = ""
     _shares_contexts: bool | None = None
     _engine: Served | None = None
     _names_engine = False
@@ -104,16 +105,16 @@ class HFLM(Loading, TemplateLM):
         enable_thinking: bool | None = None,
         chat_template_args: dict[str, Any] | None = None,
         max_gen_toks: int | None = None,
-        engine: Literal["torch"] | None = None,
+        engine: Literal["torch", "auto"] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        if engine not in (None, "torch"):
-            raise ValueError(f'`HFLM` runs on torch, not on `engine="{engine}"`: `backend="native"` uses the native engine')
+        _loading.engine_of(engine)
         self._names_engine = engine is not None
         self._max_gen_toks = 256 if max_gen_toks is None else int(max_gen_toks)
         self.pretrained = pretrained
         self.revision = revision
+        self._subfolder = subfolder
         self.peft = peft
         self.delta = delta
         self.truncation = truncation
@@ -169,14 +170,19 @@ class HFLM(Loading, TemplateLM):
         self.softmax_dtype = get_dtype(softmax_dtype)
         self.mixed_precision_dtype = get_dtype(mixed_precision_dtype)
         is_name = isinstance(pretrained, (str, os.PathLike))
-        source = {"revision": revision, "trust_remote_code": trust_remote_code, "gguf_file": gguf_file}
+        _loading.drop_native(kwargs)
         if is_name:
+            if tp_plan:
+                _loading.refuse_tensor_parallel(pretrained)
             launch = _loading.Launch.of_environment()
-            launch.join(is_split=bool(parallelize or tp_plan or kwargs.get("device_map")))
+            launch.join(is_split=bool(parallelize or kwargs.get("device_map")))
             self._rank, self._world_size = launch.rank, launch.size
             device = launch.device(device)
-            pretrained, self.peft = _loading.split_adapter(os.fspath(pretrained), peft)
-            self.pretrained, peft = pretrained, self.peft
+            found = _loading.split_adapter(os.fspath(pretrained), peft, revision)
+            pretrained, revision, peft, self._adapter_revision = found
+            self.pretrained, self.revision, self.peft = pretrained, revision, peft
+        source = {"revision": revision, "trust_remote_code": trust_remote_code, "gguf_file": gguf_file}
+        if is_name:
             self._get_config(pretrained, **source, subfolder=subfolder)  # type: ignore[arg-type]
         else:
             self._refuse_for_object(
@@ -294,6 +300,26 @@ class HFLM(Loading, TemplateLM):
         dtypes = {name: str(getattr(self, name)) for name in ("softmax_dtype", "mixed_precision_dtype")}
         state = {} if self._engine is not None else state_of(self._model, self.tokenizer)
         return {**super()._identity(), **dtypes, **state}
+
+    def _origin(self) -> dict[str, Any]:
+        """Return what identifies a model loaded by name beyond its arguments: its files, and what computes it."""
+        if self._engine is not None:
+            return {}
+        packages = ["torch", "transformers", *(["peft"] if self.peft else [])]
+        sources = [(self.pretrained, self.revision, self._subfolder)]
+        sources += [(self.peft, self._adapter_revision, ""), (self.delta, None, "")]
+        return {
+            "packages": [f"{name} {require(name, '`HFLM`').__version__}" for name in packages],
+            "device": str(getattr(self._device, "type", self._device)),
+            "dtype": str(getattr(self._model, "dtype", None)),
+            "commit": getattr(self.config, "_commit_hash", None),
+            **settings_of(self._model, self.tokenizer),
+            "files": [
+                files_of(os.fspath(name), revision, subfolder)
+                for name, revision, subfolder in sources
+                if isinstance(name, (str, os.PathLike))
+            ],
+        }
 
     @property
     def config(self) -> Any:

@@ -9,7 +9,9 @@ of the command have the environment variable MARK (`NAME=VALUE`), by which they 
 `--serve FOLDER MARK STATUS COMMAND …` is like `--run`, but also lets the command end by itself when its owner is gone, and
 removes FOLDER afterwards.
 
-`--end MARK` kills all processes with a mark. `--watch MARK PROCESS` does so when the owner is gone, and kills those that
+It first writes the id of its session to STATUS.
+
+`--end MARK [SESSION]` kills all processes with a mark, and those of the session of a guard that was killed. `--watch MARK PROCESS` does so when the owner is gone, and kills those that
 it has seen as descendants of that process: a process that changes its title destroys the mark.
 """
 
@@ -36,6 +38,8 @@ _DEATH_SIGNAL, _SUBREAPER = 1, 36
 def run(mark: str, status: int, words: list[str], folder: str | None = None) -> None:
     """Run a command and write its exit status, or 128 plus the signal that ended it; remove its folder."""
     _detach()
+    if folder is not None:
+        os.write(status, f"{os.getpid()} ".encode())
     name, _, value = mark.partition("=")
     os.environ[name] = value
     wake, woken = os.pipe()
@@ -168,18 +172,21 @@ def _reap(child: int) -> int | None:
             found = code if code >= 0 else 128 - code
 
 
-def end_all(mark: str, patience: float = 0.0) -> None:
+def end_all(mark: str, patience: float = 0.0, session: int | None = None) -> None:
     """Kill the processes of the command, until no new one appears.
 
     Python's resource trackers unlink the shared memory of processes that were killed, so they are left alone for a while.
     """
     if not _LINUX:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)
+        try:
+            os.killpg(session or 0, signal.SIGTERM if session is None else signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         return
     deadline: float | None = None
     while True:
-        found = _marked(mark)
+        found = _marked(mark, session)
         if not found:
             return
         others = [process for process in found if not patience or not _is_tracker(process)]
@@ -205,8 +212,8 @@ def _is_tracker(process: int) -> bool:
         return False
 
 
-def _marked(mark: str) -> list[int]:
-    """Return the children of this process, and all other processes with the mark."""
+def _marked(mark: str, session: int | None) -> list[int]:
+    """Return the children of this process, and all other processes with the mark or in the session."""
     own, wanted, found = os.getpid(), mark.encode(), []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == own:
@@ -217,7 +224,7 @@ def _marked(mark: str) -> list[int]:
                 has_mark = wanted in file.read().split(b"\0")
         except OSError:
             continue
-        if stat and stat[0] != b"Z" and (has_mark or int(stat[1]) == own):
+        if stat and stat[0] != b"Z" and (has_mark or int(stat[1]) == own or int(stat[3]) == session):
             found.append(int(name))
     return found
 
@@ -237,4 +244,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "--watch":
         watch(sys.argv[2], int(sys.argv[3]))
     else:
-        end_all(sys.argv[2])
+        end_all(sys.argv[2], session=int(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -105,6 +105,12 @@ impl Stage {
         text.parse().unwrap_or(0)
     }
 
+    /// The last request that a start has answered.
+    fn request(&self, start: usize) -> Value {
+        let text = fs_err::read_to_string(self.folder.join(format!("request-{start}.json"))).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
     /// Waits until every process and every socket of the run is gone.
     pub(crate) fn check_gone(&self) {
         let begun = Instant::now();
@@ -240,7 +246,7 @@ fn context_length_is_that_of_the_server() {
     let output = stage.run("vllm", &pretrained(), "long", "out");
     assert_eq!(output.status, 0, "{output}");
     let results = results(&stage.context, "out");
-    assert_eq!(results["max_length"], 511);
+    assert_eq!(results["max_length"], 512);
 }
 
 /// The newest results file.
@@ -308,7 +314,7 @@ fn server_that_cannot_load_shows_its_last_lines_and_the_cause() {
     for part in [
         "vLLM 0.32.0 ended before it was ready (exit status 1)",
         "torch.OutOfMemoryError: CUDA out of memory",
-        "lower `max_model_len` or `gpu_memory_utilization`",
+        "raise `tensor_parallel_size`, lower `gpu_memory_utilization` or `max_model_len`",
         "Its log is `",
     ] {
         assert!(output.stderr.contains(part), "{part}: {output}");
@@ -350,6 +356,7 @@ fn kept_server_is_used_again() {
     let start = stage.start(1).unwrap();
     assert!(is_alive(start.pid) && is_alive(start.engine));
     assert!(first.stderr.contains(&format!("kill -- -{}", start.pid)), "{first}");
+    assert!(first.stderr.find("kill -- -") < first.stderr.find("Starting vLLM"), "{first}");
     let second = stage.run("vllm", &arguments, "long", "two");
     assert_eq!(second.status, 0, "{second}");
     assert_eq!(stage.starts().len(), 1, "{second}");
@@ -365,12 +372,16 @@ fn kept_server_is_used_again() {
     }
     for start in stage.starts() {
         kill(start.pid, "-9");
-        kill(start.engine, "-9");
+        wait_until("the server is dead", || !is_alive(start.pid));
     }
-    // A dead one is started again, and its socket is removed.
+    // A dead one is started again, and what is left of it is removed.
     let fourth = stage.run("vllm", &arguments, "wholes", "four");
     assert_eq!(fourth.status, 0, "{fourth}");
     assert_eq!(stage.starts().len(), 3);
+    let engine = stage.start(1).unwrap().engine;
+    wait_until("the engine of the dead server has ended", || !is_alive(engine));
+    let other = stage.start(2).unwrap();
+    kill(other.engine, "-9");
     let last = stage.start(3).unwrap();
     let _ = Command::new("kill").args(["--", &format!("-{}", last.pid)]).status();
     wait_until("the group has ended", || !is_alive(last.pid) && !is_alive(last.engine));
@@ -400,4 +411,211 @@ fn servers_that_are_already_there_are_used() {
     assert_eq!(output.status, 0, "{output}");
     assert!(stage.starts().is_empty());
     assert!(server.counts().total() >= DOCUMENTS);
+}
+
+#[test]
+fn kept_servers_that_die_in_a_run_are_started_again_at_their_address() {
+    let stage = Stage::new();
+    let arguments = format!("{},max_model_len=512,keep_server=True,data_parallel_size=2", pretrained());
+    let first = stage.run("vllm", &arguments, "options", "one");
+    assert_eq!(first.status, 0, "{first}");
+    let starts = stage.starts();
+    assert_eq!(starts.len(), 2);
+    assert_eq!(starts[0].env["VLLM_API_KEY"], starts[1].env["VLLM_API_KEY"]);
+    kill(starts[0].pid, "-9");
+    wait_until("the server is dead", || !is_alive(starts[0].pid));
+    let second = stage.run("vllm", &arguments, "long", "two");
+    assert_eq!(second.status, 0, "{second}");
+    let again = stage.start(3).unwrap();
+    assert_eq!(again.env["VLLM_API_KEY"], starts[1].env["VLLM_API_KEY"]);
+    assert!(stage.start(4).is_none(), "{second}");
+    // The address of the server that lives on is used, although this run did not start it.
+    let words = Stage::arguments("vllm", &arguments, "wholes", "three");
+    stage.fault(4, "hold");
+    let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
+    kill(starts[1].pid, "-9");
+    wait_until("it was started again", || stage.start(4).is_some() || child.try_wait().unwrap().is_some());
+    fs_err::write(stage.folder.join("go"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+    for start in stage.starts().iter().skip(2) {
+        let _ = Command::new("kill").args(["--", &format!("-{}", start.pid)]).status();
+        wait_until("the group has ended", || !is_alive(start.pid) && !is_alive(start.engine));
+    }
+}
+
+#[test]
+fn kept_server_of_other_weights_is_not_used() {
+    let stage = Stage::new();
+    let folder = stage.context.work().join("checkpoint");
+    fs_err::create_dir_all(&folder).unwrap();
+    for file in files(&model()) {
+        fs_err::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+    let arguments = format!("pretrained={},max_model_len=512,keep_server=True", folder.display());
+    for expected in 1..=2 {
+        let output = stage.run("vllm", &arguments, "long", "out");
+        assert_eq!(output.status, 0, "{output}");
+        assert_eq!(stage.starts().len(), expected, "{output}");
+        let config = fs_err::read_to_string(folder.join("config.json")).unwrap();
+        fs_err::write(folder.join("config.json"), format!("{config} \n")).unwrap();
+    }
+    for start in stage.starts() {
+        let _ = Command::new("kill").args(["--", &format!("-{}", start.pid)]).status();
+        wait_until("the group has ended", || !is_alive(start.pid) && !is_alive(start.engine));
+    }
+}
+
+#[test]
+fn thoughts_end_before_stop_strings_apply() {
+    for name in ["vllm", "sglang"] {
+        let stage = Stage::new();
+        stage.context.write(
+            "tasks/thoughtful.yaml",
+            "task: thoughtful\ndataset_path: json\ndataset_kwargs: {data_files: {test: tasks/numbers.jsonl}}\n\
+             test_split: test\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\noutput_type: generate_until\n\
+             generation_kwargs: {until: [' is'], max_gen_toks: 20}\n",
+        );
+        let length = if name == "vllm" { "max_model_len" } else { "context_length" };
+        // SGLang's server has no flag `--seed`.
+        let seed = if name == "vllm" { ",seed=7" } else { "" };
+        let arguments = format!("{},{length}=512,think_end_token=</think>{seed}", pretrained());
+        let words = Stage::arguments(name, &arguments, "thoughtful", "out");
+        let command = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let output = command.env("STANDIN_THOUGHTS", "it is 3</think>").run();
+        assert_eq!(output.status, 0, "{output}");
+        let found = answers(&stage.context, "out", "thoughtful");
+        assert!(found.iter().all(|answer| answer[0][0] == "The answer"), "{found:?}");
+        let request = stage.request(1);
+        let sent = if name == "vllm" { &request } else { &request["sampling_params"] };
+        assert!(!sent["stop"].as_array().unwrap().contains(&Value::from(" is")), "{request}");
+        if name == "vllm" {
+            assert_eq!(request["seed"], 7);
+        }
+    }
+}
+
+#[test]
+fn thinking_models_score_no_options() {
+    let stage = Stage::new();
+    let arguments =
+        format!("{},max_model_len=512,enable_thinking=True,think_end_token=</think>", pretrained());
+    let output = stage.run("vllm", &arguments, "options", "out");
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`enable_thinking=True` cannot be used with log-likelihoods"), "{output}");
+    assert!(stage.starts().is_empty());
+}
+
+#[test]
+fn prompts_fill_the_context_up_to_the_answer() {
+    let stage = Stage::new();
+    let output = stage.run("vllm", &format!("{},max_model_len=255", pretrained()), "long", "out");
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(stage.request(1)["prompt"][0].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn refuses_what_would_not_work() {
+    let stage = Stage::new();
+    let cases = [
+        ("vllm", "port=8000", "The model argument `port` cannot be set"),
+        ("vllm", "server_args=--ssl-keyfile=x", "The model argument `ssl_keyfile` cannot be set"),
+        ("sglang", "api_key=secret-of-mine", "The model argument `api_key` cannot be set"),
+        ("sglang", "lora_local_path=x", "`lora_local_path` is an argument of `vllm`"),
+        ("vllm-vlm", "image_width=100", "The model argument `image_width` is not supported"),
+        (
+            "vllm",
+            "data_parallel_size=2,tensor_parallel_size=2",
+            "2 servers with 2 GPUs each need 4, and 3 are visible",
+        ),
+        ("sglang", "tensor_parallel_size=4", "The server needs 4 GPUs, and 3 are visible"),
+    ];
+    for (name, arguments, expected) in cases {
+        let words = Stage::arguments(name, &format!("{},{arguments}", pretrained()), "long", "out");
+        let command = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let output = command.env("CUDA_VISIBLE_DEVICES", "0,1,2").run();
+        assert_eq!(output.status, 1, "{arguments}: {output}");
+        assert!(output.stderr.contains(expected), "{arguments}: {output}");
+        assert!(!output.stderr.contains("secret-of-mine"), "{output}");
+    }
+    assert!(stage.starts().is_empty());
+}
+
+#[test]
+fn refused_key_is_an_error() {
+    let stage = Stage::new();
+    stage.fault(1, "refuse");
+    let output = stage.run("vllm", &format!("{},max_model_len=512", pretrained()), "long", "out");
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("vLLM 0.32.0 refuses the key of this run"), "{output}");
+    stage.check_gone();
+}
+
+#[test]
+fn switches_without_a_negative_form_are_left_out() {
+    let stage = Stage::new();
+    let arguments = format!("{},max_model_len=512,only_on=False,hf_token=hf_secretsecret", pretrained());
+    for out in ["one", "two"] {
+        let output = stage.run("vllm", &arguments, "long", out);
+        assert_eq!(output.status, 0, "{output}");
+        assert!(!output.stderr.contains("hf_secretsecret"), "{output}");
+    }
+    let starts = stage.starts();
+    assert_eq!(starts.len(), 2);
+    for start in starts {
+        assert_eq!(start.env["HF_TOKEN"], "hf_secretsecret");
+        assert!(!start.argv.iter().any(|word| word.contains("secretsecret") || word.contains("only-on")));
+    }
+    for file in files(&stage.context.work().join("one")) {
+        let text = fs_err::read(&file).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("hf_secretsecret"), "{}", file.display());
+        if file.extension().is_some_and(|name| name == "log") {
+            let mode =
+                std::os::unix::fs::PermissionsExt::mode(&fs_err::metadata(&file).unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+}
+
+#[test]
+fn served_commit_is_that_of_the_identity() {
+    let stage = Stage::new();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let repository = stage.context.work().join("hub/models--org--name");
+    let snapshot = repository.join("snapshots").join(commit);
+    fs_err::create_dir_all(&snapshot).unwrap();
+    fs_err::create_dir_all(repository.join("refs")).unwrap();
+    fs_err::write(repository.join("refs/main"), commit).unwrap();
+    for file in files(&model()) {
+        fs_err::copy(&file, snapshot.join(file.file_name().unwrap())).unwrap();
+    }
+    let words = Stage::arguments("vllm", "pretrained=org/name,max_model_len=512", "long", "out");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let run = || {
+        let hub = stage.context.work().join("hub");
+        let output = stage.command(&words).env("HF_HUB_CACHE", hub).env("HF_HUB_OFFLINE", "1").run();
+        assert_eq!(output.status, 0, "{output}");
+    };
+    run();
+    let start = stage.start(1).unwrap();
+    assert_eq!(start.value("--revision"), Some(commit));
+    assert_eq!(start.value("--tokenizer-revision"), Some(commit));
+    // Files that the server fetches change nothing: the commit determines them.
+    fs_err::write(snapshot.join("generation_config.json"), "{}").unwrap();
+    run();
+    assert_eq!(stage.starts().len(), 1);
+}
+
+#[test]
+fn template_variables_of_images_are_sent() {
+    let stage = Stage::new();
+    for (number, thinks) in ["True", "False"].into_iter().enumerate() {
+        let arguments =
+            format!("{},max_model_len=512,think_end_token=</t>,enable_thinking={thinks}", pretrained());
+        let mut words = Stage::arguments("vllm-vlm", &arguments, "long", "out");
+        words.push("--apply_chat_template".to_owned());
+        let output = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).run();
+        assert_eq!(output.status, 0, "{output}");
+        let request = stage.request(number + 1);
+        assert_eq!(request["chat_template_kwargs"]["enable_thinking"], thinks == "True");
+    }
 }

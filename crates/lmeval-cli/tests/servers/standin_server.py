@@ -2,7 +2,8 @@
 
 The folder STANDIN_FOLDER holds one record per start, `start-N.json`: arguments, environment and process ids. A file
 `fault-N` there tells start N what goes wrong: `crash` (it ends while it loads, with CUDA out of memory), `hold` (it loads
-until the file `go` appears) or `die:K` (it ends when request K arrives).
+until the file `go` appears), `refuse` (it accepts another key) or `die:K` (it ends when request K arrives). The last
+request of start N is in `request-N.json`. Every answer begins with STANDIN_THOUGHTS.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def scores(prompt: list[int]) -> tuple[list, list]:
 def text_of(prompt: list[int] | str) -> str:
     """Return the answer to a prompt."""
     number = sum(index * token for index, token in enumerate(prompt, 1)) if isinstance(prompt, list) else len(prompt)
-    return f" The answer is {number % 1000}."
+    return f"{os.environ.get('STANDIN_THOUGHTS', '')} The answer is {number % 1000}."
 
 
 def stopped(text: str, stops: list[str]) -> str:
@@ -128,10 +129,11 @@ class State:
         self.lock = threading.Lock()
         self.requests = 0
 
-    def count(self) -> None:
-        """Count a request; end at the one that a fault names."""
+    def count(self, request: dict) -> None:
+        """Count a request, and record it; end at the one that a fault names."""
         with self.lock:
             self.requests += 1
+            (self.folder / f"request-{self.number}.json").write_text(json.dumps(request))
             (self.folder / f"requests-{self.number}").write_text(str(self.requests))
             if self.die_at is not None and self.requests >= self.die_at:
                 log("APIServer", "Dying as told")
@@ -188,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
         if route is None:
             self.reply({"error": "Not Found"}, 404)
             return
-        self.state.count()
+        self.state.count(request)
         self.reply(route(request))
 
 
@@ -245,6 +247,8 @@ def serve(
     while fault == "hold" and not (folder / "go").exists():
         time.sleep(0.01)
     key = key or (os.environ.get(key_variable) if key_variable else None)
+    if fault == "refuse":
+        key = "another"
     names = [model, *(adapters or [])]
     models = [{"id": name, "owned_by": owner, "root": model, "max_model_len": max_length or 512} for name in names]
     die_at = int(fault.partition(":")[2]) if fault.startswith("die:") else None

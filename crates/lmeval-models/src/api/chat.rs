@@ -18,7 +18,10 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
     credentials: Credentials::Bearer("OPENAI_API_KEY"),
     is_hosted: false,
     make: |settings| {
-        Ok(Box::new(ChatCompletions { reasons: declared_reasoning(settings)?.unwrap_or(false) }))
+        Ok(Box::new(ChatCompletions {
+            reasons: declared_reasoning(settings)?.unwrap_or(false),
+            is_launched: false,
+        }))
     },
 };
 
@@ -27,6 +30,8 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
 pub(super) struct ChatCompletions {
     /// Whether the user declared that the model reasons before it answers.
     pub(super) reasons: bool,
+    /// Whether the run starts the servers.
+    pub(super) is_launched: bool,
 }
 
 /// The model argument `reasoning_model`, if given.
@@ -159,6 +164,10 @@ fn parts_text(parts: &[Value]) -> Arc<str> {
 }
 
 impl Protocol for ChatCompletions {
+    fn is_launched(&self) -> bool {
+        self.is_launched
+    }
+
     fn is_chat(&self) -> bool {
         true
     }
@@ -184,7 +193,12 @@ impl Protocol for ChatCompletions {
     }
 
     fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
-        chat_body(prompt, settings, rules, "max_tokens", None)
+        let until = settings.get_str("until").cloned();
+        let mut body = chat_body(prompt, settings, rules, "max_tokens", None)?;
+        if self.is_launched {
+            body.insert("stop", Value::list(rules.stops(until.as_ref(), true)?));
+        }
+        Ok(body)
     }
 
     fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {

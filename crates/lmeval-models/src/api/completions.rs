@@ -1,6 +1,6 @@
 //! `local-completions`: OpenAI-compatible completions.
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
+use lmeval_core::{ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value, float};
 
 use super::answer::{choices, is_cut_off, malformed, no_logprobs, objects, text, unusable};
@@ -22,10 +22,12 @@ pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {
 pub(super) struct Completions {
     /// If set, the only models that return prompt log-probabilities.
     pub(super) models_with_logprobs: Option<&'static [&'static str]>,
+    /// Whether the run starts the servers.
+    pub(super) is_launched: bool,
 }
 
 /// The protocol of `local-completions`.
-pub(super) const LOCAL: Completions = Completions { models_with_logprobs: None };
+pub(super) const LOCAL: Completions = Completions { models_with_logprobs: None, is_launched: false };
 
 /// The error for a request type that needs a tokenizer.
 pub(super) fn needs_tokenizer(kind: RequestType) -> ModelError {
@@ -41,6 +43,10 @@ pub(super) fn take_limit(settings: &mut Dict, rules: &Rules) -> Value {
 }
 
 impl Protocol for Completions {
+    fn is_launched(&self) -> bool {
+        self.is_launched
+    }
+
     fn family(&self) -> Family {
         if self.models_with_logprobs.is_some() { Family::Other } else { Family::Vllm }
     }
@@ -67,7 +73,7 @@ impl Protocol for Completions {
         body.insert("max_tokens", take_limit(&mut settings, rules));
         body.insert("temperature", settings.remove_str("temperature").unwrap_or(Value::Int(0)));
         let until = settings.remove_str("until");
-        body.insert("stop", Value::list(stops(until.as_ref(), rules.end_of_text.as_deref())?));
+        body.insert("stop", Value::list(rules.stops(until.as_ref(), self.is_launched)?));
         body.insert("seed", rules.seed);
         body.update(&settings);
         Ok(body)

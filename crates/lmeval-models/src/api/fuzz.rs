@@ -34,9 +34,9 @@ pub fn read_any(bytes: &[u8]) {
     ];
     let protocols: [&dyn Protocol; 5] = [
         &completions::LOCAL,
-        &Sglang,
+        &Sglang { is_launched: false },
         &AnthropicChat,
-        &ChatCompletions { reasons: false },
+        &ChatCompletions { reasons: false, is_launched: false },
         &OpenAiChat { reasons: None },
     ];
     // Any outcome is fine, an answer or an error.

@@ -67,7 +67,9 @@ impl ApiModel {
     /// Truncates a context from the left so that the generation fits.
     fn cut(&self, mut tokens: Vec<u32>, settings: &Dict) -> Result<Vec<u32>, ModelError> {
         let limit = self.limit(settings);
-        let room = self.parts.longest() as i64 - limit;
+        // The reference's classes for engines in the process do not reserve a token twice.
+        let longest = self.parts.longest() + usize::from(self.parts.protocol.is_launched());
+        let room = longest as i64 - limit;
         let surplus = if room > 0 {
             tokens.len().saturating_sub(room as usize)
         } else if self.parts.rules.is_v04() {
@@ -75,8 +77,7 @@ impl ApiModel {
             tokens.len().min(room.unsigned_abs() as usize)
         } else {
             let message = format!(
-                "`max_gen_toks` is {limit}, which leaves no room for a prompt: the total is limited to {} tokens",
-                self.parts.longest()
+                "`max_gen_toks` is {limit}, which leaves no room for a prompt: the total is limited to {longest} tokens"
             );
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `max_length` to the model's context length, or lower `max_gen_toks`"));
@@ -171,7 +172,13 @@ impl ApiModel {
         let call = Call { path: "", body: Bytes::from(body), about: &about, tokens: spent, scores: false };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
-            let found = protocol.read_generations(&answer, rules)?;
+            let mut found = protocol.read_generations(&answer, rules)?;
+            if protocol.is_launched() {
+                for found in &mut found {
+                    let text = rules.answer(Arc::clone(&found.text), settings.get_str("until"));
+                    found.text = text.map_err(BadAnswer::Final)?;
+                }
+            }
             Ok((matched(found, batch.len(), settings, rules)?, usage(&answer)))
         };
         let (found, total) = client.post(call, read).await?;

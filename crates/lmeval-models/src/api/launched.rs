@@ -8,22 +8,35 @@ use lmeval_pycompat::Dict;
 use secrecy::SecretString;
 
 use super::arguments::{Backend, Credentials, warn_of_unknown};
-use super::chat::LOCAL_CHAT_COMPLETIONS;
-use super::completions::LOCAL_COMPLETIONS;
+use super::chat::{ChatCompletions, LOCAL_CHAT_COMPLETIONS, declared_reasoning};
+use super::completions::{Completions, LOCAL, LOCAL_COMPLETIONS};
 use super::contact::list_models;
 use super::model::ApiModel;
 use super::pool::Keeper;
-use super::sglang::SGLANG;
+use super::sglang::{SGLANG, Sglang};
 use crate::http::Client;
 use crate::tokenizer::{Encoder, Tokenizer};
 
-pub(crate) const VLLM: Backend =
-    Backend { name: "vllm", tokenizer: "huggingface", credentials: Credentials::Nobody, ..LOCAL_COMPLETIONS };
+pub(crate) const VLLM: Backend = Backend {
+    name: "vllm",
+    tokenizer: "huggingface",
+    credentials: Credentials::Nobody,
+    make: |_| Ok(Box::new(Completions { is_launched: true, ..LOCAL })),
+    ..LOCAL_COMPLETIONS
+};
 
-pub(crate) const VLLM_VLM: Backend =
-    Backend { name: "vllm-vlm", credentials: Credentials::Nobody, ..LOCAL_CHAT_COMPLETIONS };
+pub(crate) const VLLM_VLM: Backend = Backend {
+    name: "vllm-vlm",
+    credentials: Credentials::Nobody,
+    make: |settings| {
+        let reasons = declared_reasoning(settings)?.unwrap_or(false);
+        Ok(Box::new(ChatCompletions { reasons, is_launched: true }))
+    },
+    ..LOCAL_CHAT_COMPLETIONS
+};
 
-pub(crate) const SGLANG_SERVER: Backend = Backend { name: "sglang", ..SGLANG };
+pub(crate) const SGLANG_SERVER: Backend =
+    Backend { name: "sglang", make: |_| Ok(Box::new(Sglang { is_launched: true })), ..SGLANG };
 
 impl Backend {
     pub(crate) fn name(&self) -> &'static str {

@@ -269,7 +269,8 @@ impl Model for ApiModel {
         facts.tokenizer.insert("tokenizer_bos_token", own("bos_token"));
         let end = tokenizer.special_token("eos_token").and_then(|token| token.id);
         facts.tokenizer.insert("eot_token_id", end.map_or(Value::None, |id| Value::Int(id.into())));
-        facts.tokenizer.insert("max_length", self.parts.longest() as i64);
+        let length = self.parts.longest() + usize::from(self.parts.protocol.is_launched());
+        facts.tokenizer.insert("max_length", length as i64);
         facts
     }
 

@@ -20,7 +20,10 @@ pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {
     tokenizer: "tiktoken",
     credentials: Credentials::RequiredBearer("OPENAI_API_KEY"),
     is_hosted: true,
-    make: |_| Ok(Box::new(Completions { models_with_logprobs: Some(&["babbage-002", "davinci-002"]) })),
+    make: |_| {
+        let models_with_logprobs = Some(["babbage-002", "davinci-002"].as_slice());
+        Ok(Box::new(Completions { models_with_logprobs, is_launched: false }))
+    },
 };
 
 pub(crate) const OPENAI_CHAT: Backend = Backend {

@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, ModelError, ModelErrorKind, OptionScoring, RequestType};
+use lmeval_core::{Dialect, ModelError, ModelErrorKind, OptionScoring, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
+use super::answer::after_thinking;
 use crate::http::BadAnswer;
 
 /// Model settings that bodies and answers depend on.
@@ -25,6 +26,28 @@ impl Rules {
     /// The model name in bodies.
     pub(super) fn model_value(&self) -> Value {
         self.model.as_deref().map_or(Value::None, Value::str)
+    }
+
+    /// The stop strings of a request: those after thoughts are applied to the answer of a launched server instead.
+    pub(super) fn stops(&self, until: Option<&Value>, is_launched: bool) -> Result<Vec<Value>, ModelError> {
+        let has_thoughts = is_launched && self.thoughts_end().is_some();
+        stops(until.filter(|_| !has_thoughts), self.end_of_text.as_deref())
+    }
+
+    /// An answer of a launched server without its thoughts, up to the first stop string.
+    pub(super) fn answer(&self, text: Arc<str>, until: Option<&Value>) -> Result<Arc<str>, ModelError> {
+        if self.thoughts_end().is_none() {
+            return Ok(text);
+        }
+        let text = after_thinking(text, self.thoughts_end());
+        let stops = stops(until, self.end_of_text.as_deref())?;
+        let stops = stops.iter().filter_map(Value::as_str).filter(|stop| !stop.is_empty());
+        let end = stops.filter_map(|stop| text.find(stop)).min();
+        Ok(end.map_or_else(|| Arc::clone(&text), |end| Arc::from(&text[..end])))
+    }
+
+    fn thoughts_end(&self) -> Option<&str> {
+        self.think_end_token.as_deref().filter(|marker| !marker.is_empty())
     }
 
     /// Whether bodies follow the 0.4 line.
@@ -130,6 +153,12 @@ pub(super) trait Protocol: Debug + Send + Sync {
         true
     }
 
+    /// Whether the run starts the servers. Prompts and answers then follow the reference's classes for engines in the
+    /// process: the context length is that of prompt and answer, and thoughts end before stop strings are applied.
+    fn is_launched(&self) -> bool {
+        false
+    }
+
     /// The server that may offer cheaper protocols under this API.
     fn family(&self) -> Family {
         Family::Other
@@ -173,4 +202,33 @@ pub(super) trait Protocol: Debug + Send + Sync {
 
 fn no_scores() -> ModelError {
     ModelError::new(ModelErrorKind::Unsupported, "The server does not return log-probabilities")
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_pycompat::repr;
+
+    use super::*;
+
+    #[test]
+    fn thoughts_of_launched_servers_end_before_stop_strings_apply() {
+        let rules = Rules {
+            model: None,
+            max_gen_toks: 256,
+            seed: 1234,
+            end_of_text: Some("<e>".to_owned()),
+            think_end_token: Some("</t>".to_owned()),
+            dialect: Dialect::V05,
+        };
+        let until = Value::list([Value::str("\n\n"), Value::str("")]);
+        let sent = |is_launched| -> Vec<String> {
+            rules.stops(Some(&until), is_launched).unwrap().iter().map(repr::str).collect()
+        };
+        assert_eq!(sent(true), ["<e>"]);
+        assert_eq!(sent(false), ["\n\n", "", "<e>"]);
+        let answer = |text: &str| rules.answer(Arc::from(text), Some(&until)).unwrap().to_string();
+        assert_eq!(answer("a\n\nb</t>\n\n c\n\nd"), "c");
+        assert_eq!(answer("a</t> c<e>d\n\n"), "c");
+        assert_eq!(answer("no marker\n\nd"), "no marker");
+    }
 }

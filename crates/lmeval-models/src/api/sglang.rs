@@ -1,6 +1,6 @@
 //! `sglang-generate`: SGLang's native API.
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
+use lmeval_core::{ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value, float};
 
 use super::answer::{malformed, no_logprobs, objects, refuse_abort, text};
@@ -15,14 +15,21 @@ pub(crate) const SGLANG: Backend = Backend {
     tokenizer: "huggingface",
     credentials: Credentials::Nobody,
     is_hosted: false,
-    make: |_| Ok(Box::new(Sglang)),
+    make: |_| Ok(Box::new(Sglang { is_launched: false })),
 };
 
 /// SGLang's `/generate` protocol.
 #[derive(Debug)]
-pub(super) struct Sglang;
+pub(super) struct Sglang {
+    /// Whether the run starts the servers.
+    pub(super) is_launched: bool,
+}
 
 impl Protocol for Sglang {
+    fn is_launched(&self) -> bool {
+        self.is_launched
+    }
+
     fn needs_model_name(&self) -> bool {
         false
     }
@@ -56,7 +63,7 @@ impl Protocol for Sglang {
         sampling.insert("max_new_tokens", take_limit(&mut settings, rules));
         sampling.insert("temperature", settings.remove_str("temperature").unwrap_or(Value::Int(0)));
         let until = settings.remove_str("until");
-        sampling.insert("stop", Value::list(stops(until.as_ref(), rules.end_of_text.as_deref())?));
+        sampling.insert("stop", Value::list(rules.stops(until.as_ref(), self.is_launched)?));
         sampling.update(&settings);
         let mut body = Dict::new();
         body.insert("sampling_params", sampling);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lmeval_core::secrets::{is_secret, remember};
 use lmeval_core::{ModelError, ModelSettings};
 use lmeval_pycompat::{Dict, Value, json, repr};
 
@@ -35,13 +36,15 @@ const CLIENT: [&str; 21] = [
 ];
 
 /// Arguments that are read by name.
-const OWN: [&str; 23] = [
+const OWN: [&str; 25] = [
     "pretrained",
     "model",
     "model_path",
     "tokenizer",
     "tokenizer_path",
     "tokenizer_revision",
+    "revision",
+    "hf_token",
     "batch_size",
     "max_batch_size",
     "max_length",
@@ -63,6 +66,9 @@ const OWN: [&str; 23] = [
 
 /// Arguments of the reference's multimodal class that concern images before they are sent.
 const IMAGES: [&str; 4] = ["interleave", "image_width", "image_height", "image_max_side"];
+
+/// Flags that the run itself sets.
+const RESERVED: [&str; 5] = ["host", "port", "uds", "api_key", "root_path"];
 
 /// Flags that change how fast a server answers, but not what.
 const NEUTRAL: [&str; 29] = [
@@ -129,6 +135,12 @@ pub(super) struct Arguments {
     pub(super) add_bos: Option<bool>,
     /// Additional variables for chat templates.
     pub(super) variables: Dict,
+    /// Whether `enable_thinking` is on.
+    pub(super) thinks: bool,
+    /// The revision of the tokenizer, if it has its own or belongs to another model.
+    pub(super) tokenizer_revision: Option<String>,
+    /// The token for the hub.
+    pub(super) hub_token: Option<String>,
     /// How many servers to start.
     pub(super) servers: usize,
     /// How many GPUs each of them needs.
@@ -148,6 +160,16 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    /// The words that name revisions of the checkpoint on the hub and of its tokenizer.
+    pub(super) fn revisions(&self, revision: &str, software: &Software) -> Vec<String> {
+        let mut words = vec!["--revision".to_owned(), revision.to_owned()];
+        if software.module == "vllm" {
+            let own = self.tokenizer_revision.as_deref().unwrap_or(revision);
+            words.extend(["--tokenizer-revision".to_owned(), own.to_owned()]);
+        }
+        words
+    }
+
     /// Reads and checks the arguments.
     pub(super) fn read(settings: &ModelSettings, software: &Software) -> Result<Self, ModelError> {
         let pretrained = ["pretrained", "model", "model_path"].iter().find_map(|name| settings.text(name));
@@ -157,6 +179,12 @@ impl Arguments {
         };
         let mut warnings = Vec::new();
         let raw = raw_words(settings)?;
+        for word in &raw {
+            if let Some(flag) = word.strip_prefix("--") {
+                refuse_reserved(&flag.split('=').next().unwrap_or(flag).replace('-', "_"), software)?;
+            }
+        }
+        refuse_unsupported(settings, software)?;
         let mut flags = Flags { style: software.style, words: Vec::new(), given: Vec::new() };
         let mut facts = Vec::new();
         for (name, value) in settings.args.iter() {
@@ -172,8 +200,11 @@ impl Arguments {
                 warnings.push(format!("`swap_space` has no effect: {} swaps no blocks", software.title));
                 continue;
             }
+            refuse_reserved(&name, software)?;
             flags.push(&name, value)?;
-            if !NEUTRAL.contains(&name.as_str()) {
+            if is_secret(&name) {
+                remember(&repr::str(value));
+            } else if !NEUTRAL.contains(&name.as_str()) {
                 facts.push(format!("{name}={}", repr::str(value)));
             }
         }
@@ -189,10 +220,7 @@ impl Arguments {
         }
         if settings.flag("trust_remote_code", settings.trust_remote_code)? {
             flags.words.push("--trust-remote-code".to_owned());
-        }
-        let tokenizer_revision = settings.text("tokenizer_revision");
-        if let Some(revision) = &tokenizer_revision {
-            flags.add("--tokenizer-revision", revision);
+            facts.push("trust_remote_code=True".to_owned());
         }
         if software.module == "vllm" && !flags.has("max_num_seqs") {
             let most = settings.max_batch_size.or(settings.integer("max_batch_size")?);
@@ -217,7 +245,7 @@ impl Arguments {
             }
         }
         if !raw.is_empty() {
-            facts.push(format!("server_args={}", raw.join(" ")));
+            facts.push(format!("server_args={}", without_secrets(&raw).join(" ")));
         }
         flags.words.extend(raw.iter().cloned());
         let copies = software.copies.iter().map(|name| settings.integer(name)).find_map(Result::transpose);
@@ -239,6 +267,9 @@ impl Arguments {
             gpus *= usize::try_from(size).unwrap_or(1).max(1);
         }
         let revision = settings.text("revision").unwrap_or_else(|| "main".to_owned());
+        let tokenizer_revision = settings.text("tokenizer_revision");
+        let tokenizer_revision = tokenizer_revision.or_else(|| tokenizer.as_ref().map(|_| revision.clone()));
+        let (variables, thinks) = variables(settings)?;
         let served = match (&adapter, settings.get("served_model_name")) {
             (Some(_), _) => ADAPTER.to_owned(),
             (None, Some(Value::List(names))) if !names.is_empty() => repr::str(&names[0]),
@@ -267,7 +298,10 @@ impl Arguments {
                 .get("add_bos_token")
                 .map(|_| settings.flag("add_bos_token", false))
                 .transpose()?,
-            variables: variables(settings)?,
+            variables,
+            thinks,
+            tokenizer_revision,
+            hub_token: settings.text("hf_token").inspect(|token| remember(token)),
             servers: usize::try_from(copies).unwrap_or(1),
             gpus,
             device: device(settings)?,
@@ -393,6 +427,9 @@ fn client(
         }
     }
     client.insert("tokenizer", tokenizer.unwrap_or_else(|| pretrained.to_owned()));
+    if let Some(seed) = settings.integer("seed")? {
+        client.insert("seed", seed);
+    }
     if let Some(prefix) = settings.integer("prefix_token_id")? {
         client.insert("custom_prefix_token_id", prefix);
     }
@@ -407,21 +444,70 @@ fn client(
     Ok(client)
 }
 
-fn variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
+/// The variables of chat templates, and whether the model thinks.
+fn variables(settings: &ModelSettings) -> Result<(Dict, bool), ModelError> {
     let mut variables = match settings.get("chat_template_args") {
         None => Dict::new(),
         Some(Value::Dict(variables)) => Dict::clone(variables),
         Some(other) => return Err(ModelSettings::wrong("chat_template_args", "a dictionary", other)),
     };
-    if let Some(value) = settings.get("enable_thinking") {
-        if settings.flag("enable_thinking", false)? && settings.text("think_end_token").is_none() {
-            return Err(configuration("`enable_thinking=True` needs `think_end_token`").hint(
-                "Set it to the string that ends the model's thoughts, such as `think_end_token=</think>`",
-            ));
-        }
-        variables.insert("enable_thinking", value.clone());
+    if settings.get("enable_thinking").is_some() && variables.get_str("enable_thinking").is_none() {
+        variables.insert("enable_thinking", Value::Bool(settings.flag("enable_thinking", false)?));
     }
-    Ok(variables)
+    let thinks = variables.get_str("enable_thinking").is_some_and(Value::is_truthy);
+    if thinks && settings.text("think_end_token").is_none() {
+        return Err(configuration("`enable_thinking=True` needs `think_end_token`").hint(
+            "Set it to the string that ends the model's thoughts, such as `think_end_token=</think>`",
+        ));
+    }
+    Ok((variables, thinks))
+}
+
+/// Fails for a flag that the run itself sets.
+fn refuse_reserved(name: &str, software: &Software) -> Result<(), ModelError> {
+    if !RESERVED.contains(&name) && !name.starts_with("ssl_") {
+        return Ok(());
+    }
+    let message = format!(
+        "The model argument `{name}` cannot be set: the run chooses how it reaches {}",
+        software.title
+    );
+    Err(configuration(message).hint(
+        "Leave it out; for a server that is already running, use `--model local-completions` with `base_url`",
+    ))
+}
+
+/// Fails for arguments of the reference that the server does not have.
+fn refuse_unsupported(settings: &ModelSettings, software: &Software) -> Result<(), ModelError> {
+    if software.module == "sglang" && settings.get("lora_local_path").is_some() {
+        return Err(configuration("`lora_local_path` is an argument of `vllm`").hint(
+            "SGLang takes adapters as `lora_paths=name=folder`, which needs `disable_radix_cache=True`",
+        ));
+    }
+    match IMAGES.iter().find(|name| settings.get(name).is_some()) {
+        Some(name) => Err(configuration(format!("The model argument `{name}` is not supported"))
+            .hint("Images are sent as the task has them: leave it out, or resize the images of the task")),
+        None => Ok(()),
+    }
+}
+
+/// Words of a command line, with secret values replaced.
+fn without_secrets(words: &[String]) -> Vec<String> {
+    let mut hides_next = false;
+    let mut shown = Vec::new();
+    for word in words {
+        let is_flag = word.starts_with("--");
+        let (flag, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value)));
+        let has_secret = is_flag && is_secret(flag.trim_start_matches('-'));
+        shown.push(match value {
+            _ if hides_next && !is_flag => "***".to_owned(),
+            Some(_) if has_secret => format!("{flag}=***"),
+            _ => word.clone(),
+        });
+        hides_next = has_secret && value.is_none();
+    }
+    shown
 }
 
 /// The index in `cuda:1`; none for `cuda`, `auto` and `cpu`.
@@ -441,4 +527,15 @@ fn start_timeout(settings: &ModelSettings) -> Result<Duration, ModelError> {
     Duration::try_from_secs_f64(seconds).ok().filter(|limit| !limit.is_zero()).ok_or_else(|| {
         ModelSettings::wrong("start_timeout", "a number of seconds above 0", &Value::Float(seconds))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hides_secret_words() {
+        let words = ["--hf-token", "x", "--api-key=y", "--seed", "7"].map(str::to_owned);
+        assert_eq!(without_secrets(&words), ["--hf-token", "***", "--api-key=***", "--seed", "7"]);
+    }
 }

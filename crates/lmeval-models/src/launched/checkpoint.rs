@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use lmeval_core::ModelError;
-use lmeval_hub::{Repository, Settings, Wanted, hash_small_files, hash_weights, locate};
+use lmeval_hub::{Repository, Settings, Wanted, hash_small_files, hash_weights, hexadecimal, locate};
+use sha2::{Digest as _, Sha256};
 
 use super::interpreter::configuration;
 
 /// The configuration of a model: in the format of transformers, or Mistral's own.
 const CONFIGS: [&str; 2] = ["config.json", "params.json"];
+
+/// The configuration of an adapter.
+const ADAPTER: &str = "adapter_config.json";
 
 /// The extensions of files with weights.
 const WEIGHTS: [&str; 5] = ["safetensors", "bin", "pt", "pth", "gguf"];
@@ -21,8 +25,10 @@ pub(super) struct Checkpoint {
     pub(super) folder: PathBuf,
     /// The commit of the hub, or a hash of the weights.
     pub(super) weights: String,
-    /// A hash of configuration and tokenizer.
-    pub(super) files: String,
+    /// A hash of configuration and tokenizer; none for a commit, which determines them.
+    pub(super) files: Option<String>,
+    /// The commit of a checkpoint on the hub.
+    pub(super) commit: Option<String>,
 }
 
 impl Checkpoint {
@@ -37,28 +43,47 @@ impl Checkpoint {
             let files = weights(path).map_err(|error| unreadable(path, &error))?;
             return Self::of_files(path.to_owned(), &files);
         }
-        let has = |folder: &Path| CONFIGS.iter().any(|config| folder.join(config).is_file());
-        let fetch = |repository: &Repository| {
-            let config = CONFIGS.into_iter().find(|config| repository.has(config));
-            let Some(config) = config else {
-                return Err(configuration(format!("`{name}` on the hub has no `{}`", CONFIGS[0])));
-            };
-            repository.fetch(config).map(drop).map_err(ModelError::from)
-        };
-        let wanted = Wanted { noun: "model", is_complete: &has, fetch: &fetch };
-        let folder = locate(hub, name, revision, &wanted)
-            .map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))?;
+        let folder = on_hub(name, revision, &CONFIGS, hub)?;
         let commit = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let files = hash_small_files(&folder, &folder).map_err(|error| unreadable(&folder, &error))?;
-        Ok(Self { folder, weights: commit, files })
+        Ok(Self { folder, weights: commit.clone(), files: None, commit: Some(commit) })
     }
 
     fn of_files(folder: PathBuf, files: &[PathBuf]) -> Result<Self, ModelError> {
         let failed = |error: std::io::Error| unreadable(&folder, &error);
         let weights = hash_weights(files).map_err(failed)?;
         let files = hash_small_files(&folder, &folder).map_err(failed)?;
-        Ok(Self { folder, weights, files })
+        Ok(Self { folder, weights, files: Some(files), commit: None })
     }
+}
+
+/// The identity of an adapter: a hash of its weights and its configuration, or its commit on the hub.
+pub(super) fn adapter(name: &str, hub: &Settings) -> Result<String, ModelError> {
+    let folder = Path::new(name);
+    if !folder.is_dir() {
+        let folder = on_hub(name, "main", &[ADAPTER], hub)?;
+        return Ok(folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
+    }
+    let read = || {
+        let weights = hash_weights(&weights(folder)?).map_err(std::io::Error::other)?;
+        // vLLM itself reports an adapter without a configuration.
+        let config = fs::read(folder.join(ADAPTER)).unwrap_or_default();
+        std::io::Result::Ok(format!("{weights} {}", hexadecimal(&Sha256::digest(config))))
+    };
+    read().map_err(|error| unreadable(folder, &error))
+}
+
+/// The snapshot of a repository on the hub with one of these files.
+fn on_hub(name: &str, revision: &str, configs: &[&str], hub: &Settings) -> Result<PathBuf, ModelError> {
+    let has = |folder: &Path| configs.iter().any(|config| folder.join(config).is_file());
+    let fetch = |repository: &Repository| {
+        let Some(config) = configs.iter().find(|config| repository.has(config)) else {
+            return Err(configuration(format!("`{name}` on the hub has no `{}`", configs[0])));
+        };
+        repository.fetch(config).map(drop).map_err(ModelError::from)
+    };
+    let wanted = Wanted { noun: "model", is_complete: &has, fetch: &fetch };
+    locate(hub, name, revision, &wanted)
+        .map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))
 }
 
 /// The files with weights in a folder, by name.

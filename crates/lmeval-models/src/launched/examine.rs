@@ -138,6 +138,11 @@ impl Examination {
     }
 }
 
+/// How many GPUs are visible; `None` if that cannot be found out.
+pub(super) fn count_gpus() -> Option<usize> {
+    Some(gpus().len()).filter(|count| *count > 0)
+}
+
 /// The visible GPUs of NVIDIA; empty without `nvidia-smi`.
 fn gpus() -> Vec<Gpu> {
     let mut command = Command::new("nvidia-smi");

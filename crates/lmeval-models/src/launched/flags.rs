@@ -57,12 +57,20 @@ pub(super) fn check(
     known: &[String],
 ) -> Result<(), ModelError> {
     let is_known = |flag: &str| {
+        // The keys of a dictionary follow its flag.
+        let flag = flag.split('.').next().unwrap_or(flag);
         known.iter().any(|known| known == flag || known.strip_prefix("--no-") == Some(&flag[2..]))
     };
     match given.iter().map(|name| flag_name(name)).find(|flag| !is_known(flag)) {
         Some(flag) => Err(unknown(software, interpreter, &flag, given, known)),
         None => Ok(()),
     }
+}
+
+/// Whether a word switches off a flag that the server knows only as a switch: leaving it out does the same.
+pub(super) fn is_needless(word: &str, known: &[String]) -> bool {
+    let switch = word.strip_prefix("--no-").map(|flag| format!("--{flag}"));
+    switch.is_some_and(|switch| known.contains(&switch) && !known.iter().any(|known| known == word))
 }
 
 /// The error of a flag that the server does not know.
@@ -149,6 +157,13 @@ mod tests {
     #[test]
     fn reads_flags_of_a_help_text() {
         let text = "usage: x [--model MODEL] [--a-b | --no-a-b]\n  --kv-cache-dtype {auto,fp8}\n        see `--model`. -- x";
-        assert_eq!(in_help(text), ["--a-b", "--kv-cache-dtype", "--model", "--no-a-b"]);
+        let known = in_help(text);
+        assert_eq!(known, ["--a-b", "--kv-cache-dtype", "--model", "--no-a-b"]);
+        assert!(is_needless("--no-kv-cache-dtype", &known));
+        assert!(
+            !is_needless("--no-a-b", &known)
+                && !is_needless("--no-x", &known)
+                && !is_needless("--a-b", &known)
+        );
     }
 }

@@ -8,7 +8,7 @@ use lmeval_hub::hexadecimal;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::process::{Address, ServerCommand};
+use super::process::{Address, ServerCommand, random_hex};
 
 /// The record of a server that stays.
 #[derive(Clone, Debug)]
@@ -19,7 +19,17 @@ pub(super) struct Kept {
     /// When the process started, by which another one with the same id is told apart.
     started: String,
     pub(super) log: PathBuf,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+}
+
+/// What became of an attempt to reserve a record.
+pub(super) enum Claim {
+    /// The record is this run's to write.
+    Own,
+    /// Another run has a server there by now.
+    Taken(Kept),
+    /// Another run is starting a server for it.
+    Busy,
 }
 
 /// The file with the record of the server with this command line and environment.
@@ -39,6 +49,13 @@ pub(super) fn record_path(cache: &Path, python: &Path, version: &str, words: &[S
 pub(super) fn find(path: &Path) -> Option<Kept> {
     let record: Value = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
     let text = |name: &str| record[name].as_str().map(str::to_owned);
+    if let Some(owner) = record["starting"].as_u64().and_then(|pid| u32::try_from(pid).ok()) {
+        if start_time(owner) != text("started") {
+            // It may be gone.
+            let _ = fs::remove_file(path);
+        }
+        return None;
+    }
     let port = record["port"].as_u64().and_then(|port| u16::try_from(port).ok());
     let kept = Kept {
         address: match port {
@@ -78,12 +95,6 @@ impl Kept {
 
     /// Writes the record, for this user alone: it contains the key.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
-        use std::io::Write as _;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-            #[cfg(unix)]
-            fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
-        }
         let mut record = json!({
             "key": self.key,
             "pid": self.pid,
@@ -95,19 +106,61 @@ impl Kept {
             Address::Socket(socket) => record["socket"] = json!(socket),
             Address::Port(port) => record["port"] = json!(port),
         }
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(path)?.write_all(record.to_string().as_bytes())
+        let partial = write_beside(path, &record)?;
+        fs::rename(partial, path)
     }
 
-    /// Removes the record and the socket of a server that has ended.
+    /// Ends what is left of a server that has ended, and removes its record and its socket.
     pub(super) fn forget(&self, path: &Path) {
+        // Its engine may survive it. The id is not another process's as long as the group exists.
+        if start_time(self.pid).is_none() && self.started.starts_with(&boot()) {
+            end_group(self.pid, true);
+        }
         // Both may be gone.
         let _ = fs::remove_file(path);
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Reserves a record, so that two runs do not start the same server.
+pub(super) fn claim(path: &Path) -> io::Result<Claim> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+        #[cfg(unix)]
+        fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    }
+    if let Some(kept) = find(path) {
+        return Ok(Claim::Taken(kept));
+    }
+    let own = std::process::id();
+    let partial = write_beside(path, &json!({"starting": own, "started": start_time(own)}))?;
+    let linked = fs::hard_link(&partial, path);
+    fs::remove_file(partial)?;
+    match linked {
+        Ok(()) => Ok(Claim::Own),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(find(path).map_or(Claim::Busy, Claim::Taken))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a record to a new file for this user alone; returns its path.
+fn write_beside(path: &Path, record: &Value) -> io::Result<PathBuf> {
+    use std::io::Write as _;
+    let partial = path.with_extension(format!("{}.partial", random_hex()?));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(&partial)?.write_all(record.to_string().as_bytes())?;
+    Ok(partial)
+}
+
+/// Identifies the time since the machine was started; empty where that is unknown.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 /// When a process started; `None` if there is none, or only its exit status is left.
@@ -116,7 +169,8 @@ fn start_time(pid: u32) -> Option<String> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name of the command is in parentheses and may contain anything.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        return Some((*fields.get(19)?).to_owned()).filter(|_| fields[0] != "Z");
+        let started = format!("{} {}", boot(), fields.get(19)?);
+        return Some(started).filter(|_| fields[0] != "Z");
     }
     let output = std::process::Command::new("ps").args(["-o", "lstart=", "-p", &pid.to_string()]).output();
     let started = String::from_utf8(output.ok()?.stdout).ok()?.trim().to_owned();

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use fs_err as fs;
 use lmeval_core::ModelError;
+use lmeval_core::secrets::mask;
 
 use super::interpreter::configuration;
 use super::software::Software;
@@ -84,7 +85,7 @@ impl Log {
             error = error.hint(hint);
         }
         error = error.hint(format!("Its log is `{}`", self.path.display()));
-        if lines.is_empty() { error } else { error.with_traceback(lines[from..].join("\n")) }
+        if lines.is_empty() { error } else { error.with_traceback(mask(&lines[from..].join("\n"))) }
     }
 }
 
@@ -111,6 +112,11 @@ fn plain(line: &str) -> String {
 /// warnings of Python.
 fn message(line: &str) -> Option<&str> {
     const LEVELS: [&str; 4] = ["INFO ", "WARNING ", "ERROR ", "[20"];
+    // Nothing that the server does.
+    let is_noise = ["Triton", "Warning:", "warnings.warn"].iter().any(|part| line.contains(part));
+    if is_noise {
+        return None;
+    }
     let has_letters =
         |message: &&str| message.chars().filter(|character| character.is_alphabetic()).count() > 3;
     match line.split_once("] ") {
@@ -127,23 +133,28 @@ fn causes(software: &Software, lines: &[String]) -> Vec<String> {
     let text = lines.join("\n").to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let mut hints = Vec::new();
-    let is_vllm = software.module == "vllm";
-    if has(&[
-        "out of memory",
+    let (length, share, size) = if software.module == "vllm" {
+        ("max_model_len", "gpu_memory_utilization", "tensor_parallel_size")
+    } else {
+        ("context_length", "mem_fraction_static", "tp_size")
+    };
+    let has_no_cache = [
         "no available memory for the cache blocks",
-        "free memory on device",
         "kv cache is needed",
         "stored in kv cache",
         "not enough memory",
-    ]) {
-        hints.push(if is_vllm {
-            "The memory of the GPU does not suffice: lower `max_model_len` or `gpu_memory_utilization`, or raise \
-             `tensor_parallel_size`"
-                .to_owned()
-        } else {
-            "The memory of the GPU does not suffice: lower `context_length` or `mem_fraction_static`, or raise `tp_size`"
-                .to_owned()
-        });
+    ];
+    if has(&has_no_cache) {
+        hints.push(format!(
+            "The weights leave no memory for the cache: raise `{share}` or `{size}`, or lower `{length}`"
+        ));
+    } else if has(&["free memory on device"]) {
+        hints.push(format!("Other processes use the GPU: end them, or lower `{share}`"));
+    } else if has(&["out of memory"]) {
+        hints.push(format!(
+            "The memory of the GPU does not suffice: raise `{size}`, lower `{share}` or `{length}`, or end other \
+             processes that use the GPU"
+        ));
     } else if has(&["derived max_model_len", "longer than the derived context"]) {
         hints.push("`max_model_len` is larger than the model's context: lower it or leave it out".to_owned());
     }
@@ -200,12 +211,18 @@ mod tests {
             "a\n\u{1b}[36m(EngineCore pid=7)\u{1b}[0m INFO 11-18 20:19:36 [core.py:133] Loading weights\n\n  ███\n",
         );
         assert_eq!(log.last_line().as_deref(), Some("Loading weights"));
+        let noise = "INFO 11-18 20:19:36 [core.py:1] Loading\nWARNING 11-18 20:19:37 [importing.py:2] Triton is not installed\n\
+                     /x/y.py:3: DeprecationWarning: 100% of it [20 lines] goes\n";
+        let (_folder, log) = self::log(noise);
+        assert_eq!(log.last_line().as_deref(), Some("Loading"));
     }
 
     #[test]
     fn names_the_usual_causes() {
         for (text, part) in [
-            ("torch.OutOfMemoryError: CUDA out of memory. Tried", "gpu_memory_utilization"),
+            ("torch.OutOfMemoryError: CUDA out of memory. Tried", "raise `tensor_parallel_size`, lower"),
+            ("ValueError: No available memory for the cache blocks. Try", "raise `gpu_memory_utilization`"),
+            ("ValueError: Free memory on device (1/80 GiB) is less", "end them, or lower `gpu_memory"),
             ("RuntimeError: No CUDA GPUs are available", "nvidia-smi"),
             (
                 "User-specified max_model_len (9) is greater than the derived max_model_len (8)",

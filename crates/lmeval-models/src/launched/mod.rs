@@ -19,15 +19,18 @@ mod software;
 mod supervise;
 mod words;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::{Model, ModelError, ModelIdentity, ModelSettings};
 use lmeval_hub::{Kind, Settings};
+use lmeval_pycompat::{Value, repr};
 
 use self::arguments::Arguments;
 use self::checkpoint::Checkpoint;
 use self::examine::Examination;
 use self::interpreter::{Interpreter, configuration};
+use self::keep::Kept;
 use self::model::LaunchedModel;
 use self::process::{Address, ServerCommand, random_hex, socket_folder};
 use self::software::Software;
@@ -40,9 +43,10 @@ pub(crate) fn create_vllm(settings: &ModelSettings) -> Result<Arc<dyn Model>, Mo
     create(settings, &software::VLLM, &api::VLLM)
 }
 
+const WITH_IMAGES: Software = Software { path: "/v1/chat/completions", ..software::VLLM };
+
 /// Creates a model with images on vLLM.
 pub(crate) fn create_vllm_vlm(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-    const WITH_IMAGES: Software = Software { path: "/v1/chat/completions", ..software::VLLM };
     create(settings, &WITH_IMAGES, &api::VLLM_VLM)
 }
 
@@ -71,11 +75,19 @@ fn create(
         && let Some(known) = flags::known(interpreter, software, cache.as_deref())
     {
         flags::check(interpreter, software, &arguments.given, &known)?;
+        arguments.flags.retain(|word| !flags::is_needless(word, &known));
+    }
+    if interpreter.is_some() {
+        check_gpus(&arguments, settings)?;
+        if arguments.keep && cache.is_none() {
+            let message = "`keep_server` has no effect: there is no folder in which to record the server";
+            arguments.warnings.push(message.to_owned());
+        }
     }
     let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
     let checkpoint = Checkpoint::find(&arguments.pretrained, &arguments.revision, &hub)?;
     let adapter = match &arguments.adapter {
-        Some(path) => Some(Checkpoint::find(path, "main", &hub)?.weights),
+        Some(path) => Some(checkpoint::adapter(path, &hub)?),
         None => None,
     };
     if software.module == "sglang" && arguments.add_bos.is_none() {
@@ -84,8 +96,10 @@ fn create(
     }
     let plans = match &interpreter {
         None => Vec::new(),
-        Some(interpreter) => plans(&arguments, interpreter, software, settings)
-            .map_err(|error| configuration(format!("{} cannot be prepared: {error}", software.title)))?,
+        Some(interpreter) => {
+            let content = Content { checkpoint: &checkpoint, adapter: adapter.as_deref() };
+            plans(&arguments, interpreter, software, settings, content)?
+        }
     };
     let urls = plans.iter().map(|plan| url(plan, software)).collect();
     let key = plans.first().map(|plan| plan.key.clone()).unwrap_or_default();
@@ -99,6 +113,11 @@ fn create(
     for warning in &arguments.warnings {
         http.stats().warn(warning.clone());
     }
+    let template_fields = (software.path == WITH_IMAGES.path && !arguments.variables.is_empty())
+        .then(|| Value::Dict(Arc::new(arguments.variables.clone())));
+    if let Some(fields) = &template_fields {
+        arguments.facts.push(("chat_template_kwargs", repr::repr(fields)));
+    }
     let identity =
         identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
     let examination = interpreter
@@ -108,6 +127,8 @@ fn create(
         served,
         identity,
         asks_length: arguments.max_length.is_none(),
+        thinks: arguments.thinks,
+        template_fields,
         variables: arguments.variables,
         examination,
     }))
@@ -129,10 +150,10 @@ fn identity(
         }
     }
     match arguments.client.get_str("model_id") {
-        Some(id) => facts.push(("model_id", lmeval_pycompat::repr::str(id))),
+        Some(id) => facts.push(("model_id", repr::str(id))),
         None => {
             facts.push(("weights", checkpoint.weights.clone()));
-            facts.push(("files", checkpoint.files.clone()));
+            facts.extend(checkpoint.files.clone().map(|files| ("files", files)));
         }
     }
     facts.extend(adapter.map(|adapter| ("adapter", adapter)));
@@ -152,7 +173,11 @@ pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<Stri
     if settings.get("base_url").is_some() {
         return None;
     }
-    Some(Arguments::read(settings, software).map(|arguments| {
+    Some(Arguments::read(settings, software).map(|mut arguments| {
+        if !Path::new(&arguments.pretrained).exists() {
+            let revisions = arguments.revisions(&arguments.revision, software);
+            arguments.flags.extend(revisions);
+        }
         let quoted = |word: String| format!("'{}'", word.replace('\'', r"'\''"));
         let words = [software.model.to_owned(), arguments.pretrained].into_iter().chain(arguments.flags);
         let words: Vec<String> = words.map(quoted).collect();
@@ -169,42 +194,71 @@ fn entry(software: &Software, interpreter: &Interpreter) -> Vec<String> {
     }
 }
 
+/// What a server has loaded.
+#[derive(Clone, Copy)]
+struct Content<'a> {
+    checkpoint: &'a Checkpoint,
+    adapter: Option<&'a str>,
+}
+
+impl Content<'_> {
+    /// The words that tell kept servers of other content apart.
+    fn words(self, arguments: &Arguments) -> Vec<String> {
+        let path = Path::new(&arguments.pretrained);
+        let path = std::path::absolute(path).ok().filter(|path| path.exists());
+        let path = path.map(|path| path.display().to_string());
+        let Checkpoint { weights, files, .. } = self.checkpoint;
+        let more = [path, files.clone(), self.adapter.map(str::to_owned)];
+        [weights.clone()].into_iter().chain(more.map(Option::unwrap_or_default)).collect()
+    }
+}
+
 fn plans(
     arguments: &Arguments,
     interpreter: &Interpreter,
     software: &'static Software,
     settings: &ModelSettings,
-) -> std::io::Result<Vec<Plan>> {
+    content: Content<'_>,
+) -> Result<Vec<Plan>, ModelError> {
+    let failed =
+        |error: std::io::Error| configuration(format!("{} cannot be prepared: {error}", software.title));
     let mut words = entry(software, interpreter);
     words.extend([software.model.to_owned(), arguments.pretrained.clone()]);
     words.extend(arguments.flags.iter().cloned());
+    if let Some(commit) = &content.checkpoint.commit {
+        words.extend(arguments.revisions(commit, software));
+    }
     let raw =
         |flag: &str| words.iter().any(|word| word == flag || word.strip_prefix("--no-") == Some(&flag[2..]));
     let known = software.optional.iter().filter(|(flag, word)| interpreter.knows(word) && !raw(flag));
     let extra: Vec<String> = known.map(|(flag, _)| (*flag).to_owned()).collect();
     words.extend(extra);
     let has_sockets = software.socket.is_some() && interpreter.knows("uds");
-    let key = random_hex()?;
-    let logs = match &settings.process.logs {
-        Some(folder) => folder.clone(),
-        None => std::env::temp_dir(),
-    };
-    let mut plans = Vec::new();
-    for number in 0..arguments.servers {
-        let mut environment = visible(arguments, number);
-        let record = settings.process.cache.as_deref().filter(|_| arguments.keep).map(|cache| {
+    let records: Vec<Option<PathBuf>> = (0..arguments.servers)
+        .map(|number| {
+            let cache = settings.process.cache.as_deref().filter(|_| arguments.keep)?;
             let mut all = words.clone();
-            all.extend(environment.iter().map(|(name, value)| format!("{name}={value}")));
+            all.extend(content.words(arguments));
+            all.extend(visible(arguments, number).into_iter().map(|(name, value)| format!("{name}={value}")));
             all.push(number.to_string());
-            keep::record_path(cache, &interpreter.python, &interpreter.version, &all)
-        });
-        let kept = record.as_deref().and_then(keep::find);
-        let folder = socket_folder()?;
-        let address = match &kept {
-            Some(kept) => kept.address.clone(),
-            None => Address::free(has_sockets, &folder)?,
+            Some(keep::record_path(cache, &interpreter.python, &interpreter.version, &all))
+        })
+        .collect();
+    let kept: Vec<Option<Kept>> = records.iter().map(|record| keep::find(record.as_deref()?)).collect();
+    let key = shared_key(software, &kept)?.map_or_else(random_hex, Ok).map_err(failed)?;
+    let mut plans = Vec::new();
+    for (number, (record, kept)) in records.into_iter().zip(kept).enumerate() {
+        let mut environment = visible(arguments, number);
+        environment.extend(arguments.hub_token.clone().map(|token| ("HF_TOKEN".to_owned(), token)));
+        let (folder, address) = match &kept {
+            // One that has died is started again at the same address.
+            Some(kept) => (kept.folder.clone(), kept.address.clone()),
+            None => {
+                let folder = socket_folder().map_err(failed)?;
+                let address = Address::free(has_sockets, &folder).map_err(failed)?;
+                (folder, address)
+            }
         };
-        let key = kept.as_ref().map_or_else(|| key.clone(), |kept| kept.key.clone());
         let mut words = words.clone();
         match &address {
             Address::Socket(path) => {
@@ -219,15 +273,21 @@ fn plans(
             Some(variable) => environment.push((variable.to_owned(), key.clone())),
             None => words.extend(["--api-key".to_owned(), key.clone()]),
         }
-        let name = format!("{}-{}-{}.log", software.module, std::process::id(), number + 1);
-        let own = logs.join(if settings.process.logs.is_some() { name } else { format!("lm-eval-{name}") });
+        let own = match &settings.process.logs {
+            Some(logs) => logs.join(format!("{}-{}-{}.log", software.module, std::process::id(), number + 1)),
+            // Others can write to this folder, too.
+            None => {
+                let random = random_hex().map_err(failed)?;
+                std::env::temp_dir().join(format!("lm-eval-{}-{random}.log", software.module))
+            }
+        };
         let log = kept.as_ref().map_or(own, |kept| kept.log.clone());
         plans.push(Plan {
             software,
             interpreter: interpreter.clone(),
             command: ServerCommand { python: interpreter.python.clone(), words, environment, folder, log },
             address,
-            key,
+            key: key.clone(),
             given: arguments.given.clone(),
             start_timeout: arguments.start_timeout,
             record,
@@ -239,16 +299,59 @@ fn plans(
     Ok(plans)
 }
 
+/// The key of servers that stayed. All servers of a run have the same.
+fn shared_key(software: &Software, kept: &[Option<Kept>]) -> Result<Option<String>, ModelError> {
+    let mut kept = kept.iter().flatten();
+    let Some(first) = kept.next() else { return Ok(None) };
+    match kept.find(|other| other.key != first.key) {
+        Some(other) => {
+            let title = software.title;
+            let message = format!("The {title} servers that earlier runs have kept do not belong together");
+            let hint = format!("End one of them with `kill -- -{}`, and run the command again", other.pid);
+            Err(configuration(message).hint(hint))
+        }
+        None => Ok(Some(first.key.clone())),
+    }
+}
+
+/// The environment variable with the visible GPUs.
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The GPUs that CUDA_VISIBLE_DEVICES lists, if it is set.
+fn listed_gpus() -> Option<Vec<String>> {
+    let list = std::env::var(VISIBLE).ok().filter(|list| !list.trim().is_empty())?;
+    Some(list.split(',').map(|device| device.trim().to_owned()).collect())
+}
+
+/// Fails if servers need more GPUs than there are, as far as they can be counted.
+fn check_gpus(arguments: &Arguments, settings: &ModelSettings) -> Result<(), ModelError> {
+    let spans_machines = settings.get("nnodes").is_some()
+        || settings.text("distributed_executor_backend").as_deref() == Some("ray");
+    let needed = arguments.device.unwrap_or(0) + arguments.servers * arguments.gpus;
+    if needed == 1 || (spans_machines && arguments.servers == 1) {
+        return Ok(());
+    }
+    let found = listed_gpus().map_or_else(examine::count_gpus, |list| Some(list.len()));
+    let Some(found) = found.filter(|found| *found < needed) else { return Ok(()) };
+    let message = match arguments.servers {
+        1 => format!("The server needs {needed} GPUs, and {found} are visible"),
+        servers => {
+            format!(
+                "{servers} servers with {} GPUs each need {needed}, and {found} are visible",
+                arguments.gpus
+            )
+        }
+    };
+    Err(configuration(message)
+        .hint("Lower `data_parallel_size` or `tensor_parallel_size`, or make more visible with CUDA_VISIBLE_DEVICES"))
+}
+
 /// The GPUs of one server, if they are a part of those that are visible.
 fn visible(arguments: &Arguments, number: usize) -> Vec<(String, String)> {
-    const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
     if arguments.servers == 1 && arguments.device.is_none() {
         return Vec::new();
     }
-    let all: Option<Vec<String>> = std::env::var(VISIBLE)
-        .ok()
-        .filter(|list| !list.trim().is_empty())
-        .map(|list| list.split(',').map(|device| device.trim().to_owned()).collect());
+    let all = listed_gpus();
     let first = arguments.device.unwrap_or(0) + number * arguments.gpus;
     let device = |index: usize| match &all {
         Some(all) => all.get(index).cloned(),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments as RequestArguments, CheckSink, Model, ModelError, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, Arguments as RequestArguments, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts,
+    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -20,6 +20,10 @@ pub(super) struct LaunchedModel {
     pub(super) identity: ModelIdentity,
     /// Additional variables for chat templates.
     pub(super) variables: Dict,
+    /// Whether `enable_thinking` is on.
+    pub(super) thinks: bool,
+    /// The variables of the server's own chat template.
+    pub(super) template_fields: Option<Value>,
     /// Whether the context length is that of the server.
     pub(super) asks_length: bool,
     /// `None` for servers that are started by somebody else.
@@ -51,7 +55,7 @@ impl LaunchedModel {
     }
 
     /// Reference: generated strings keep special tokens, and have no spaces between them.
-    fn keep_special(requests: &mut [ModelRequest]) {
+    fn complete(&self, requests: &mut [ModelRequest]) {
         let mut last: Option<(Arc<Dict>, Arc<Dict>)> = None;
         for request in requests {
             let RequestArguments::Generate { kwargs, .. } = &mut request.arguments else { continue };
@@ -63,6 +67,9 @@ impl LaunchedModel {
                         if changed.get_str(name).is_none() {
                             changed.insert(name, Value::Bool(false));
                         }
+                    }
+                    if let Some(fields) = &self.template_fields {
+                        changed.insert("chat_template_kwargs", fields.clone());
                     }
                     let changed = Arc::new(changed);
                     last = Some((Arc::clone(kwargs), Arc::clone(&changed)));
@@ -130,6 +137,11 @@ impl Model for LaunchedModel {
     }
 
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        if self.thinks && kind == RequestType::Loglikelihood {
+            let message = "`enable_thinking=True` cannot be used with log-likelihoods";
+            return Err(ModelError::new(ModelErrorKind::Unsupported, message)
+                .hint("Use a generation variant of the task, or `enable_thinking=False`"));
+        }
         self.served.supports(kind)
     }
 
@@ -154,7 +166,7 @@ impl Model for LaunchedModel {
     fn answer(&self, mut requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
             let all = requests.len();
-            Self::keep_special(&mut requests);
+            self.complete(&mut requests);
             let answers = async {
                 self.ready().await?;
                 self.or_failure(self.served.answer(requests)).await

@@ -20,13 +20,22 @@ pub(super) struct Report {
     pub(super) max_length: Option<i64>,
 }
 
-/// The report of a server; `None` if it is not ready.
-pub(super) fn report(address: &Address, key: &str) -> Option<Report> {
-    get(address, key, "/health").ok()?;
-    let body = get(address, key, "/v1/models").ok()?;
-    let list: Value = serde_json::from_slice(&body).ok()?;
-    Some(Report { max_length: list["data"][0]["max_model_len"].as_i64() })
+/// The report of a server; `None` if it is not ready. Fails if it refuses the key.
+pub(super) fn report(address: &Address, key: &str) -> Result<Option<Report>, Refused> {
+    let ask = |path| match get(address, key, path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(Refused),
+        answer => Ok(answer.ok()),
+    };
+    if ask("/health")?.is_none() {
+        return Ok(None);
+    }
+    let list: Option<Value> = ask("/v1/models")?.and_then(|body| serde_json::from_slice(&body).ok());
+    Ok(list.map(|list| Report { max_length: list["data"][0]["max_model_len"].as_i64() }))
 }
+
+/// A server that answers, but not to this run.
+#[derive(Debug)]
+pub(super) struct Refused;
 
 /// The body of a successful answer.
 fn get(address: &Address, key: &str, path: &str) -> io::Result<Vec<u8>> {
@@ -56,7 +65,11 @@ fn exchange(mut stream: impl Read + Write, key: &str, path: &str) -> io::Result<
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;
-    let is_success = answer.split(|byte| *byte == b' ').nth(1) == Some(b"200");
+    let status = answer.split(|byte| *byte == b' ').nth(1);
+    if matches!(status, Some(b"401" | b"403")) {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    let is_success = status == Some(b"200");
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
     match end.filter(|_| is_success) {
         Some(end) => Ok(answer.split_off(end + 4)),

@@ -78,7 +78,12 @@ impl ServerCommand {
         if let Some(folder) = self.log.parent() {
             fs::create_dir_all(folder)?;
         }
-        let log = fs::OpenOptions::new().create(true).append(true).open(&self.log)?.into_parts().0;
+        let mut options = fs::OpenOptions::new();
+        options.create(true).append(true);
+        // A server logs its arguments, and prompts.
+        #[cfg(unix)]
+        fs_err::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let log = options.open(&self.log)?.into_parts().0;
         let mut command = Command::new(&self.python);
         isolate(&mut command).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("PYTHONUNBUFFERED", "1").stderr(Stdio::from(log.try_clone()?));
@@ -152,10 +157,13 @@ fn status_of_guard(mut child: Child, python: &Path, mark: &str, folder: &Path) -
     }
     // The guard detaches itself: this is its first process, which has ended.
     let _ = child.wait();
-    let status = status.trim().parse().ok();
+    // The session of the guard, then the status.
+    let mut words = status.split_whitespace();
+    let session = words.next();
+    let status = words.next().and_then(|status| status.parse().ok());
     if status.is_none() {
         let mut command = Command::new(python);
-        isolate(&mut command).args(["-c", GUARD, "--end", mark]).stdin(Stdio::null());
+        isolate(&mut command).args(["-c", GUARD, "--end", mark]).args(session).stdin(Stdio::null());
         // There is nobody else to do it.
         let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let _ = fs::remove_dir_all(folder);

@@ -69,7 +69,7 @@ pub(super) const SGLANG: Software = Software {
     model: "--model-path",
     context: "--context-length",
     tokenizer: "--tokenizer-path",
-    sizes: &["tp_size", "pp_size"],
+    sizes: &["tp_size", "tensor_parallel_size", "pp_size", "pipeline_parallel_size"],
     copies: &["data_parallel_size"],
     key_variable: None,
     socket: None,

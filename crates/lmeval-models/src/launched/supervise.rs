@@ -12,9 +12,9 @@ use tokio::sync::watch;
 
 use super::flags;
 use super::interpreter::{Interpreter, configuration};
-use super::keep::{self, Kept};
+use super::keep::{self, Claim, Kept};
 use super::log::Log;
-use super::probe::{self, Report};
+use super::probe::{self, Refused, Report};
 use super::process::{Address, Message, Process, ServerCommand};
 use super::software::Software;
 use crate::http::Client;
@@ -126,10 +126,17 @@ impl Servers {
 
     fn start(&self) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !running.is_empty() || self.plans.is_empty() {
+        // A run that is stopping starts none.
+        let is_first = self.phase.send_if_modified(|phase| {
+            let is_first = matches!(phase, Phase::Idle);
+            if is_first {
+                *phase = Phase::Starting;
+            }
+            is_first
+        });
+        if !is_first {
             return;
         }
-        self.phase.send_replace(Phase::Starting);
         let waiting = Arc::new(Mutex::new(self.plans.len()));
         for plan in &self.plans {
             let (sender, inbox) = mpsc::channel();
@@ -173,7 +180,8 @@ fn unexpected() -> ModelError {
 /// Why a server is not ready.
 enum NotReady {
     Stopped,
-    Ended(ModelError),
+    /// With its exit status.
+    Ended(Option<i32>),
     TimedOut(ModelError),
 }
 
@@ -213,12 +221,17 @@ impl Supervisor {
                     self.end(&mut process, true);
                     return Err(error);
                 }
-                Err(NotReady::Ended(error)) => {
+                Err(NotReady::Ended(status)) => {
                     self.forget();
-                    restarts += 1;
-                    if !has_run || restarts > RESTARTS {
-                        return Err(error);
+                    if self.drop_needless(&log) {
+                        continue;
                     }
+                    if !has_run {
+                        return Err(self.not_started(status, &log));
+                    }
+                    // Requests may end a server before it was seen to be ready.
+                    restarts += 1;
+                    self.note_end(status, restarts, &log)?;
                     continue;
                 }
             };
@@ -245,7 +258,9 @@ impl Supervisor {
     /// Starts the server, or takes the one of an earlier run.
     fn begin(&mut self) -> Result<Process, ModelError> {
         let title = self.plan.software.title;
+        self.reserve()?;
         if let Some(kept) = self.plan.kept.clone() {
+            self.note_stay("was still running", kept.pid);
             let (pid, sender) = (kept.pid, self.sender.clone());
             let watch = move || {
                 while kept.is_alive() {
@@ -260,18 +275,83 @@ impl Supervisor {
         }
         let keeps = self.plan.record.is_some();
         let process = self.plan.command.start(keeps, self.sender.clone()).map_err(|error| {
+            self.release();
             let python = self.plan.command.python.display();
             configuration(format!("{title} cannot be started with `{python}`: {error}"))
         })?;
         if let (Process::Kept { pid }, Some(record)) = (&process, &self.plan.record) {
             let Plan { command, address, key, .. } = &self.plan;
-            let saved = Kept::new(command, address, key, *pid).map(|kept| kept.save(record));
-            if let Some(Err(error)) = saved {
-                let message = format!("The next run will not find the server: {error}");
-                self.client.stats().warn(message);
+            match Kept::new(command, address, key, *pid).map(|kept| kept.save(record)) {
+                Some(Ok(())) => self.note_stay("stays after this run", *pid),
+                Some(Err(error)) => {
+                    // Nobody would find it again.
+                    keep::end_group(*pid, true);
+                    self.release();
+                    return Err(configuration(format!(
+                        "The server of `keep_server` cannot be recorded: {error}"
+                    ))
+                    .hint("Free some space, or leave out `keep_server`"));
+                }
+                // It has ended already.
+                None => self.release(),
             }
         }
         Ok(process)
+    }
+
+    /// Reserves the record of a server that stays, which another run may be about to start, too.
+    fn reserve(&mut self) -> Result<(), ModelError> {
+        let Some(record) = self.plan.record.as_deref().filter(|_| self.plan.kept.is_none()) else {
+            return Ok(());
+        };
+        let claim = keep::claim(record).map_err(|error| {
+            configuration(format!("The server of `keep_server` cannot be recorded: {error}"))
+        })?;
+        let title = self.plan.software.title;
+        match claim {
+            Claim::Own => {}
+            Claim::Taken(kept) if kept.key == self.plan.key && kept.address == self.plan.address => {
+                self.plan.kept = Some(kept);
+            }
+            Claim::Taken(_) | Claim::Busy => {
+                self.plan.record = None;
+                self.client.stats().warn(format!(
+                    "Another run has just started the same {title} server, so that of this run does not stay"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the reservation of a server that was not started.
+    fn release(&self) {
+        if let Some(record) = &self.plan.record {
+            // The next run removes it otherwise.
+            let _ = fs::remove_file(record);
+        }
+    }
+
+    fn note_stay(&self, verb: &str, process: u32) {
+        self.client.stats().note(&format!(
+            "{} {verb} (process {process}): runs with the same model arguments use it; `kill -- -{process}` ends it",
+            self.plan.software.title
+        ));
+    }
+
+    /// Leaves out the flags that the server knows only without `--no-`. Returns whether it has refused nothing else.
+    fn drop_needless(&mut self, log: &Log) -> bool {
+        let refused = log.refused_flags();
+        if refused.is_empty() || !refused.iter().all(|flag| flag.starts_with("--no-")) {
+            return false;
+        }
+        let Plan { software, interpreter, cache, command, .. } = &mut self.plan;
+        let known = flags::learn(interpreter, software, cache.as_deref()).unwrap_or_default();
+        if !refused.iter().all(|flag| flags::is_needless(flag, &known)) {
+            return false;
+        }
+        let before = command.words.len();
+        command.words.retain(|word| !refused.contains(word));
+        command.words.len() < before
     }
 
     /// Waits until the server answers.
@@ -282,12 +362,17 @@ impl Supervisor {
         let (mut next_report, mut reported) = (begun, None);
         loop {
             match self.inbox.recv_timeout(POLL) {
-                Ok(Message::Ended(status)) => return Err(NotReady::Ended(self.not_started(status, log))),
+                Ok(Message::Ended(status)) => return Err(NotReady::Ended(status)),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Err(NotReady::Stopped),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if let Some(report) = probe::report(address, key) {
-                return Ok(report);
+            match probe::report(address, key) {
+                Ok(None) => {}
+                Ok(Some(report)) => return Ok(report),
+                Err(Refused) => {
+                    let message = format!("{title} {} refuses the key of this run", interpreter.version);
+                    return Err(NotReady::TimedOut(log.explain(software, message)));
+                }
             }
             if begun.elapsed() > *start_timeout {
                 let message = format!(
@@ -346,19 +431,6 @@ impl Supervisor {
                 is_starting
             });
         }
-        if let (Some(_), Ok(process)) = (&self.plan.record, self.pid()) {
-            let verb = if self.plan.kept.is_some() { "was still running" } else { "stays after this run" };
-            stats.note(&format!(
-                "{} {verb} (process {process}): runs with the same model arguments use it; `kill -- -{process}` ends it",
-                self.plan.software.title
-            ));
-        }
-    }
-
-    /// The process of a server that stays.
-    fn pid(&self) -> Result<u32, ()> {
-        let kept = self.plan.record.as_deref().and_then(keep::find);
-        kept.map(|kept| kept.pid).ok_or(())
     }
 
     /// Reports that the server has ended. Fails if it is not started again.

@@ -12,7 +12,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="launch_server.py")
     for name in ["model-path", "tokenizer-path", "dtype", "kv-cache-dtype", "host", "api-key", "revision"]:
         parser.add_argument(f"--{name}")
-    for name in ["port", "context-length", "tp-size", "dp-size", "chunked-prefill-size"]:
+    parser.add_argument("--tp-size", "--tensor-parallel-size", type=int)
+    for name in ["port", "context-length", "dp-size", "chunked-prefill-size"]:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--mem-fraction-static", type=float)
     for name in ["trust-remote-code", "disable-radix-cache"]:

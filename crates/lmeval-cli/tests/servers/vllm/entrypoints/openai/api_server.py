@@ -57,6 +57,7 @@ def main() -> None:
     for name in SWITCHES:
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction)
     parser.add_argument("--gpu-memory-utilization", type=float)
+    parser.add_argument("--only-on", action="store_true")
     parser.add_argument("--cudagraph-capture-sizes", type=int, nargs="+")
     parser.add_argument("--lora-modules", nargs="+")
     parser.add_argument("--api-key", nargs="+")

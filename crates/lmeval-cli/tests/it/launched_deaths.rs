@@ -53,6 +53,26 @@ fn interrupt_ends_a_resumed_run_whose_server_starts() {
     assert!(stage.start(3).is_some());
 }
 
+#[test]
+fn killed_guard_leaves_no_engine() {
+    let stage = Stage::new();
+    let words = Stage::arguments(
+        "vllm",
+        &format!("{},max_model_len=512,num_concurrent=1", pretrained()),
+        "options,long",
+        "out",
+    );
+    let mut child = stage.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn();
+    wait_until("requests are answered", || stage.requests(1) > 5 || child.try_wait().unwrap().is_some());
+    let start = stage.start(1).unwrap();
+    let status = fs_err::read_to_string(format!("/proc/{}/status", start.pid)).unwrap();
+    let guard = status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
+    kill(guard, "-9");
+    assert!(wait_for(&mut child).success());
+    assert!(stage.start(2).is_some());
+    stage.check_gone();
+}
+
 fn wait_for(child: &mut Child) -> ExitStatus {
     let mut status = None;
     wait_until("the run has ended", || {

@@ -65,8 +65,11 @@ pub(super) fn adapter(name: &str, hub: &Settings) -> Result<String, ModelError> 
     }
     let read = || {
         let weights = hash_weights(&weights(folder)?).map_err(std::io::Error::other)?;
-        // vLLM itself reports an adapter without a configuration.
-        let config = fs::read(folder.join(ADAPTER)).unwrap_or_default();
+        let config = match fs::read(folder.join(ADAPTER)) {
+            // The server itself reports an adapter without a configuration.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            config => config?,
+        };
         std::io::Result::Ok(format!("{weights} {}", hexadecimal(&Sha256::digest(config))))
     };
     read().map_err(|error| unreadable(folder, &error))
@@ -102,4 +105,24 @@ pub(super) fn weights(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 
 fn unreadable(path: &Path, error: &std::io::Error) -> ModelError {
     configuration(format!("The model `{}` cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_hub::Kind;
+
+    use super::*;
+
+    #[test]
+    fn adapters_differ_by_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = Settings::from_environment(Kind::Model);
+        let find = || adapter(&folder.path().display().to_string(), &hub).unwrap();
+        fs::write(folder.path().join("adapter_model.safetensors"), "weights").unwrap();
+        fs::write(folder.path().join(ADAPTER), r#"{"lora_alpha": 16}"#).unwrap();
+        let before = find();
+        assert_eq!(find(), before);
+        fs::write(folder.path().join(ADAPTER), r#"{"lora_alpha": 32}"#).unwrap();
+        assert_ne!(find(), before);
+    }
 }

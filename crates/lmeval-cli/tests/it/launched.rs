@@ -527,6 +527,7 @@ fn refuses_what_would_not_work() {
             "data_parallel_size=2,tensor_parallel_size=2",
             "2 servers with 2 GPUs each need 4, and 3 are visible",
         ),
+        ("sglang", "tp_size=2,dp_size=2", "The server needs 4 GPUs, and 3 are visible"),
         ("sglang", "tensor_parallel_size=4", "The server needs 4 GPUs, and 3 are visible"),
     ];
     for (name, arguments, expected) in cases {

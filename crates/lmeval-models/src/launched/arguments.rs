@@ -262,7 +262,10 @@ impl Arguments {
             .hint("Leave one of them out"));
         }
         let mut gpus = 1;
-        for name in software.sizes {
+        // SGLang's own data parallelism; with this kind of attention, it divides the GPUs of `tp_size`.
+        let divides = settings.flag("enable_dp_attention", false)?;
+        let own = ["dp_size"].iter().filter(|_| software.module == "sglang" && !divides);
+        for name in software.sizes.iter().chain(own) {
             let size = settings.integer(name)?.unwrap_or(1);
             gpus *= usize::try_from(size).unwrap_or(1).max(1);
         }

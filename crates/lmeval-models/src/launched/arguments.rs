@@ -161,13 +161,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// The words that name revisions of the checkpoint on the hub and of its tokenizer.
-    pub(super) fn revisions(&self, revision: &str, software: &Software) -> Vec<String> {
-        let mut words = vec!["--revision".to_owned(), revision.to_owned()];
-        if software.module == "vllm" {
-            let own = self.tokenizer_revision.as_deref().unwrap_or(revision);
-            words.extend(["--tokenizer-revision".to_owned(), own.to_owned()]);
-        }
-        words
+    pub(super) fn revisions(&self, revision: Option<&str>, software: &Software) -> Vec<String> {
+        let own = self.tokenizer_revision.as_deref();
+        let own = own.filter(|own| revision.is_some() || *own != "main").or(revision);
+        let own = own.filter(|_| software.module == "vllm");
+        let words = [("--revision", revision), ("--tokenizer-revision", own)];
+        let given = words.into_iter().filter_map(|(flag, value)| Some([flag, value?]));
+        given.flatten().map(str::to_owned).collect()
     }
 
     /// Reads and checks the arguments.

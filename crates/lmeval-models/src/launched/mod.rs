@@ -174,10 +174,9 @@ pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<Stri
         return None;
     }
     Some(Arguments::read(settings, software).map(|mut arguments| {
-        if !Path::new(&arguments.pretrained).exists() {
-            let revisions = arguments.revisions(&arguments.revision, software);
-            arguments.flags.extend(revisions);
-        }
+        let revision = Some(arguments.revision.as_str()).filter(|revision| *revision != "main");
+        let revisions = arguments.revisions(revision, software);
+        arguments.flags.extend(revisions);
         let quoted = |word: String| format!("'{}'", word.replace('\'', r"'\''"));
         let words = [software.model.to_owned(), arguments.pretrained].into_iter().chain(arguments.flags);
         let words: Vec<String> = words.map(quoted).collect();
@@ -225,9 +224,7 @@ fn plans(
     let mut words = entry(software, interpreter);
     words.extend([software.model.to_owned(), arguments.pretrained.clone()]);
     words.extend(arguments.flags.iter().cloned());
-    if let Some(commit) = &content.checkpoint.commit {
-        words.extend(arguments.revisions(commit, software));
-    }
+    words.extend(arguments.revisions(content.checkpoint.commit.as_deref(), software));
     let raw =
         |flag: &str| words.iter().any(|word| word == flag || word.strip_prefix("--no-") == Some(&flag[2..]));
     let known = software.optional.iter().filter(|(flag, word)| interpreter.knows(word) && !raw(flag));

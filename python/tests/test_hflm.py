@@ -170,7 +170,7 @@ class Engine(HFLMTestCase):
             HFLM(pretrained=model, tokenizer=tokenizer, backend="native")
         with self.assertRaisesRegex(ValueError, "never calls `_model_call`"):
             Other(pretrained=str(LLAMA), backend="native")
-        with self.assertRaisesRegex(ValueError, "peft"):
+        with self.assertRaisesRegex(NotImplementedError, "peft"):
             load(backend="native", peft="somewhere")
 
 

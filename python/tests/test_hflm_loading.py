@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import unittest
 from typing import Any
 from unittest import mock
@@ -89,10 +88,13 @@ class Loading(HFLMTestCase):
             (rows("model.layers.0.self_attn.q_proj.lora_A.weight", count=4), 300),
         ):
             adapted = mock.Mock(side_effect=lambda model, name: model)
-            stand_in = mock.Mock(spec_set=["PeftModel", "load_peft_weights"])
-            stand_in.PeftModel.from_pretrained = adapted
-            stand_in.load_peft_weights.return_value = weights
-            with self.subTest(list(weights), rows=expected), mock.patch.dict(sys.modules, peft=stand_in):
+            model_class = mock.Mock(spec_set=["from_pretrained"])
+            model_class.from_pretrained = adapted
+            load_weights = mock.Mock(return_value=weights)
+            with (
+                self.subTest(list(weights), rows=expected),
+                mock.patch.multiple("peft", PeftModel=model_class, load_peft_weights=load_weights),
+            ):
                 lm = load(peft="adapter")
                 sizes = {
                     layer.weight.shape[0]

@@ -8,35 +8,6 @@ import unittest
 from tests import hflm
 from tests.wild_reference import CHECKPOINT, Calls
 
-ACCELERATE = """
-__version__ = "0.0"
-
-class InitProcessGroupKwargs:
-    def __init__(self, *args, **kwargs):
-        pass
-
-class Accelerator:
-    num_processes, local_process_index, process_index, is_local_main_process = 1, 0, 0, True
-
-    def __init__(self, *args, **kwargs):
-        import torch, transformers
-        self.device = torch.device("cpu")
-        inner = transformers.PreTrainedModel.from_pretrained.__func__
-
-        @classmethod
-        def from_pretrained(cls, *args, device_map=None, **kwargs):
-            # Placing a model on a device needs the package itself; the CPU is the default.
-            return inner(cls, *args, **kwargs)
-
-        transformers.PreTrainedModel.from_pretrained = from_pretrained
-
-def find_executable_batch_size(function=None, starting_batch_size=128):
-    if function is None:
-        return lambda given: find_executable_batch_size(given, starting_batch_size)
-    return lambda *args, **kwargs: function(starting_batch_size, *args, **kwargs)
-"""
-"""As much of the package `accelerate` as the reference needs on one CPU."""
-
 MODEL = """
     import torch, transformers
     torch.set_num_threads(1)
@@ -62,12 +33,6 @@ class Objects(Calls):
     """Section B: `HFLM`, its subclasses, and `hf` by name."""
 
     tolerance = 1e-4
-
-    def setUp(self) -> None:
-        """Provide what the reference imports."""
-        super().setUp()
-        self.write("stubs/accelerate/__init__.py", ACCELERATE)
-        self.write("stubs/accelerate/utils.py", "def get_max_memory(*_):\n    return {}\n")
 
     def test_objects(self) -> None:
         """Calls 31, 32, 43, 44, 58 and 65: live modules."""

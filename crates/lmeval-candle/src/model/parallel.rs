@@ -58,7 +58,7 @@ impl std::fmt::Debug for WorkersState {
 }
 
 /// The outcome of sending requests to a worker.
-struct Sent {
+struct Delivery {
     /// Requests without an answer.
     items: Vec<Item>,
     /// Whether the worker received the requests.
@@ -159,7 +159,7 @@ impl WorkersState {
     fn attend(&self, mut process: Process, start: &Start) {
         let mut restarts = 0;
         while let Some(items) = self.queue.take(self.workers) {
-            let Sent { items, is_sent, has_answered } = self.send(&mut process, items);
+            let Delivery { items, is_sent, has_answered } = self.send(&mut process, items);
             if has_answered {
                 restarts = 0;
             }
@@ -185,7 +185,7 @@ impl WorkersState {
     }
 
     /// Sends requests and delivers answers until the worker is done or dead.
-    fn send(&self, process: &mut Process, items: Vec<Item>) -> Sent {
+    fn send(&self, process: &mut Process, items: Vec<Item>) -> Delivery {
         let line = requests_line(items.iter().map(|item| item.json.as_str()));
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
         let is_sent = process.write(&line).is_ok();
@@ -199,7 +199,7 @@ impl WorkersState {
                 item.answer(answer);
             }
         }
-        Sent { items: open.into_iter().flatten().collect(), is_sent, has_answered }
+        Delivery { items: open.into_iter().flatten().collect(), is_sent, has_answered }
     }
 
     /// Returns the requests of a dead worker to the queue, and fails those that killed too many workers. Returns whether any

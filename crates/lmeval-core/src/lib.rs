@@ -4,7 +4,9 @@
 //! use lmeval_core::{DocId, Documents, MemoryDocuments};
 //! use lmeval_pycompat::Dict;
 //!
-//! let documents = MemoryDocuments::new(vec![Dict::from_iter([("question", "6 * 7?")])]);
+//! let mut document = Dict::new();
+//! document.insert("question", "6 * 7?");
+//! let documents = MemoryDocuments::new(vec![document]);
 //! assert_eq!(documents.len(), 1);
 //! ```
 

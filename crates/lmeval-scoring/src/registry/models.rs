@@ -119,7 +119,7 @@ impl Registry {
     /// use lmeval_core::{Diagnose, ModelSettings};
     /// use lmeval_scoring::registry::Registry;
     ///
-    /// let error = Registry::default().model("vllm", &ModelSettings::default()).unwrap_err();
+    /// let error = Registry::default().model("mamba_ssm", &ModelSettings::default()).unwrap_err();
     /// assert!(error.hints()[0].contains("--model local-completions"));
     /// ```
     pub fn model(&self, name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {

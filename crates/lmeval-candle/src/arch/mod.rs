@@ -11,8 +11,8 @@
 //! 1. Read sizes and flags from [`Config`]: `config.size("hidden_size")?` fails with the name of a missing field.
 //! 2. Load weights by their names in the checkpoint: `weights.at("model.layers").at(3).linear("mlp.up_proj", …)`. Shapes
 //!    are checked against the configuration. [`Weights::head`] handles tied embeddings.
-//! 3. Compose [`crate::layers`] in `forward`. A batch is a matrix with a row per token of any sequence. Rows are
-//!    independent except in [`crate::layers::attend`], which also stores keys and values. Learned position embeddings use
+//! 3. Compose `crate::layers` in `forward`. A batch is a matrix with a row per token of any sequence. Rows are
+//!    independent except in `crate::layers::attend`, which also stores keys and values. Learned position embeddings use
 //!    [`Batch::positions`].
 //! 4. Return the rows after the final norm. `head` computes float32 logits for the rows that are needed.
 //!

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lm_eval._lazy import require
 from lm_eval.api.model import TemplateLM
-from lm_eval.models._served import Served
+from lm_eval.models._served import Served, ServedMethods
 from lm_eval.models.utils import _add_special_kwargs
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from lm_eval.api.instance import Instance
 
 LaunchedType = TypeVar("LaunchedType", bound="LaunchedLM")
 
 
-class LaunchedLM(TemplateLM):
+class LaunchedLM(ServedMethods, TemplateLM):
     """A model whose server starts with this object and stops with it: on `close`, at the end of `with`, or when collected.
 
     The engine tokenizes, sends requests and reads answers. `tokenizer`, `tok_encode` and `tok_decode` are for scripts.
@@ -84,7 +83,7 @@ class LaunchedLM(TemplateLM):
 
     @property
     def model(self) -> Any:
-        """There is no model object in this process."""
+        """Raise: the model is in the server's process."""
         raise AttributeError(
             f"`{type(self).__name__}` has no `model`: it is in the server's process. Call `loglikelihood` and "
             "`generate_until`, or `generate` of the server's own package for anything else"
@@ -148,41 +147,6 @@ class LaunchedLM(TemplateLM):
         """Decode tokens."""
         return str(self.tokenizer.decode(tokens))
 
-    def loglikelihood(
-        self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
-    ) -> list[tuple[float, bool]]:
-        """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
-        return self._handed("loglikelihood", requests, self._served.loglikelihood(requests))
-
-    def loglikelihood_rolling(
-        self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
-    ) -> list[Any]:
-        """Return the log-likelihood of each entire string."""
-        return self._handed("loglikelihood_rolling", requests, self._served.loglikelihood_rolling(requests))
-
-    def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
-        """Return the generation for each `(context, settings)`."""
-        return self._handed("generate_until", requests, self._served.generate_until(requests))
-
-    def _handed(self, kind: str, requests: list[Instance[Any, Any]], answers: list[Any]) -> list[Any]:
-        for request, answer in zip(requests, answers, strict=True):
-            self.cache_hook.add_partial(kind, request.args, answer)
-        return answers
-
     def _loglikelihood_tokens(self, requests: Any, **kwargs: Any) -> list[tuple[float, bool]]:
         """The engine tokenizes strings itself."""
         raise NotImplementedError(f"`{type(self).__name__}` scores strings: call `loglikelihood`")
-
-    def apply_chat_template(
-        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
-    ) -> Any:
-        """Render a conversation as a prompt."""
-        return self._served.apply_chat_template(chat_history, add_generation_prompt)
-
-    def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the source of the chat template: the named one, otherwise the default."""
-        return self._served.chat_template(chat_template)
-
-    def get_model_info(self) -> dict[str, Any]:
-        """Return the model's entry in results."""
-        return self._served.get_model_info()

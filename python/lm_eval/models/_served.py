@@ -122,20 +122,11 @@ class Served:
         return self.facts()["config"]
 
 
-class ServedLM(LM):
-    """An `LM` that the engine serves; a subclass names one of the engine's models."""
+class ServedMethods:
+    """The methods of an `LM` whose requests the engine answers."""
 
-    NAME: str
-
-    def __init__(
-        self,
-        batch_size: int | str | None = None,
-        max_batch_size: int | None = None,
-        device: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__()
-        self._served = Served(self.NAME, kwargs, batch_size, max_batch_size, device)
+    _served: Served
+    cache_hook: Any
 
     def loglikelihood(
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
@@ -168,11 +159,27 @@ class ServedLM(LM):
         """Return the source of the chat template."""
         return self._served.chat_template(chat_template)
 
+    def get_model_info(self) -> dict[str, Any]:
+        """Return the model's entry in results."""
+        return self._served.get_model_info()
+
+
+class ServedLM(ServedMethods, LM):
+    """An `LM` that the engine serves; a subclass names one of the engine's models."""
+
+    NAME: str
+
+    def __init__(
+        self,
+        batch_size: int | str | None = None,
+        max_batch_size: int | None = None,
+        device: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self._served = Served(self.NAME, kwargs, batch_size, max_batch_size, device)
+
     @property
     def tokenizer_name(self) -> str:
         """The engine names no tokenizer."""
         return ""
-
-    def get_model_info(self) -> dict[str, Any]:
-        """Return the model's entry in results."""
-        return self._served.get_model_info()

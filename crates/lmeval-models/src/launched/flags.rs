@@ -29,7 +29,7 @@ pub(super) fn known(
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// The flags, from the cache or else from the server's help. `None` if there is no help.
+/// The flags, from the cache or else from the help of the server. `None` if it prints none.
 pub(super) fn learn(
     interpreter: &Interpreter,
     software: &Software,

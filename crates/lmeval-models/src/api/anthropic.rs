@@ -227,6 +227,7 @@ mod tests {
             seed: 1234,
             end_of_text: None,
             think_end_token: None,
+            truncation: super::super::truncation::Side::Left,
             dialect,
         };
         let answer = json::loads(

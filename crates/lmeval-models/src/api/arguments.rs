@@ -15,6 +15,7 @@ use super::model::{ApiModel, Parts};
 use super::pool::Keeper;
 use super::protocol::{Protocol, Rules};
 use super::scoring::{Choice, Planner};
+use super::truncation::Side;
 use crate::http::{Client, ClientSettings};
 use crate::tokenizer::{self, Encoder};
 
@@ -215,6 +216,7 @@ impl Backend {
             seed: settings.integer("seed")?.unwrap_or(1234),
             end_of_text: settings.text("eos_string").filter(|text| !text.is_empty()).or(own_end),
             think_end_token: settings.text("think_end_token"),
+            truncation: if protocol.is_launched() { Side::read(settings)? } else { Side::Left },
             dialect: settings.dialect,
         };
         keeper.client.set_trial(String::new(), trial_body(&*protocol, &rules)?);

@@ -26,6 +26,7 @@ pub fn read_any(bytes: &[u8]) {
         seed: 1,
         end_of_text: None,
         think_end_token: Some("</think>".to_owned()),
+        truncation: super::truncation::Side::Left,
         dialect: Dialect::default(),
     };
     let prompts = [

@@ -64,7 +64,7 @@ impl ApiModel {
         given.map_or(self.parts.rules.max_gen_toks, |given| given as i64)
     }
 
-    /// Truncates a context from the left so that the generation fits.
+    /// Truncates a context so that the generation fits.
     fn cut(&self, mut tokens: Vec<u32>, settings: &Dict) -> Result<Vec<u32>, ModelError> {
         let limit = self.limit(settings);
         // The reference's classes for engines in the process do not reserve a token twice.
@@ -82,7 +82,7 @@ impl ApiModel {
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `max_length` to the model's context length, or lower `max_gen_toks`"));
         };
-        tokens.drain(..surplus);
+        self.parts.rules.truncation.drop_from(&mut tokens, surplus);
         Ok(tokens)
     }
 

@@ -74,6 +74,11 @@ impl ApiModel {
         self.settings()
     }
 
+    /// The seed of generation requests.
+    pub(crate) fn seed(&self) -> i64 {
+        self.parts.rules.seed
+    }
+
     /// Sets the context length to that of the first server that reports one.
     pub(crate) async fn take_reported_length(&self) -> Result<(), ModelError> {
         let lists = list_models(&self.parts.client, self.parts.rules.model.as_deref()).await?;

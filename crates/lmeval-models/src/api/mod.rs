@@ -30,6 +30,7 @@ mod sglang;
 mod template;
 mod text;
 mod textsynth;
+mod truncation;
 
 pub(crate) use anthropic::{ANTHROPIC_CHAT, ANTHROPIC_COMPLETIONS};
 pub(crate) use arguments::Backend;

@@ -7,6 +7,7 @@ use lmeval_core::{Dialect, ModelError, ModelErrorKind, OptionScoring, RequestTyp
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::after_thinking;
+use super::truncation::Side;
 use crate::http::BadAnswer;
 
 /// Model settings that bodies and answers depend on.
@@ -19,6 +20,8 @@ pub(super) struct Rules {
     pub(super) end_of_text: Option<String>,
     /// Ends the thinking part of an answer.
     pub(super) think_end_token: Option<String>,
+    /// Which part of a prompt that is too long is dropped.
+    pub(super) truncation: Side,
     pub(super) dialect: Dialect,
 }
 
@@ -218,6 +221,7 @@ mod tests {
             seed: 1234,
             end_of_text: Some("<e>".to_owned()),
             think_end_token: Some("</t>".to_owned()),
+            truncation: Side::Left,
             dialect: Dialect::V05,
         };
         let until = Value::list([Value::str("\n\n"), Value::str("")]);

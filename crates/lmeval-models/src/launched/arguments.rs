@@ -11,7 +11,7 @@ use super::software::Software;
 use super::words::split_words;
 
 /// Arguments of the client, which the server does not get.
-const CLIENT: [&str; 21] = [
+const CLIENT: [&str; 22] = [
     "add_bos_token",
     "base_url",
     "custom_prefix_token_id",
@@ -33,10 +33,11 @@ const CLIENT: [&str; 21] = [
     "tokenizer_backend",
     "tokens_per_minute",
     "top_logprobs",
+    "truncation_side",
 ];
 
 /// Arguments that are read by name.
-const OWN: [&str; 25] = [
+const OWN: [&str; 24] = [
     "pretrained",
     "model",
     "model_path",
@@ -56,7 +57,6 @@ const OWN: [&str; 25] = [
     "max_lora_rank",
     "enable_thinking",
     "chat_template_args",
-    "truncation_side",
     "trust_remote_code",
     "keep_server",
     "start_timeout",
@@ -115,12 +115,35 @@ pub(super) struct Style {
     pub(super) lists: bool,
 }
 
+/// The checkpoint that a server loads, as the caller names it.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    /// A folder or a name on the hub.
+    pub(super) pretrained: String,
+    pub(super) revision: String,
+    /// The revision of the tokenizer, if it has its own or belongs to another model.
+    pub(super) tokenizer_revision: Option<String>,
+    /// The adapter's folder.
+    pub(super) adapter: Option<String>,
+    /// The token for the hub.
+    pub(super) hub_token: Option<String>,
+}
+
+/// How many servers there are, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) servers: usize,
+    /// How many GPUs each of them needs.
+    pub(super) gpus: usize,
+    /// The GPU of `device`, counted among those that are visible.
+    pub(super) device: Option<usize>,
+}
+
 /// The arguments of a model on a server that the run starts.
 #[derive(Clone, Debug)]
 pub(super) struct Arguments {
-    /// The checkpoint: a folder or a name on the hub.
-    pub(super) pretrained: String,
-    pub(super) revision: String,
+    pub(super) named: Named,
+    pub(super) layout: Layout,
     /// The name of the model in requests.
     pub(super) served: String,
     /// The arguments of the client.
@@ -137,24 +160,12 @@ pub(super) struct Arguments {
     pub(super) variables: Dict,
     /// Whether `enable_thinking` is on.
     pub(super) thinks: bool,
-    /// The revision of the tokenizer, if it has its own or belongs to another model.
-    pub(super) tokenizer_revision: Option<String>,
-    /// The token for the hub.
-    pub(super) hub_token: Option<String>,
-    /// How many servers to start.
-    pub(super) servers: usize,
-    /// How many GPUs each of them needs.
-    pub(super) gpus: usize,
-    /// The GPU of `device`, counted among those that are visible.
-    pub(super) device: Option<usize>,
     pub(super) keep: bool,
     pub(super) start_timeout: Duration,
     /// Facts of the model's identity.
     pub(super) facts: Vec<(&'static str, String)>,
     /// `gpu_memory_utilization` or what corresponds to it.
     pub(super) share: Option<f64>,
-    /// The adapter's folder.
-    pub(super) adapter: Option<String>,
     /// Warnings for the user.
     pub(super) warnings: Vec<String>,
 }
@@ -162,7 +173,7 @@ pub(super) struct Arguments {
 impl Arguments {
     /// The words that name revisions of the checkpoint on the hub and of its tokenizer.
     pub(super) fn revisions(&self, revision: Option<&str>, software: &Software) -> Vec<String> {
-        let own = self.tokenizer_revision.as_deref();
+        let own = self.named.tokenizer_revision.as_deref();
         let own = own.filter(|own| revision.is_some() || *own != "main").or(revision);
         let own = own.filter(|_| software.module == "vllm");
         let words = [("--revision", revision), ("--tokenizer-revision", own)];
@@ -172,12 +183,8 @@ impl Arguments {
 
     /// Reads and checks the arguments.
     pub(super) fn read(settings: &ModelSettings, software: &Software) -> Result<Self, ModelError> {
-        let pretrained = ["pretrained", "model", "model_path"].iter().find_map(|name| settings.text(name));
-        let Some(pretrained) = pretrained else {
-            return Err(configuration("The model needs the argument `pretrained`")
-                .hint("Give it as in `--model_args pretrained=<folder or name on the hub>`"));
-        };
-        let mut warnings = Vec::new();
+        let tokenizer = settings.text("tokenizer").or_else(|| settings.text("tokenizer_path"));
+        let named = named(settings, tokenizer.is_some())?;
         let raw = raw_words(settings)?;
         for word in &raw {
             if let Some(flag) = word.strip_prefix("--") {
@@ -185,8 +192,145 @@ impl Arguments {
             }
         }
         refuse_unsupported(settings, software)?;
-        let mut flags = Flags { style: software.style, words: Vec::new(), given: Vec::new() };
-        let mut facts = Vec::new();
+        let mut warnings = Vec::new();
+        let mut flags = Flags::new(software.style);
+        flags.take(settings, software, &mut warnings)?;
+        flags.facts.sort();
+        let max_length = max_length(settings)?;
+        if let Some(length) = max_length {
+            flags.add(software.context, &length.to_string());
+        }
+        if let Some(tokenizer) = &tokenizer {
+            flags.add(software.tokenizer, tokenizer);
+            flags.facts.push(format!("tokenizer={tokenizer}"));
+        }
+        flags.add_derived(settings, software, named.adapter.as_deref())?;
+        for (name, value) in software.defaults {
+            let flag = flag_name(name);
+            if !flags.has(name) && !raw.iter().any(|word| word.split('=').next() == Some(&flag)) {
+                flags.add(&flag, value);
+            }
+        }
+        if !raw.is_empty() {
+            flags.facts.push(format!("server_args={}", without_secrets(&raw).join(" ")));
+        }
+        if !flags.has("dtype") {
+            flags.facts.push("dtype=auto".to_owned());
+        }
+        let layout = layout(settings, software, &raw, &mut warnings)?;
+        flags.words.extend(raw);
+        let (variables, thinks) = variables(settings)?;
+        let mut client = client(settings, &named.pretrained, tokenizer, max_length)?;
+        client.insert("revision", named.tokenizer_revision.as_deref().unwrap_or(&named.revision));
+        let side = settings.text("truncation_side").filter(|side| side != "left");
+        let side = side.map(|side| ("truncation_side", side));
+        let add_bos = settings.get("add_bos_token").map(|_| settings.flag("add_bos_token", false));
+        Ok(Self {
+            served: served(settings, &named),
+            named,
+            layout,
+            client,
+            flags: flags.words,
+            given: flags.given,
+            max_length,
+            add_bos: add_bos.transpose()?,
+            variables,
+            thinks,
+            keep: settings.flag("keep_server", false)?,
+            start_timeout: start_timeout(settings)?,
+            facts: [Some(("flags", flags.facts.join(", "))), side].into_iter().flatten().collect(),
+            share: settings.number("gpu_memory_utilization")?.or(settings.number("mem_fraction_static")?),
+            warnings,
+        })
+    }
+}
+
+/// The checkpoint, its adapter and revisions.
+fn named(settings: &ModelSettings, has_tokenizer: bool) -> Result<Named, ModelError> {
+    let pretrained = ["pretrained", "model", "model_path"].iter().find_map(|name| settings.text(name));
+    let Some(pretrained) = pretrained else {
+        return Err(configuration("The model needs the argument `pretrained`")
+            .hint("Give it as in `--model_args pretrained=<folder or name on the hub>`"));
+    };
+    let revision = settings.text("revision").unwrap_or_else(|| "main".to_owned());
+    let of_tokenizer = settings.text("tokenizer_revision");
+    Ok(Named {
+        pretrained,
+        tokenizer_revision: of_tokenizer.or_else(|| has_tokenizer.then(|| revision.clone())),
+        revision,
+        adapter: settings.text("lora_local_path"),
+        hub_token: settings.text("hf_token").inspect(|token| remember(token)),
+    })
+}
+
+/// The name of the model in requests.
+fn served(settings: &ModelSettings, named: &Named) -> String {
+    match (&named.adapter, settings.get("served_model_name")) {
+        (Some(_), _) => ADAPTER.to_owned(),
+        (None, Some(Value::List(names))) if !names.is_empty() => repr::str(&names[0]),
+        (None, Some(name)) => repr::str(name),
+        (None, None) => named.pretrained.clone(),
+    }
+}
+
+/// How many servers there are, and how many GPUs each of them needs.
+fn layout(
+    settings: &ModelSettings,
+    software: &Software,
+    raw: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<Layout, ModelError> {
+    let copies = software.copies.iter().map(|name| settings.integer(name)).find_map(Result::transpose);
+    let copies = copies.transpose()?.unwrap_or(1);
+    if copies < 1 {
+        return Err(ModelSettings::wrong("data_parallel_size", "at least 1", &Value::Int(copies)));
+    }
+    let has_own = raw.iter().any(|word| word.starts_with("--data-parallel") || word.starts_with("-dp"));
+    if has_own && copies > 1 {
+        return Err(configuration(
+            "`data_parallel_size` starts several servers, and `server_args` asks for data parallelism in each",
+        )
+        .hint("Leave one of them out"));
+    }
+    if copies > 1 && settings.flag("enable_expert_parallel", false)? {
+        return Err(configuration(
+            "`data_parallel_size` starts servers that share nothing, and `enable_expert_parallel` spreads experts over all of them",
+        )
+        .hint("`server_args=\"--data-parallel-size N\"` uses vLLM's own data parallelism in one server"));
+    }
+    let mut gpus = 1;
+    // SGLang's own data parallelism; with this kind of attention, it divides the GPUs of `tp_size`.
+    let divides = settings.flag("enable_dp_attention", false)?;
+    let own = ["dp_size"].iter().filter(|_| software.module == "sglang" && !divides);
+    for name in software.sizes.iter().chain(own) {
+        let size = settings.integer(name)?.unwrap_or(1);
+        gpus *= usize::try_from(size).unwrap_or(1).max(1);
+    }
+    let servers = usize::try_from(copies).unwrap_or(1);
+    Ok(Layout { servers, gpus, device: device(settings, warnings) })
+}
+
+/// The words of a command line.
+struct Flags {
+    style: Style,
+    words: Vec<String>,
+    given: Vec<String>,
+    /// What changes numbers in the server.
+    facts: Vec<String>,
+}
+
+impl Flags {
+    fn new(style: Style) -> Self {
+        Self { style, words: Vec::new(), given: Vec::new(), facts: Vec::new() }
+    }
+
+    /// Adds the arguments that are the server's.
+    fn take(
+        &mut self,
+        settings: &ModelSettings,
+        software: &Software,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), ModelError> {
         for (name, value) in settings.args.iter() {
             let name = repr::str(name);
             let is_other = CLIENT.contains(&name.as_str())
@@ -201,133 +345,45 @@ impl Arguments {
                 continue;
             }
             refuse_reserved(&name, software)?;
-            flags.push(&name, value)?;
+            self.push(&name, value)?;
             if is_secret(&name) {
                 remember(&repr::str(value));
             } else if !NEUTRAL.contains(&name.as_str()) {
-                facts.push(format!("{name}={}", repr::str(value)));
+                self.facts.push(format!("{name}={}", repr::str(value)));
             }
         }
-        facts.sort();
-        let max_length = max_length(settings)?;
-        if let Some(length) = max_length {
-            flags.add(software.context, &length.to_string());
-        }
-        let tokenizer = settings.text("tokenizer").or_else(|| settings.text("tokenizer_path"));
-        if let Some(tokenizer) = &tokenizer {
-            flags.add(software.tokenizer, tokenizer);
-            facts.push(format!("tokenizer={tokenizer}"));
-        }
+        Ok(())
+    }
+
+    /// Adds the flags that follow from arguments with a meaning of their own.
+    fn add_derived(
+        &mut self,
+        settings: &ModelSettings,
+        software: &Software,
+        adapter: Option<&str>,
+    ) -> Result<(), ModelError> {
         if settings.flag("trust_remote_code", settings.trust_remote_code)? {
-            flags.words.push("--trust-remote-code".to_owned());
-            facts.push("trust_remote_code=True".to_owned());
+            self.words.push("--trust-remote-code".to_owned());
+            self.facts.push("trust_remote_code=True".to_owned());
         }
-        if software.module == "vllm" && !flags.has("max_num_seqs") {
+        if software.module == "vllm" && !self.has("max_num_seqs") {
             let most = settings.max_batch_size.or(settings.integer("max_batch_size")?);
             if let Some(most) = most {
-                flags.add("--max-num-seqs", &most.to_string());
+                self.add("--max-num-seqs", &most.to_string());
             }
         }
-        let adapter = settings.text("lora_local_path");
-        if let Some(path) = &adapter {
+        if let Some(path) = adapter {
             let rank = settings.integer("max_lora_rank")?.unwrap_or(16);
             let (rank, module) = (rank.to_string(), format!("{ADAPTER}={path}"));
             let words = ["--enable-lora", "--lora-modules", &module, "--max-lora-rank", &rank];
-            flags.words.extend(words.map(str::to_owned));
+            self.words.extend(words.map(str::to_owned));
         }
         if let Some(images) = settings.integer("max_images")? {
-            flags.push("limit_mm_per_prompt", &Value::dict([("image", Value::Int(images))]))?;
+            self.push("limit_mm_per_prompt", &Value::dict([("image", Value::Int(images))]))?;
         }
-        for (name, value) in software.defaults {
-            let flag = flag_name(name);
-            if !flags.has(name) && !raw.iter().any(|word| word.split('=').next() == Some(&flag)) {
-                flags.add(&flag, value);
-            }
-        }
-        if !raw.is_empty() {
-            facts.push(format!("server_args={}", without_secrets(&raw).join(" ")));
-        }
-        flags.words.extend(raw.iter().cloned());
-        let copies = software.copies.iter().map(|name| settings.integer(name)).find_map(Result::transpose);
-        let copies = copies.transpose()?.unwrap_or(1);
-        if copies < 1 {
-            return Err(ModelSettings::wrong("data_parallel_size", "at least 1", &Value::Int(copies)));
-        }
-        let own_copies =
-            raw.iter().any(|word| word.starts_with("--data-parallel") || word.starts_with("-dp"));
-        if own_copies && copies > 1 {
-            return Err(configuration(
-                "`data_parallel_size` starts several servers, and `server_args` asks for data parallelism in each",
-            )
-            .hint("Leave one of them out"));
-        }
-        let mut gpus = 1;
-        // SGLang's own data parallelism; with this kind of attention, it divides the GPUs of `tp_size`.
-        let divides = settings.flag("enable_dp_attention", false)?;
-        let own = ["dp_size"].iter().filter(|_| software.module == "sglang" && !divides);
-        for name in software.sizes.iter().chain(own) {
-            let size = settings.integer(name)?.unwrap_or(1);
-            gpus *= usize::try_from(size).unwrap_or(1).max(1);
-        }
-        let revision = settings.text("revision").unwrap_or_else(|| "main".to_owned());
-        let tokenizer_revision = settings.text("tokenizer_revision");
-        let tokenizer_revision = tokenizer_revision.or_else(|| tokenizer.as_ref().map(|_| revision.clone()));
-        let (variables, thinks) = variables(settings)?;
-        let served = match (&adapter, settings.get("served_model_name")) {
-            (Some(_), _) => ADAPTER.to_owned(),
-            (None, Some(Value::List(names))) if !names.is_empty() => repr::str(&names[0]),
-            (None, Some(name)) => repr::str(name),
-            (None, None) => pretrained.clone(),
-        };
-        let mut client = client(settings, &pretrained, tokenizer, max_length)?;
-        client.insert("revision", tokenizer_revision.as_deref().unwrap_or(&revision));
-        match settings.text("truncation_side").as_deref() {
-            None | Some("left") => {}
-            Some(side) => {
-                return Err(configuration(format!("`truncation_side={side}` is not supported"))
-                    .hint("Long prompts are truncated on the left"));
-            }
-        }
-        if !flags.has("dtype") {
-            facts.push("dtype=auto".to_owned());
-        }
-        Ok(Self {
-            served,
-            client,
-            flags: flags.words,
-            given: flags.given,
-            max_length,
-            add_bos: settings
-                .get("add_bos_token")
-                .map(|_| settings.flag("add_bos_token", false))
-                .transpose()?,
-            variables,
-            thinks,
-            tokenizer_revision,
-            hub_token: settings.text("hf_token").inspect(|token| remember(token)),
-            servers: usize::try_from(copies).unwrap_or(1),
-            gpus,
-            device: device(settings)?,
-            keep: settings.flag("keep_server", false)?,
-            start_timeout: start_timeout(settings)?,
-            facts: vec![("flags", facts.join(", "))],
-            share: settings.number("gpu_memory_utilization")?.or(settings.number("mem_fraction_static")?),
-            adapter,
-            warnings,
-            pretrained,
-            revision,
-        })
+        Ok(())
     }
-}
 
-/// The words of a command line.
-struct Flags {
-    style: Style,
-    words: Vec<String>,
-    given: Vec<String>,
-}
-
-impl Flags {
     fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given == name)
     }
@@ -514,15 +570,14 @@ fn without_secrets(words: &[String]) -> Vec<String> {
 }
 
 /// The index in `cuda:1`; none for `cuda`, `auto` and `cpu`.
-fn device(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
-    let device = settings.text("device").or_else(|| settings.device.clone());
-    let Some(device) = device else { return Ok(None) };
-    match device.split_once(':') {
-        None => Ok(None),
-        Some((_, index)) => index.parse().map(Some).map_err(|_| {
-            ModelSettings::wrong("device", "`cuda`, or one GPU such as `cuda:1`", &Value::str(&*device))
-        }),
+fn device(settings: &ModelSettings, warnings: &mut Vec<String>) -> Option<usize> {
+    let device = settings.text("device").or_else(|| settings.device.clone())?;
+    let (_, index) = device.split_once(':')?;
+    let found = index.parse().ok();
+    if found.is_none() {
+        warnings.push(format!("`device={device}` has no effect: it is not one GPU such as `cuda:1`"));
     }
+    found
 }
 
 fn start_timeout(settings: &ModelSettings) -> Result<Duration, ModelError> {

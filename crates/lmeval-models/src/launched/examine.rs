@@ -34,7 +34,7 @@ pub(super) struct Examination {
 }
 
 /// A GPU as `nvidia-smi` lists it: its name, and its memory in bytes.
-struct Gpu {
+pub(super) struct Gpu {
     name: String,
     total: f64,
     free: f64,
@@ -53,9 +53,9 @@ impl Examination {
             interpreter: interpreter.clone(),
             given: arguments.given.clone(),
             folder: checkpoint.folder.clone(),
-            pretrained: arguments.pretrained.clone(),
-            gpus: arguments.gpus,
-            servers: arguments.servers,
+            pretrained: arguments.named.pretrained.clone(),
+            gpus: arguments.layout.gpus,
+            servers: arguments.layout.servers,
             share: arguments.share.unwrap_or(SHARE),
             cache,
         }
@@ -138,13 +138,8 @@ impl Examination {
     }
 }
 
-/// How many GPUs are visible; `None` if that cannot be found out.
-pub(super) fn count_gpus() -> Option<usize> {
-    Some(gpus().len()).filter(|count| *count > 0)
-}
-
 /// The visible GPUs of NVIDIA; empty without `nvidia-smi`.
-fn gpus() -> Vec<Gpu> {
+pub(super) fn gpus() -> Vec<Gpu> {
     let mut command = Command::new("nvidia-smi");
     command.args(["--query-gpu=index,uuid,name,memory.total,memory.free", "--format=csv,noheader,nounits"]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();

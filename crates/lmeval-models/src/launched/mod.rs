@@ -7,8 +7,10 @@
 
 mod arguments;
 mod checkpoint;
+mod devices;
 mod examine;
 mod flags;
+mod generation;
 mod interpreter;
 mod keep;
 mod log;
@@ -29,6 +31,7 @@ use lmeval_pycompat::{Value, repr};
 use self::arguments::Arguments;
 use self::checkpoint::Checkpoint;
 use self::examine::Examination;
+use self::generation::GenerationSettings;
 use self::interpreter::{Interpreter, configuration};
 use self::keep::Kept;
 use self::model::LaunchedModel;
@@ -78,21 +81,21 @@ fn create(
         arguments.flags.retain(|word| !flags::is_needless(word, &known));
     }
     if interpreter.is_some() {
-        check_gpus(&arguments, settings)?;
+        devices::check(&mut arguments, settings)?;
         if arguments.keep && cache.is_none() {
             let message = "`keep_server` has no effect: there is no folder in which to record the server";
             arguments.warnings.push(message.to_owned());
         }
     }
     let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
-    let checkpoint = Checkpoint::find(&arguments.pretrained, &arguments.revision, &hub)?;
-    let adapter = match &arguments.adapter {
+    let checkpoint = Checkpoint::find(&arguments.named.pretrained, &arguments.named.revision, &hub)?;
+    let adapter = match &arguments.named.adapter {
         Some(path) => Some(checkpoint::adapter(path, &hub)?),
         None => None,
     };
     if software.module == "sglang" && arguments.add_bos.is_none() {
         // Reference: no special tokens, except for Gemma, which is much worse without a BOS token.
-        arguments.add_bos = Some(arguments.pretrained.to_lowercase().contains("gemma"));
+        arguments.add_bos = Some(arguments.named.pretrained.to_lowercase().contains("gemma"));
     }
     let plans = match &interpreter {
         None => Vec::new(),
@@ -118,6 +121,8 @@ fn create(
     if let Some(fields) = &template_fields {
         arguments.facts.push(("chat_template_kwargs", repr::repr(fields)));
     }
+    let generation =
+        GenerationSettings { is_vllm: software.module == "vllm", seed: served.seed(), template_fields };
     let identity =
         identity(backend, &served.setting_facts(), &arguments, interpreter.as_ref(), &checkpoint, adapter);
     let examination = interpreter
@@ -128,7 +133,7 @@ fn create(
         identity,
         asks_length: arguments.max_length.is_none(),
         thinks: arguments.thinks,
-        template_fields,
+        generation,
         variables: arguments.variables,
         examination,
     }))
@@ -174,11 +179,12 @@ pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<Stri
         return None;
     }
     Some(Arguments::read(settings, software).map(|mut arguments| {
-        let revision = Some(arguments.revision.as_str()).filter(|revision| *revision != "main");
+        let revision = Some(arguments.named.revision.as_str()).filter(|revision| *revision != "main");
         let revisions = arguments.revisions(revision, software);
         arguments.flags.extend(revisions);
         let quoted = |word: String| format!("'{}'", word.replace('\'', r"'\''"));
-        let words = [software.model.to_owned(), arguments.pretrained].into_iter().chain(arguments.flags);
+        let words =
+            [software.model.to_owned(), arguments.named.pretrained].into_iter().chain(arguments.flags);
         let words: Vec<String> = words.map(quoted).collect();
         format!("{{python}} -m {} {} --host {{host}} --port {{port}}", software.entry.0, words.join(" "))
     }))
@@ -203,7 +209,7 @@ struct Content<'a> {
 impl Content<'_> {
     /// The words that tell kept servers of other content apart.
     fn words(self, arguments: &Arguments) -> Vec<String> {
-        let path = Path::new(&arguments.pretrained);
+        let path = Path::new(&arguments.named.pretrained);
         let path = std::path::absolute(path).ok().filter(|path| path.exists());
         let path = path.map(|path| path.display().to_string());
         let Checkpoint { weights, files, .. } = self.checkpoint;
@@ -222,7 +228,7 @@ fn plans(
     let failed =
         |error: std::io::Error| configuration(format!("{} cannot be prepared: {error}", software.title));
     let mut words = entry(software, interpreter);
-    words.extend([software.model.to_owned(), arguments.pretrained.clone()]);
+    words.extend([software.model.to_owned(), arguments.named.pretrained.clone()]);
     words.extend(arguments.flags.iter().cloned());
     words.extend(arguments.revisions(content.checkpoint.commit.as_deref(), software));
     let raw =
@@ -231,12 +237,16 @@ fn plans(
     let extra: Vec<String> = known.map(|(flag, _)| (*flag).to_owned()).collect();
     words.extend(extra);
     let has_sockets = software.socket.is_some() && interpreter.knows("uds");
-    let records: Vec<Option<PathBuf>> = (0..arguments.servers)
+    let records: Vec<Option<PathBuf>> = (0..arguments.layout.servers)
         .map(|number| {
             let cache = settings.process.cache.as_deref().filter(|_| arguments.keep)?;
             let mut all = words.clone();
             all.extend(content.words(arguments));
-            all.extend(visible(arguments, number).into_iter().map(|(name, value)| format!("{name}={value}")));
+            all.extend(
+                devices::visible(&arguments.layout, number)
+                    .into_iter()
+                    .map(|(name, value)| format!("{name}={value}")),
+            );
             all.push(number.to_string());
             Some(keep::record_path(cache, &interpreter.python, &interpreter.version, &all))
         })
@@ -245,8 +255,8 @@ fn plans(
     let key = shared_key(software, &kept)?.map_or_else(random_hex, Ok).map_err(failed)?;
     let mut plans = Vec::new();
     for (number, (record, kept)) in records.into_iter().zip(kept).enumerate() {
-        let mut environment = visible(arguments, number);
-        environment.extend(arguments.hub_token.clone().map(|token| ("HF_TOKEN".to_owned(), token)));
+        let mut environment = devices::visible(&arguments.layout, number);
+        environment.extend(arguments.named.hub_token.clone().map(|token| ("HF_TOKEN".to_owned(), token)));
         let (folder, address) = match &kept {
             // One that has died is started again at the same address.
             Some(kept) => (kept.folder.clone(), kept.address.clone()),
@@ -309,53 +319,6 @@ fn shared_key(software: &Software, kept: &[Option<Kept>]) -> Result<Option<Strin
         }
         None => Ok(Some(first.key.clone())),
     }
-}
-
-/// The environment variable with the visible GPUs.
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
-
-/// The GPUs that CUDA_VISIBLE_DEVICES lists, if it is set.
-fn listed_gpus() -> Option<Vec<String>> {
-    let list = std::env::var(VISIBLE).ok().filter(|list| !list.trim().is_empty())?;
-    Some(list.split(',').map(|device| device.trim().to_owned()).collect())
-}
-
-/// Fails if servers need more GPUs than there are, as far as they can be counted.
-fn check_gpus(arguments: &Arguments, settings: &ModelSettings) -> Result<(), ModelError> {
-    let spans_machines = settings.get("nnodes").is_some()
-        || settings.text("distributed_executor_backend").as_deref() == Some("ray");
-    let needed = arguments.device.unwrap_or(0) + arguments.servers * arguments.gpus;
-    if needed == 1 || (spans_machines && arguments.servers == 1) {
-        return Ok(());
-    }
-    let found = listed_gpus().map_or_else(examine::count_gpus, |list| Some(list.len()));
-    let Some(found) = found.filter(|found| *found < needed) else { return Ok(()) };
-    let message = match arguments.servers {
-        1 => format!("The server needs {needed} GPUs, and {found} are visible"),
-        servers => {
-            format!(
-                "{servers} servers with {} GPUs each need {needed}, and {found} are visible",
-                arguments.gpus
-            )
-        }
-    };
-    Err(configuration(message)
-        .hint("Lower `data_parallel_size` or `tensor_parallel_size`, or make more visible with CUDA_VISIBLE_DEVICES"))
-}
-
-/// The GPUs of one server, if they are a part of those that are visible.
-fn visible(arguments: &Arguments, number: usize) -> Vec<(String, String)> {
-    if arguments.servers == 1 && arguments.device.is_none() {
-        return Vec::new();
-    }
-    let all = listed_gpus();
-    let first = arguments.device.unwrap_or(0) + number * arguments.gpus;
-    let device = |index: usize| match &all {
-        Some(all) => all.get(index).cloned(),
-        None => Some(index.to_string()),
-    };
-    let devices: Vec<String> = (first..first + arguments.gpus).filter_map(device).collect();
-    vec![(VISIBLE.to_owned(), devices.join(","))]
 }
 
 /// The base URL of a server.

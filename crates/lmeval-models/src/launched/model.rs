@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments as RequestArguments, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts,
-    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Dict;
 
 use super::examine::Examination;
+use super::generation::GenerationSettings;
 use super::supervise::Servers;
 use crate::api::ApiModel;
 
@@ -22,8 +23,8 @@ pub(super) struct LaunchedModel {
     pub(super) variables: Dict,
     /// Whether `enable_thinking` is on.
     pub(super) thinks: bool,
-    /// The variables of the server's own chat template.
-    pub(super) template_fields: Option<Value>,
+    /// What requests get besides the settings of their task.
+    pub(super) generation: GenerationSettings,
     /// Whether the context length is that of the server.
     pub(super) asks_length: bool,
     /// `None` for servers that are started by somebody else.
@@ -51,32 +52,6 @@ impl LaunchedModel {
         tokio::select! {
             answer = answer => Ok(answer),
             error = self.servers.failure() => Err(error),
-        }
-    }
-
-    /// Reference: generated strings keep special tokens, and have no spaces between them.
-    fn complete(&self, requests: &mut [ModelRequest]) {
-        let mut last: Option<(Arc<Dict>, Arc<Dict>)> = None;
-        for request in requests {
-            let RequestArguments::Generate { kwargs, .. } = &mut request.arguments else { continue };
-            let changed = match &last {
-                Some((before, after)) if Arc::ptr_eq(before, kwargs) => Arc::clone(after),
-                _ => {
-                    let mut changed = Dict::clone(kwargs);
-                    for name in ["skip_special_tokens", "spaces_between_special_tokens"] {
-                        if changed.get_str(name).is_none() {
-                            changed.insert(name, Value::Bool(false));
-                        }
-                    }
-                    if let Some(fields) = &self.template_fields {
-                        changed.insert("chat_template_kwargs", fields.clone());
-                    }
-                    let changed = Arc::new(changed);
-                    last = Some((Arc::clone(kwargs), Arc::clone(&changed)));
-                    changed
-                }
-            };
-            *kwargs = changed;
         }
     }
 }
@@ -166,7 +141,7 @@ impl Model for LaunchedModel {
     fn answer(&self, mut requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move {
             let all = requests.len();
-            self.complete(&mut requests);
+            self.generation.complete(&mut requests);
             let answers = async {
                 self.ready().await?;
                 self.or_failure(self.served.answer(requests)).await

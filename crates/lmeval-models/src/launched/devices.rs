@@ -7,7 +7,7 @@ use super::examine;
 use super::interpreter::configuration;
 
 /// The environment variables that select devices: of NVIDIA, AMD, Ascend and Intel. The first one that is set counts.
-const VISIBLE: [&str; 5] = [
+pub(super) const VARIABLES: [&str; 5] = [
     "CUDA_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
@@ -17,11 +17,11 @@ const VISIBLE: [&str; 5] = [
 
 /// The variable that selects devices, and those that it lists, if it is set.
 fn listed() -> (&'static str, Option<Vec<String>>) {
-    let set = VISIBLE.into_iter().find_map(|name| {
+    let set = VARIABLES.into_iter().find_map(|name| {
         let list = std::env::var(name).ok().filter(|list| !list.trim().is_empty())?;
         Some((name, Some(list.split(',').map(|device| device.trim().to_owned()).collect())))
     });
-    set.unwrap_or((VISIBLE[0], None))
+    set.unwrap_or((VARIABLES[0], None))
 }
 
 /// Fails if servers need more GPUs than there are, as far as they can be counted. A `device` that does not exist has no effect, as

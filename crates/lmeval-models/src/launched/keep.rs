@@ -8,6 +8,7 @@ use lmeval_hub::hexadecimal;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::devices;
 use super::process::{Address, ServerCommand, random_hex};
 
 /// The record of a server that stays.
@@ -35,14 +36,27 @@ pub(super) enum Claim {
 /// The file with the record of the server with this command line and environment.
 pub(super) fn record_path(cache: &Path, python: &Path, version: &str, words: &[String]) -> PathBuf {
     let mut hash = Sha256::new();
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let mut variables: Vec<String> = std::env::vars_os()
+        .map(|(name, value)| format!("{}={}", name.to_string_lossy(), value.to_string_lossy()))
+        .filter(|variable| changes_servers(variable))
+        .collect();
+    variables.sort();
     let python = python.to_string_lossy();
-    for word in [python.as_ref(), version, &visible].into_iter().chain(words.iter().map(String::as_str)) {
+    let words = variables.iter().chain(words).map(String::as_str);
+    for word in [python.as_ref(), version].into_iter().chain(words) {
         hash.update((word.len() as u64).to_le_bytes());
         hash.update(word);
     }
     let digits = hexadecimal(&hash.finalize()[..12]);
     cache.join("servers").join(format!("{digits}.json"))
+}
+
+/// Whether an environment variable changes what a server computes, or on which devices.
+fn changes_servers(variable: &str) -> bool {
+    devices::VARIABLES
+        .iter()
+        .any(|name| variable.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+        || ["VLLM_", "SGLANG_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// The server of a record, if its process is alive. The record and the socket of a dead one are removed.

@@ -1,6 +1,6 @@
 //! The flags that an installed server knows.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::arguments::flag_name;
 use super::interpreter::{Interpreter, configuration, isolate};
+use super::process::random_hex;
 use super::software::Software;
 
 /// The time limit of the server's help, for which it imports most of itself.
@@ -43,10 +44,25 @@ pub(super) fn learn(
     let flags = Some(flags).filter(|flags| flags.len() > 5)?;
     if let Some(path) = cache.map(|cache| file(interpreter, software, cache)) {
         // Only saves time.
-        let _ = path.parent().map(fs::create_dir_all);
-        let _ = fs::write(path, flags.join("\n"));
+        let _ = save(&path, &flags);
     }
     Some(flags)
+}
+
+/// Writes the list in one step: another run may be reading it.
+fn save(path: &Path, flags: &[String]) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    let partial = path.with_extension(format!("{}.partial", random_hex()?));
+    fs::write(&partial, flags.join("\n"))?;
+    fs::rename(partial, path)
+}
+
+/// Forgets what an earlier question has found: a package may be built anew under the same version.
+pub(super) fn forget(interpreter: &Interpreter, software: &Software, cache: Option<&Path>) {
+    if let Some(path) = cache.map(|cache| file(interpreter, software, cache)) {
+        // There may be none.
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Fails for a flag that the server does not know, if its flags are known.

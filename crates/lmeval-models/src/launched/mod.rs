@@ -77,7 +77,15 @@ fn create(
     if let Some(interpreter) = &interpreter
         && let Some(known) = flags::known(interpreter, software, cache.as_deref())
     {
-        flags::check(interpreter, software, &arguments.given, &known)?;
+        let known = match flags::check(interpreter, software, &arguments.given, &known) {
+            Ok(()) => known,
+            Err(_) => {
+                flags::forget(interpreter, software, cache.as_deref());
+                let again = flags::learn(interpreter, software, cache.as_deref()).unwrap_or(known);
+                flags::check(interpreter, software, &arguments.given, &again)?;
+                again
+            }
+        };
         arguments.flags.retain(|word| !flags::is_needless(word, &known));
     }
     if interpreter.is_some() {

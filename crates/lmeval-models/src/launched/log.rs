@@ -76,6 +76,16 @@ impl Log {
         words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
     }
 
+    /// Whether the server ended because somebody killed its engine, or took its port before it could.
+    pub(super) fn tells_of_an_accident(&self) -> bool {
+        self.lines().iter().rev().any(|line| {
+            // vLLM lists the exit codes of its processes; a negative one is a signal.
+            let killed = line.contains("Failed core proc(s)")
+                && [": -9", ": -15"].iter().any(|code| line.contains(code));
+            killed || line.to_lowercase().contains("address already in use")
+        })
+    }
+
     /// The error of a server that could not be started.
     pub(super) fn explain(&self, software: &Software, message: String) -> ModelError {
         let lines = self.lines();

@@ -33,6 +33,11 @@ pub(super) fn report(address: &Address, key: &str) -> Result<Option<Report>, Ref
     Ok(list.map(|list| Report { max_length: list["data"][0]["max_model_len"].as_i64() }))
 }
 
+/// Whether a server says that it cannot answer any more. No answer in time says nothing: it may be busy.
+pub(super) fn is_broken(address: &Address, key: &str) -> bool {
+    get(address, key, "/health").is_err_and(|error| error.kind() == io::ErrorKind::HostUnreachable)
+}
+
 /// A server that answers, but not to this run.
 #[derive(Debug)]
 pub(super) struct Refused;
@@ -68,6 +73,9 @@ fn exchange(mut stream: impl Read + Write, key: &str, path: &str) -> io::Result<
     let status = answer.split(|byte| *byte == b' ').nth(1);
     if matches!(status, Some(b"401" | b"403")) {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    if status == Some(b"503") {
+        return Err(io::Error::from(io::ErrorKind::HostUnreachable));
     }
     let is_success = status == Some(b"200");
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n");

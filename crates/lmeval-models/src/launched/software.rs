@@ -31,6 +31,8 @@ pub(super) struct Software {
     pub(super) optional: &'static [(&'static str, &'static str)],
     /// Flags with a value, unless the caller sets them: parameters of a request must not be replaced by the checkpoint's.
     pub(super) defaults: &'static [(&'static str, &'static str)],
+    /// Whether `/health` fails with status 503 only when the engine is dead. SGLang's also fails when it is busy.
+    pub(super) reports_health: bool,
     /// The path of the base URL.
     pub(super) path: &'static str,
     /// How values become flags.
@@ -56,6 +58,7 @@ pub(super) const VLLM: Software = Software {
         ("--enable-scale-out", "enable_scale_out"),
     ],
     defaults: &[("generation_config", "vllm")],
+    reports_health: true,
     path: "/v1/completions",
     style: Style { negated: true, lists: true },
     help: "--help=all",
@@ -75,6 +78,7 @@ pub(super) const SGLANG: Software = Software {
     socket: None,
     optional: &[],
     defaults: &[],
+    reports_health: false,
     path: "/generate",
     style: Style { negated: false, lists: true },
     help: "--help",

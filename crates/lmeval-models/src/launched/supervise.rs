@@ -21,6 +21,10 @@ use crate::http::Client;
 
 /// How often a server is started again.
 const RESTARTS: u32 = 3;
+/// How often one that was killed before it was ever ready: loading takes minutes, and memory may be what it lacks.
+const FIRST_RESTARTS: u32 = 1;
+/// Between queries of a server's health, and how many have to fail in turn.
+const HEALTH: (Duration, u32) = (Duration::from_secs(3), 3);
 /// A server that has run for longer may be started again as often as a new one.
 const SETTLED: Duration = Duration::from_mins(10);
 /// Between queries of a server that starts.
@@ -226,10 +230,11 @@ impl Supervisor {
                     if self.drop_needless(&log) {
                         continue;
                     }
-                    if !has_run {
+                    // Requests may end a server before it was seen to be ready.
+                    let is_accident = has_run || is_kill(status) || log.tells_of_an_accident();
+                    if !is_accident || (!has_run && restarts == FIRST_RESTARTS) {
                         return Err(self.not_started(status, &log));
                     }
-                    // Requests may end a server before it was seen to be ready.
                     restarts += 1;
                     self.note_end(status, restarts, &log)?;
                     continue;
@@ -238,19 +243,35 @@ impl Supervisor {
             let since = Instant::now();
             self.note_ready(report, has_run);
             has_run = true;
-            match self.inbox.recv() {
-                Ok(Message::Ended(status)) => {
-                    if since.elapsed() > SETTLED {
-                        restarts = 0;
-                    }
-                    restarts += 1;
-                    self.note_end(status, restarts, &log)?;
-                    self.forget();
-                }
-                Ok(Message::Stop) | Err(_) => {
-                    self.end(&mut process, false);
-                    return Ok(());
-                }
+            let Ending::Server(status) = self.until_ended(&mut process) else {
+                self.end(&mut process, false);
+                return Ok(());
+            };
+            if since.elapsed() > SETTLED {
+                restarts = 0;
+            }
+            restarts += 1;
+            self.note_end(status, restarts, &log)?;
+            self.forget();
+        }
+    }
+
+    /// Waits until a server that was ready, or the run, ends. A server without an engine that keeps listening is killed: it
+    /// would answer nothing any more.
+    fn until_ended(&self, process: &mut Process) -> Ending {
+        let (pause, limit) = HEALTH;
+        let mut failures = 0;
+        loop {
+            match self.inbox.recv_timeout(pause) {
+                Ok(Message::Ended(status)) => return Ending::Server(status),
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Ending::Run,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let Plan { software, address, key, .. } = &self.plan;
+            let is_broken = software.reports_health && probe::is_broken(address, key);
+            failures = if is_broken { failures + 1 } else { 0 };
+            if failures == limit {
+                process.kill();
             }
         }
     }
@@ -487,6 +508,19 @@ impl Supervisor {
         }
         self.forget();
     }
+}
+
+/// What ended first.
+enum Ending {
+    /// The server, with its exit status; a guard that was killed reports none.
+    Server(Option<i32>),
+    Run,
+}
+
+/// Whether a process was killed by somebody else than itself.
+fn is_kill(status: Option<i32>) -> bool {
+    // SIGKILL and SIGTERM; a guard that was killed reports no status.
+    matches!(status, None | Some(137 | 143))
 }
 
 /// An exit status in words.

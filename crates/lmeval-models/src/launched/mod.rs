@@ -24,7 +24,7 @@ mod words;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelIdentity, ModelSettings};
+use lmeval_core::{Model, ModelError, ModelIdentity, ModelSettings, secrets};
 use lmeval_hub::{Kind, Settings};
 use lmeval_pycompat::{Value, repr};
 
@@ -198,9 +198,23 @@ pub fn serve_command(name: &str, settings: &ModelSettings) -> Option<Result<Stri
     }))
 }
 
+/// The variable with the key of a server that reads none.
+const KEY_VARIABLE: &str = "LM_EVAL_SERVER_KEY";
+
+/// Runs the module of a server that takes its key as an argument. Every user of the machine can read the arguments of a
+/// process, so the key is added in Python. The module stays the main one for the processes that it spawns.
+const ADD_KEY: &str = "import os, runpy, sys
+module, *words = sys.argv[1:]
+key = os.environ.pop('LM_EVAL_SERVER_KEY', None)
+sys.argv[:] = [module, *words, *(['--api-key', key] if key else [])]
+runpy.run_module(module, run_name='__main__', alter_sys=True)";
+
 /// The words that start a server, up to its flags.
 fn entry(software: &Software, interpreter: &Interpreter) -> Vec<String> {
     let (module, file) = software.entry;
+    if software.key_variable.is_none() {
+        return ["-c", ADD_KEY, module].map(str::to_owned).to_vec();
+    }
     match software.other_entry.filter(|_| !interpreter.root.join(file).is_file()) {
         Some(words) => words.iter().map(|word| (*word).to_owned()).collect(),
         None => vec!["-m".to_owned(), module.to_owned()],
@@ -261,6 +275,7 @@ fn plans(
         .collect();
     let kept: Vec<Option<Kept>> = records.iter().map(|record| keep::find(record.as_deref()?)).collect();
     let key = shared_key(software, &kept)?.map_or_else(random_hex, Ok).map_err(failed)?;
+    secrets::remember(&key);
     let mut plans = Vec::new();
     for (number, (record, kept)) in records.into_iter().zip(kept).enumerate() {
         let mut environment = devices::visible(&arguments.layout, number);
@@ -284,10 +299,7 @@ fn plans(
                 words.extend(["--host", "127.0.0.1", "--port", &port.to_string()].map(str::to_owned));
             }
         }
-        match software.key_variable {
-            Some(variable) => environment.push((variable.to_owned(), key.clone())),
-            None => words.extend(["--api-key".to_owned(), key.clone()]),
-        }
+        environment.push((software.key_variable.unwrap_or(KEY_VARIABLE).to_owned(), key.clone()));
         let own = match &settings.process.logs {
             Some(logs) => logs.join(format!("{}-{}-{}.log", software.module, std::process::id(), number + 1)),
             // Others can write to this folder, too.

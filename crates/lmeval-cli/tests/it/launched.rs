@@ -27,13 +27,16 @@ pub(crate) struct Stage {
 pub(crate) struct Start {
     pub(crate) argv: Vec<String>,
     env: Value,
+    /// Its command line, as other users see it.
+    cmdline: Vec<String>,
     pub(crate) pid: u32,
     pub(crate) engine: u32,
+    pub(crate) worker: u32,
 }
 
 impl Start {
     /// The word after a flag.
-    fn value(&self, flag: &str) -> Option<&str> {
+    pub(crate) fn value(&self, flag: &str) -> Option<&str> {
         let place = self.argv.iter().position(|word| word == flag)?;
         self.argv.get(place + 1).map(String::as_str)
     }
@@ -86,16 +89,21 @@ impl Stage {
         let text = fs_err::read_to_string(self.folder.join(format!("start-{number}.json"))).ok()?;
         let record: Value = serde_json::from_str(&text).unwrap();
         let number = |name: &str| u32::try_from(record[name].as_u64().unwrap()).unwrap();
-        let words = record["argv"].as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned());
+        let words = |name: &str| {
+            let words = record[name].as_array().unwrap().iter();
+            words.map(|word| word.as_str().unwrap().to_owned()).collect()
+        };
         Some(Start {
-            argv: words.collect(),
+            argv: words("argv"),
+            cmdline: words("cmdline"),
             env: record["env"].clone(),
             pid: number("pid"),
             engine: number("engine"),
+            worker: number("worker"),
         })
     }
 
-    fn starts(&self) -> Vec<Start> {
+    pub(crate) fn starts(&self) -> Vec<Start> {
         (1..).map_while(|number| self.start(number)).collect()
     }
 
@@ -111,6 +119,21 @@ impl Stage {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// The folders of sockets.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        let entries =
+            fs_err::read_dir(self.context.work().join("t")).unwrap().map(|entry| entry.unwrap().path());
+        let is_ours = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("lm-eval-");
+        entries.filter(|path| path.is_dir() && is_ours(path)).collect()
+    }
+
+    /// What the servers have logged.
+    pub(crate) fn log(&self) -> String {
+        let logs = files(&self.context.work().join("out"));
+        let logs = logs.iter().filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|path| fs_err::read_to_string(path).unwrap()).collect()
+    }
+
     /// Waits until every process and every socket of the run is gone.
     pub(crate) fn check_gone(&self) {
         let begun = Instant::now();
@@ -118,10 +141,10 @@ impl Stage {
             let alive: Vec<u32> = self
                 .starts()
                 .iter()
-                .flat_map(|start| [start.pid, start.engine])
+                .flat_map(|start| [start.pid, start.engine, start.worker])
                 .filter(|process| is_alive(*process))
                 .collect();
-            let sockets = sockets(&self.context.work().join("t"));
+            let sockets = self.sockets();
             if alive.is_empty() && sockets.is_empty() {
                 return;
             }
@@ -129,14 +152,6 @@ impl Stage {
             thread::sleep(Duration::from_millis(20));
         }
     }
-}
-
-/// The folders of sockets.
-fn sockets(temporary: &Path) -> Vec<PathBuf> {
-    let entries = fs_err::read_dir(temporary).unwrap().map(|entry| entry.unwrap().path());
-    entries
-        .filter(|path| path.is_dir() && path.file_name().unwrap().to_string_lossy().starts_with("lm-eval-"))
-        .collect()
 }
 
 fn is_alive(process: u32) -> bool {
@@ -195,6 +210,10 @@ fn sglang_runs_on_a_port_with_a_key() {
     assert_eq!(output.status, 0, "{output}");
     let start = stage.start(1).unwrap();
     assert_eq!(start.value("--model-path"), Some(model().display().to_string().as_str()));
+    let key = start.value("--api-key").unwrap();
+    assert!(start.cmdline.iter().any(|word| word == "sglang.launch_server"), "{:?}", start.cmdline);
+    assert!(!start.cmdline.iter().any(|word| word == key), "every user can read the command line");
+    assert!(!start.env.as_object().unwrap().values().any(|value| value == key), "its children would have it");
     assert_eq!(start.value("--tp-size"), Some("2"));
     assert_eq!(start.value("--mem-fraction-static"), Some("0.7"));
     assert_eq!(start.value("--context-length"), Some("512"));
@@ -320,6 +339,63 @@ fn server_that_cannot_load_shows_its_last_lines_and_the_cause() {
         assert!(output.stderr.contains(part), "{part}: {output}");
     }
     stage.check_gone();
+}
+
+#[test]
+fn server_whose_port_is_taken_is_started_again_once() {
+    for (taken, status) in [(1, 0), (2, 1)] {
+        let stage = Stage::new();
+        for start in 1..=taken {
+            stage.fault(start, "taken");
+        }
+        let output = stage.run("sglang", &format!("{},context_length=512", pretrained()), "long", "out");
+        assert_eq!(output.status, status, "{output}");
+        assert_eq!(stage.starts().len(), 2, "{output}");
+        assert!(output.stderr.contains("is started again (1 of 3)"), "{output}");
+        stage.check_gone();
+    }
+}
+
+#[test]
+fn server_without_an_engine_is_started_again() {
+    let stage = Stage::new();
+    stage.fault(1, "sick");
+    let output =
+        stage.run("vllm", &format!("{},max_model_len=512,num_concurrent=1", pretrained()), "options", "out");
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(stage.starts().len(), 2, "{output}");
+    assert!(stage.requests(1) > 3, "{output}");
+    stage.check_gone();
+}
+
+#[test]
+fn flags_that_an_old_list_lacks_are_asked_for_again() {
+    let stage = Stage::new();
+    let learn = stage.run("vllm", &format!("{},max_model_lem=512", pretrained()), "long", "one");
+    assert_eq!(learn.status, 1, "{learn}");
+    let lists = files(&stage.context.lm_eval_home().join("cache/flags"));
+    assert_eq!(lists.len(), 1, "{learn}");
+    let list = fs_err::read_to_string(&lists[0]).unwrap();
+    fs_err::write(&lists[0], list.replace("--max-model-len", "--max-model-length")).unwrap();
+    let output = stage.run("vllm", &format!("{},max_model_len=512", pretrained()), "long", "two");
+    assert_eq!(output.status, 0, "{output}");
+}
+
+#[test]
+fn repeats_have_seeds_of_their_own() {
+    let stage = Stage::new();
+    stage.context.write(
+        "tasks/drawn.yaml",
+        "task: drawn\ndataset_path: json\ndataset_kwargs: {data_files: {test: tasks/numbers.jsonl}}\n\
+         test_split: test\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\noutput_type: generate_until\n\
+         repeats: 3\ngeneration_kwargs: {until: ['.'], do_sample: true, temperature: 1, max_gen_toks: 5}\n",
+    );
+    let arguments = format!("{},max_model_len=512,seed=7", pretrained());
+    let output = stage.run("vllm", &arguments, "drawn", "out");
+    assert_eq!(output.status, 0, "{output}");
+    let log = fs_err::read_to_string(stage.folder.join("seeds-1")).unwrap();
+    let seeds: BTreeSet<&str> = log.lines().collect();
+    assert_eq!(seeds, BTreeSet::from(["7", "8", "9"]), "{log}");
 }
 
 #[test]

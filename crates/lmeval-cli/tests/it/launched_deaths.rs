@@ -1,5 +1,6 @@
 //! However a run or its server ends, nothing is lost and nothing is left.
 
+use std::net::TcpListener;
 use std::process::{Child, ExitStatus};
 
 use lmeval_testkit::Dice;
@@ -87,6 +88,7 @@ fn wait_for(child: &mut Child) -> ExitStatus {
 enum Victim {
     Server,
     Engine,
+    Worker,
     Run,
     Both,
 }
@@ -94,10 +96,14 @@ enum Victim {
 /// When somebody dies.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
+    /// The run has prepared the place of the server's socket.
+    Start,
     Load,
     Flight(usize),
     End,
 }
+
+const VICTIMS: [Victim; 5] = [Victim::Server, Victim::Engine, Victim::Worker, Victim::Run, Victim::Both];
 
 #[test]
 fn deaths_change_no_result_and_leave_nothing() {
@@ -110,35 +116,53 @@ fn deaths_change_no_result_and_leave_nothing() {
     let all = calm.requests(1);
     let mut dice = Dice::new(11);
     for round in 0..30 {
-        let victim = [Victim::Server, Victim::Engine, Victim::Run, Victim::Both][round % 4];
-        let moment = match round / 4 % 4 {
-            0 => Moment::Load,
-            1 | 2 => Moment::Flight(1 + dice.roll(all - 10)),
+        let victim = VICTIMS[round % 5];
+        let moment = match round / 5 {
+            0 => Moment::Start,
+            1 => Moment::Load,
+            2..=4 => Moment::Flight(1 + dice.roll(all - 10)),
             _ => Moment::End,
         };
         let stage = Stage::new();
-        survive(&stage, &arguments, tasks, victim, moment);
+        survive(&stage, "vllm", &arguments, tasks, victim, moment);
         let found = ["options", "long"].map(|task| answers(&stage.context, "out", task));
         assert_eq!(found, expected, "{victim:?} at {moment:?}");
         stage.check_gone();
     }
 }
 
-/// Kills somebody at a moment of a run, and runs again what did not end well.
-fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: Moment) {
-    if let Moment::Load = moment {
+#[test]
+fn deaths_hold_no_port() {
+    let arguments = format!("{},context_length=512,num_concurrent=4", pretrained());
+    for victim in VICTIMS {
+        let stage = Stage::new();
+        survive(&stage, "sglang", &arguments, "long", victim, Moment::Flight(3));
+        assert_eq!(answers(&stage.context, "out", "long").len(), DOCUMENTS);
+        stage.check_gone();
+        for start in stage.starts() {
+            let port: u16 = start.value("--port").unwrap().parse().unwrap();
+            // As servers do, so that a connection that was closed a moment ago is no obstacle.
+            TcpListener::bind(("127.0.0.1", port)).unwrap();
+        }
+    }
+}
+
+/// Kills somebody at a moment of a run. The run has to go well, or, if it was killed itself, the next one.
+fn survive(stage: &Stage, server: &str, arguments: &str, tasks: &str, victim: Victim, moment: Moment) {
+    if let Moment::Start | Moment::Load = moment {
         stage.fault(1, "hold");
     }
-    let words = Stage::arguments("vllm", arguments, tasks, "out");
+    let words = Stage::arguments(server, arguments, tasks, "out");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut child = stage.command(&words).spawn();
-    wait_until("the server has started", || stage.start(1).is_some());
-    let start = stage.start(1).unwrap();
+    let is_victim = matches!(victim, Victim::Run | Victim::Both);
     let mut ended = false;
     wait_until("the moment has come", || {
         ended = child.try_wait().unwrap().is_some();
         let is_now = match moment {
-            Moment::Load => true,
+            // A server that has not started yet cannot be killed.
+            Moment::Start if matches!(victim, Victim::Run) => !stage.sockets().is_empty(),
+            Moment::Start | Moment::Load => stage.start(1).is_some(),
             Moment::Flight(requests) => stage.requests(1) >= requests,
             Moment::End => files(&stage.context.work().join("out"))
                 .iter()
@@ -146,17 +170,25 @@ fn survive(stage: &Stage, arguments: &str, tasks: &str, victim: Victim, moment: 
         };
         ended || is_now
     });
-    if matches!(victim, Victim::Server | Victim::Both) {
-        kill(start.pid, "-9");
+    if let Moment::Load = moment {
+        wait_until("weights are loaded", || stage.log().contains("Graph capturing finished"));
     }
-    if matches!(victim, Victim::Engine) {
-        kill(start.engine, "-9");
+    let start = stage.start(1);
+    let process = start.map(|start| match victim {
+        Victim::Server | Victim::Both => start.pid,
+        Victim::Engine => start.engine,
+        Victim::Worker => start.worker,
+        Victim::Run => 0,
+    });
+    if let Some(process) = process.filter(|process| *process > 0) {
+        kill(process, "-9");
     }
-    if matches!(victim, Victim::Run | Victim::Both) && !ended {
+    if is_victim && !ended {
         child.kill().unwrap();
     }
     fs_err::write(stage.folder.join("go"), "").unwrap();
     let status = wait_for(&mut child);
+    assert!(status.success() || is_victim, "{victim:?} at {moment:?}: {}", stage.log());
     if !status.success() {
         let output = stage.command(&words).run();
         assert_eq!(output.status, 0, "{victim:?} at {moment:?}: {output}");

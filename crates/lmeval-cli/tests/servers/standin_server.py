@@ -2,8 +2,8 @@
 
 The folder STANDIN_FOLDER holds one record per start, `start-N.json`: arguments, environment and process ids. A file
 `fault-N` there tells start N what goes wrong: `crash` (it ends while it loads, with CUDA out of memory), `hold` (it loads
-until the file `go` appears), `refuse` (it accepts another key) or `die:K` (it ends when request K arrives). The last
-request of start N is in `request-N.json`. Every answer begins with STANDIN_THOUGHTS.
+until the file `go` appears), `taken` (its port is), `sick` (its engine is dead, which only /health says), `refuse` (it accepts another key) or `die:K` (it ends when request K arrives). The last
+request of start N is in `request-N.json`, the seeds of all are in `seeds-N`. Every answer begins with STANDIN_THOUGHTS.
 """
 
 from __future__ import annotations
@@ -124,16 +124,23 @@ def generate(request: dict) -> dict | list:
 class State:
     """What the handlers share."""
 
-    def __init__(self, die_at: int | None, folder: Path, number: int, key: str | None, models: list[dict]) -> None:
-        self.die_at, self.folder, self.number, self.key, self.models = die_at, folder, number, key, models
+    def __init__(self, fault: str, folder: Path, number: int, key: str | None, models: list[dict]) -> None:
+        self.die_at = int(fault.partition(":")[2]) if fault.startswith("die:") else None
+        self.fault, self.folder, self.number, self.key, self.models = fault, folder, number, key, models
         self.lock = threading.Lock()
         self.requests = 0
+
+    def is_sick(self) -> bool:
+        """Tell whether the engine is dead: it is once it has answered a few requests."""
+        return self.fault == "sick" and self.requests > 3
 
     def count(self, request: dict) -> None:
         """Count a request, and record it; end at the one that a fault names."""
         with self.lock:
             self.requests += 1
             (self.folder / f"request-{self.number}.json").write_text(json.dumps(request))
+            with (self.folder / f"seeds-{self.number}").open("a") as seeds:
+                seeds.write(f"{request.get('seed')}\n")
             (self.folder / f"requests-{self.number}").write_text(str(self.requests))
             if self.die_at is not None and self.requests >= self.die_at:
                 log("APIServer", "Dying as told")
@@ -176,7 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             self.reply({"object": "list", "data": self.state.models})
         elif self.path == "/health":
-            self.reply({})
+            self.reply({}, 503 if self.state.is_sick() else 200)
         else:
             self.reply({"error": "Not Found"}, 404)
 
@@ -191,6 +198,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({"error": "Not Found"}, 404)
             return
         self.state.count(request)
+        if self.state.is_sick():
+            # The engine does not answer.
+            threading.Event().wait()
         self.reply(route(request))
 
 
@@ -233,9 +243,26 @@ def serve(
     fault = folder / f"fault-{number}"
     fault = fault.read_text().strip() if fault.exists() else ""
     log("APIServer", f"non-default args: {{'model': {model!r}}}")
-    # The title of a process replaces its environment, so the engine has none of the run.
-    engine = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], env={})
-    record = {"argv": sys.argv[1:], "env": dict(os.environ), "pid": os.getpid(), "engine": engine.pid}
+    # The title of a process replaces its environment, so engine and worker have none of the run.
+    script = "sleep 100000 & echo $!; wait $!; exit 1"
+    engine = subprocess.Popen(["/bin/sh", "-c", script], env={"PATH": os.defpath}, stdout=subprocess.PIPE)
+    worker = int(engine.stdout.readline())
+    pids = {"pid": os.getpid(), "engine": engine.pid, "worker": worker}
+    arguments = Path(f"/proc/{os.getpid()}/cmdline").read_text().split("\0")
+    record = {"argv": sys.argv[1:], "cmdline": arguments, "env": dict(os.environ), **pids}
+    is_ready = threading.Event()
+
+    def watch() -> None:
+        code = engine.wait()
+        if is_ready.is_set():
+            log("APIServer", "EngineDeadError: the engine core has died")
+        else:
+            cores = {"EngineCore": code}
+            print(f"RuntimeError: Engine core initialization failed. Failed core proc(s): {cores}", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    if fault != "sick":
+        threading.Thread(target=watch, daemon=True).start()
     partial = folder / f"start-{number}.partial"
     partial.write_text(json.dumps(record))
     partial.rename(folder / f"start-{number}.json")
@@ -244,6 +271,9 @@ def serve(
     if fault == "crash":
         print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB", file=sys.stderr, flush=True)
         os._exit(1)
+    if fault == "taken":
+        print("OSError: [Errno 98] Address already in use", file=sys.stderr, flush=True)
+        os._exit(1)
     while fault == "hold" and not (folder / "go").exists():
         time.sleep(0.01)
     key = key or (os.environ.get(key_variable) if key_variable else None)
@@ -251,8 +281,7 @@ def serve(
         key = "another"
     names = [model, *(adapters or [])]
     models = [{"id": name, "owned_by": owner, "root": model, "max_model_len": max_length or 512} for name in names]
-    die_at = int(fault.partition(":")[2]) if fault.startswith("die:") else None
-    handler = type("OwnHandler", (Handler,), {"state": State(die_at, folder, number, key, models)})
+    handler = type("OwnHandler", (Handler,), {"state": State(fault, folder, number, key, models)})
     server = Unix(socket_path, handler) if socket_path else Tcp(("127.0.0.1", port or 0), handler)
 
     def end(*_: object) -> None:
@@ -260,12 +289,7 @@ def serve(
         engine.kill()
         os._exit(0)
 
-    def watch() -> None:
-        engine.wait()
-        log("APIServer", "EngineDeadError: the engine core has died")
-        os._exit(1)
-
     signal.signal(signal.SIGTERM, end)
-    threading.Thread(target=watch, daemon=True).start()
+    is_ready.set()
     log("APIServer", "Application startup complete.")
     server.serve_forever(poll_interval=0.05)

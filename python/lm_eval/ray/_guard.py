@@ -6,8 +6,8 @@ process it has started. A byte asks the command to end by itself first. Its exit
 The guard detaches itself first: a Ray worker that ends kills its children, and the guard has to survive that. All processes
 of the command have the environment variable MARK (`NAME=VALUE`), by which they are found wherever they went.
 
-`--serve FOLDER MARK STATUS COMMAND …` is like `--run`, but also lets the command end by itself when its owner is gone, and
-removes FOLDER afterwards.
+`--serve FOLDER MARK STATUS COMMAND …` is like `--run`, but also lets the command end by itself when its owner is gone. It
+creates FOLDER for this user alone, and removes it afterwards.
 
 It first writes the id of its session to STATUS.
 
@@ -49,6 +49,8 @@ def run(mark: str, status: int, words: list[str], folder: str | None = None) -> 
     signal.signal(signal.SIGCHLD, lambda *_: None)
     # Orphans among its descendants become children of this process.
     _control(_SUBREAPER, 1)
+    if folder is not None and not _make(folder):
+        words = ["/bin/false"]
     ended = _watch(_start(status, words), wake, folder is not None)
     end_all(mark, 0.0 if folder is None else _TRACKING)
     if folder is not None:
@@ -58,6 +60,18 @@ def run(mark: str, status: int, words: list[str], folder: str | None = None) -> 
     except OSError:
         # The owner is gone.
         pass
+
+
+def _make(folder: str) -> bool:
+    """Create an empty folder that only this user can open; tell whether that was possible."""
+    try:
+        # Left by a server of this run that was killed together with its guard.
+        shutil.rmtree(folder, ignore_errors=True)
+        os.mkdir(folder, 0o700)
+    except OSError as error:
+        os.write(2, f"Cannot create `{folder}`: {error.strerror}\n".encode())
+        return False
+    return True
 
 
 def watch(mark: str, owner: int) -> None:
@@ -185,10 +199,13 @@ def end_all(mark: str, patience: float = 0.0, session: int | None = None) -> Non
             pass
         return
     deadline: float | None = None
-    while True:
+    looks = 0
+    while looks < 2:
         found = _marked(mark, session)
+        # While the list is read, the parent of a process can end, which makes this process its parent.
+        looks = 0 if found else looks + 1
         if not found:
-            return
+            continue
         others = [process for process in found if not patience or not _is_tracker(process)]
         if not others:
             deadline = deadline or time.monotonic() + patience
@@ -223,7 +240,8 @@ def _marked(mark: str, session: int | None) -> list[int]:
             with open(f"/proc/{name}/environ", "rb") as file:
                 has_mark = wanted in file.read().split(b"\0")
         except OSError:
-            continue
+            # A process of another user, or one that is ending: its children are not ours before it has.
+            has_mark = False
         if stat and stat[0] != b"Z" and (has_mark or int(stat[1]) == own or int(stat[3]) == session):
             found.append(int(name))
     return found

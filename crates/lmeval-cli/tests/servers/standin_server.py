@@ -2,8 +2,9 @@
 
 The folder STANDIN_FOLDER holds one record per start, `start-N.json`: arguments, environment and process ids. A file
 `fault-N` there tells start N what goes wrong: `crash` (it ends while it loads, with CUDA out of memory), `hold` (it loads
-until the file `go` appears), `taken` (its port is), `sick` (its engine is dead, which only /health says), `refuse` (it accepts another key) or `die:K` (it ends when request K arrives). The last
-request of start N is in `request-N.json`, the seeds of all are in `seeds-N`. Every answer begins with STANDIN_THOUGHTS.
+until the file `go` appears), `taken` (its port is), `sick` (its engine is dead, which only /health says), `refuse` (it
+accepts another key) or `die:K` (it ends when request K arrives). The last request of start N is in `request-N.json`, the
+seeds of all are in `seeds-N`. Every answer begins with STANDIN_THOUGHTS.
 """
 
 from __future__ import annotations
@@ -285,6 +286,7 @@ def serve(
     server = Unix(socket_path, handler) if socket_path else Tcp(("127.0.0.1", port or 0), handler)
 
     def end(*_: object) -> None:
+        os.kill(worker, signal.SIGKILL)
         log("APIServer", "[shutdown] API server: shutdown triggered")
         engine.kill()
         os._exit(0)

@@ -76,14 +76,19 @@ impl Log {
         words.filter(|word| word.starts_with("--")).map(str::to_owned).collect()
     }
 
-    /// Whether the server ended because somebody killed its engine, or took its port before it could.
+    /// Whether the server ended because somebody killed a process of its, or took its port before it could. vLLM says only
+    /// that its engine did not start then; otherwise it says why.
     pub(super) fn tells_of_an_accident(&self) -> bool {
-        self.lines().iter().rev().any(|line| {
-            // vLLM lists the exit codes of its processes; a negative one is a signal.
-            let killed = line.contains("Failed core proc(s)")
-                && [": -9", ": -15"].iter().any(|code| line.contains(code));
-            killed || line.to_lowercase().contains("address already in use")
-        })
+        const NO_REASON: [&str; 2] =
+            ["Engine core initialization failed", "WorkerProc initialization failed"];
+        let is_vague = |line: &&String| NO_REASON.iter().any(|part| line.contains(part));
+        let lines = self.lines();
+        if lines.iter().any(|line| line.to_lowercase().contains("address already in use")) {
+            return true;
+        }
+        let is_reason = |line: &String| line.contains("Error: ") || line.contains("Exception: ");
+        lines.iter().any(|line| is_vague(&line))
+            && !lines.iter().any(|line| is_reason(line) && !is_vague(&line))
     }
 
     /// The error of a server that could not be started.
@@ -245,6 +250,26 @@ mod tests {
             let error = log.explain(&VLLM, "It ended".to_owned());
             assert!(error.hints()[0].contains(part), "{text}: {:?}", error.hints());
             assert_eq!(error.traceback(), Some(text));
+        }
+    }
+
+    #[test]
+    fn tells_accidents_from_mistakes() {
+        let vague =
+            "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore': 1}\n";
+        let worker =
+            "Exception: WorkerProc initialization failed due to an exception in a background process.\n";
+        for text in [
+            vague.to_owned(),
+            format!("{worker}{vague}"),
+            "OSError: [Errno 98] Address already in use".into(),
+        ] {
+            assert!(log(&text).1.tells_of_an_accident(), "{text}");
+        }
+        for text in
+            ["Loading weights", "ValueError: no such flag", &format!("ValueError: no cache\n{worker}{vague}")]
+        {
+            assert!(!log(text).1.tells_of_an_accident(), "{text}");
         }
     }
 

@@ -74,7 +74,6 @@ pub(super) enum Process {
 impl ServerCommand {
     /// Starts the server. It tells `sender` when it ends.
     pub(super) fn start(&self, keeps: bool, sender: Sender<Message>) -> io::Result<Process> {
-        private_folder(&self.folder)?;
         if let Some(folder) = self.log.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -88,6 +87,7 @@ impl ServerCommand {
         isolate(&mut command).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env("PYTHONUNBUFFERED", "1").stderr(Stdio::from(log.try_clone()?));
         if keeps {
+            private_folder(&self.folder)?;
             command.args(&self.words).stdin(Stdio::null()).stdout(Stdio::from(log));
             #[cfg(unix)]
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -97,7 +97,8 @@ impl ServerCommand {
             return Ok(Process::Kept { pid });
         }
         let mark = format!("{MARK}={}", random_hex()?);
-        // The guard writes the exit status to its standard output; the server's goes to the log.
+        // The guard creates the folder, so that none is left if this process ends now. It writes the exit status to its
+        // standard output; the server's goes to the log.
         command.args(["-c", GUARD, "--serve"]).arg(&self.folder).args([&mark, "1"]);
         command.args(["/bin/sh", "-c", "exec \"$@\" >&2", "sh"]).arg(&self.python).args(&self.words);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

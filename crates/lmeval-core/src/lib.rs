@@ -48,7 +48,7 @@ pub use letters::{Letter, LetterOutcome, letters_value};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
-    Answer, AnswerSink, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
+    Answer, AnswerSink, Finish, Model, ModelFacts, ModelFuture, ModelIdentity, ModelRequest, ModelStats,
     ModelTemplate, ModelTraits, OPTIONAL_FIELDS, OptionScoring, REPORTED_FACTS, Response, SCORING_FACT,
     Usage,
 };

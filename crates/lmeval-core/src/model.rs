@@ -117,20 +117,46 @@ pub struct Usage {
     pub completion_tokens: u64,
 }
 
+/// How a generation ended. Only a complete one shows what the model would have answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finish {
+    /// At a stop string, at the end of the text, or where the server does not say.
+    #[default]
+    Complete,
+    /// At the token limit.
+    CutOff,
+    /// A content filter, or the model itself, refused to answer.
+    Refused,
+}
+
+impl Finish {
+    const ALL: [Self; 3] = [Self::Complete, Self::CutOff, Self::Refused];
+
+    /// The code in journals and messages between processes.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with a code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|finish| finish.code() == code)
+    }
+}
+
 /// A response with its metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The value that is scored.
     pub response: Response,
-    /// Whether generation stopped at the token limit.
-    pub truncated: bool,
+    /// How a generation ended.
+    pub finish: Finish,
     /// The tokens used.
     pub usage: Usage,
 }
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Self { response, truncated: false, usage: Usage::default() }
+        Self { response, finish: Finish::Complete, usage: Usage::default() }
     }
 }
 

@@ -78,9 +78,8 @@ impl Pending {
         let mut answers = self.answers.into_iter().flatten();
         let answered = self.requests.instances.into_iter().map(|instance| {
             let own: Vec<Answer> = answers.by_ref().take(instance.repeats).collect();
-            let truncated = own.iter().filter(|answer| answer.truncated).count();
             let responses = own.iter().map(|answer| answer.response.to_value()).collect();
-            AnsweredInstance { instance, responses, truncated }
+            AnsweredInstance::new(instance, responses).finished(own.iter().map(|answer| answer.finish))
         });
         Some(AnsweredDocument {
             doc_id: self.requests.doc_id,

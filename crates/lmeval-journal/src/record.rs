@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
+use lmeval_core::{Answer, Finish, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
 
 use crate::codec::{Reader, put_number, put_string};
 use crate::error::{Error, ErrorKind};
@@ -172,7 +172,7 @@ impl StoredEntry {
                     out.push(0);
                     put_string(out, message);
                 }
-                Outcome::Answered(Answer { response, truncated, usage }) => {
+                Outcome::Answered(Answer { response, finish, usage }) => {
                     match response {
                         Response::Loglikelihood { logprob, is_greedy } => {
                             out.push(1);
@@ -193,7 +193,7 @@ impl StoredEntry {
                             letters.iter().for_each(|letter| put_letter(out, letter));
                         }
                     }
-                    out.push(u8::from(*truncated));
+                    out.push(finish.code());
                     put_number(out, usage.prompt_tokens);
                     put_number(out, usage.completion_tokens);
                 }
@@ -234,9 +234,9 @@ impl StoredEntry {
             4 => Response::Letters(letters(&mut reader)?),
             _ => return None,
         };
-        let truncated = reader.flag()?;
+        let finish = Finish::from_code(reader.byte()?)?;
         let usage = Usage { prompt_tokens: reader.number()?, completion_tokens: reader.number()? };
-        let outcome = Outcome::Answered(Answer { response, truncated, usage });
+        let outcome = Outcome::Answered(Answer { response, finish, usage });
         reader.finish(Self { key: Key { digest, model }, origin, outcome })
     }
 }
@@ -382,7 +382,7 @@ mod tests {
 
     fn answered(response: Response, origin: Option<Origin>) -> StoredEntry {
         let usage = Usage { prompt_tokens: 300, completion_tokens: 1 << 40 };
-        let outcome = Outcome::Answered(Answer { response, truncated: true, usage });
+        let outcome = Outcome::Answered(Answer { response, finish: Finish::CutOff, usage });
         StoredEntry { key: key(), origin, outcome }
     }
 

@@ -24,5 +24,5 @@ pub use names::{ModelName, sanitize_model_name};
 pub use object::{RunFacts, Seeds, file_object, result_object};
 pub use samples::{SampleOptions, SamplesWriter, WrittenSamples, parse_hash_media, task_hashes};
 pub use summary::Summary;
-pub use table::{Column, make_latex_table, make_table};
+pub use table::{Column, bound_notes, make_latex_table, make_table};
 pub use zone::TimeZone;

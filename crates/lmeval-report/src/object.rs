@@ -211,6 +211,10 @@ fn add_extensions(object: &mut Dict, results: &Sections, facts: &RunFacts) {
     if !facts.judges.is_empty() {
         object.insert("judges", facts.judges.clone());
     }
+    // The table of the 0.4 line has no marks.
+    if !results.bounds.is_empty() && !facts.dialect.plain_result_files {
+        object.insert("bounds", results.bounds.clone());
+    }
     if !results.judging.is_empty() {
         object.insert("judging", results.judging.clone());
     }

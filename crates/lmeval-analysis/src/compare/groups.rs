@@ -62,6 +62,7 @@ pub(super) fn compare_groups(
                 holm: f64::NAN,
                 only_base: 0,
                 only_new: 0,
+                possible: None,
                 by: Vec::new(),
                 flips: Vec::new(),
             });

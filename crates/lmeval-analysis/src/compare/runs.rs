@@ -11,7 +11,7 @@ use super::groups::{compare_groups, leaves};
 use super::task::compare_task;
 use crate::Error;
 use crate::read::Run;
-use crate::stats::{benjamini_hochberg, holm};
+use crate::stats::{Interval, benjamini_hochberg, holm};
 
 /// Settings of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -53,10 +53,20 @@ pub struct Compared {
     pub only_base: usize,
     /// Documents that only the new run has.
     pub only_new: usize,
+    /// The differences that are possible if every unfinished answer of either run could be right or wrong; `None` if all
+    /// answers of both runs are finished.
+    pub possible: Option<Interval>,
     /// The same score for each value of [`Settings::by`], in the order of the values.
     pub by: Vec<(String, Difference)>,
     /// Documents whose value changed, the largest change first.
     pub flips: Vec<Flip>,
+}
+
+impl Compared {
+    /// Whether unfinished answers alone could explain the difference, so that it is no finding whatever its p-value is.
+    pub fn is_within_bounds(&self) -> bool {
+        self.possible.is_some_and(|possible| possible.low <= 0.0 && possible.high >= 0.0)
+    }
 }
 
 /// A document whose value changed.
@@ -136,12 +146,28 @@ pub fn compare(base: &Run, new: &Run, settings: &Settings, registry: &Registry) 
         compare_task(base, new, task, settings, registry, &mut comparison, &mut parts)?;
     }
     compare_groups(base, new, &parts, settings, &mut comparison);
+    for score in &mut comparison.scores {
+        score.possible = possible(score, base, new);
+    }
     if comparison.scores.is_empty() {
         let reasons = std::mem::take(&mut comparison.notes);
         let none = Diagnostic::new("The runs share no score that can be compared");
         return Err(reasons.into_iter().fold(none, Diagnostic::hint).into());
     }
     Ok(comparison)
+}
+
+/// The differences that are possible if answers of the runs are unfinished.
+fn possible(score: &Compared, base: &Run, new: &Run) -> Option<Interval> {
+    let bounds = |run: &Run| run.bounds(&score.task, &score.metric, &score.filter);
+    let (before, after) = (bounds(base), bounds(new));
+    before.or(after)?;
+    let exactly = |value: f64| Interval { low: value, high: value };
+    let (before, after) = (
+        before.unwrap_or_else(|| exactly(score.outcome.base)),
+        after.unwrap_or_else(|| exactly(score.outcome.new)),
+    );
+    Some(Interval { low: after.low - before.high, high: after.high - before.low })
 }
 
 /// Keeps the tasks that are wanted themselves or as members of a wanted group.

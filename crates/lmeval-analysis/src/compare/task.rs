@@ -136,6 +136,7 @@ pub(super) fn compare_task(
                 holm: f64::NAN,
                 only_base: alignment.only_base,
                 only_new: alignment.only_new,
+                possible: None,
                 by,
                 flips,
             });

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Error;
+use crate::stats::Interval;
 use fs_err as fs;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -135,6 +136,16 @@ impl Run {
     pub fn section(&self, name: &str) -> Option<&Dict> {
         match self.results.as_ref()?.get_str(name) {
             Some(Value::Dict(section)) => Some(section),
+            _ => None,
+        }
+    }
+
+    /// The smallest and the largest score that complete answers could have led to; `None` if all answers are finished, or
+    /// if the results do not say.
+    pub fn bounds(&self, task: &str, metric: &str, filter: &str) -> Option<Interval> {
+        let scores = self.section("bounds")?.get_str(task)?.as_dict()?;
+        match scores.get_str(&format!("{metric},{filter}"))?.as_list()? {
+            [low, high] => Some(Interval { low: low.to_f64()?, high: high.to_f64()? }),
             _ => None,
         }
     }

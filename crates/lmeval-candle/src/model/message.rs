@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Context, Diagnose as _, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest,
-    ModelSettings, Response, Usage,
+    Answer, Arguments, Context, Diagnose as _, Dialect, DocId, Finish, ModelError, ModelErrorKind,
+    ModelRequest, ModelSettings, Response, Usage,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -203,7 +203,7 @@ fn of_answer(answer: &Answer) -> Value {
         // The model refuses such requests.
         Response::Letters(_) => {}
     }
-    fields.insert("truncated", answer.truncated);
+    fields.insert("finish", i64::from(answer.finish.code()));
     fields.insert("prompt_tokens", answer.usage.prompt_tokens as i64);
     fields.insert("completion_tokens", answer.usage.completion_tokens as i64);
     Value::from(fields)
@@ -224,7 +224,8 @@ fn to_answer(value: &Value) -> Option<Answer> {
     let number = |name| u64::try_from(fields.get_str(name)?.as_i64()?).ok();
     let usage =
         Usage { prompt_tokens: number("prompt_tokens")?, completion_tokens: number("completion_tokens")? };
-    Some(Answer { response, truncated: fields.get_str("truncated")?.as_bool()?, usage })
+    let finish = Finish::from_code(u8::try_from(fields.get_str("finish")?.as_i64()?).ok()?)?;
+    Some(Answer { response, finish, usage })
 }
 
 fn of_error(error: &ModelError) -> Value {
@@ -292,7 +293,7 @@ mod tests {
             Response::Text("a\nb".into()),
         ];
         for response in responses {
-            let answer = Answer { response, truncated: true, usage };
+            let answer = Answer { response, finish: Finish::CutOff, usage };
             let sent = FromWorker::Answered { index: 7, answer: Ok(answer.clone()), asked: 2, computed: 1 };
             match FromWorker::from_line(&sent.to_line().unwrap()) {
                 Some(FromWorker::Answered { index: 7, answer: Ok(found), asked: 2, computed: 1 }) => {

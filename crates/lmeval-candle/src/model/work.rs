@@ -2,8 +2,8 @@
 
 use lmeval_core::work_queue::{Sink, unanswered};
 use lmeval_core::{
-    Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage, Window,
-    windows,
+    Answer, Arguments as Asked, Context, Finish, ModelError, ModelRequest, ModelStats, Response, Usage,
+    Window, windows,
 };
 use rayon::prelude::*;
 
@@ -140,7 +140,7 @@ impl Answerer {
             let usage = usage(sequences[sequence].tokens.len(), 0);
             let answer = score.map_err(ModelError::from).map(|Score { logprob, is_greedy }| Answer {
                 response: Response::Loglikelihood { logprob, is_greedy },
-                truncated: false,
+                finish: Finish::Complete,
                 usage,
             });
             sink.deliver(indices[sequence], answer);
@@ -271,7 +271,7 @@ impl Answerer {
             let usage = usage(sequences[sequence].tokens.len(), generated.tokens.len());
             let answer = text.map(|text| Answer {
                 response: Response::Text(text.into()),
-                truncated: generated.is_cut,
+                finish: if generated.is_cut { Finish::CutOff } else { Finish::Complete },
                 usage,
             });
             sink.deliver(*index, answer);
@@ -325,7 +325,7 @@ impl Rolling {
         self.missing -= 1;
         (self.missing == 0).then(|| {
             let response = Response::Rolling { logprob: self.logprobs.iter().sum() };
-            Ok(Answer { response, truncated: false, usage: usage(self.tokens, 0) })
+            Ok(Answer { response, finish: Finish::Complete, usage: usage(self.tokens, 0) })
         })
     }
 }

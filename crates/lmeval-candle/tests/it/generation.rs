@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, ChatMessage, Context, Dialect, Model, ModelError, ModelErrorKind, ModelSettings,
-    Response, Role,
+    Answer, Arguments, ChatMessage, Context, Dialect, Finish, Model, ModelError, ModelErrorKind,
+    ModelSettings, Response, Role,
 };
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_scoring::registry::Registry;
@@ -139,7 +139,7 @@ fn generation_stops_at_stop_strings() {
     for kwargs in &recorded["settings"].as_array().unwrap()[1..3] {
         let made = answer(model.as_ref(), vec![text(prompt, &kwargs.to_string())]).remove(0).unwrap();
         assert!((5..20).contains(&made.usage.completion_tokens), "{kwargs}: {:?}", made.usage);
-        assert!(!made.truncated);
+        assert_eq!(made.finish, Finish::Complete);
     }
 }
 

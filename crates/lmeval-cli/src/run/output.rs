@@ -10,8 +10,8 @@ use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
-    Column, Environment, Layout, ReportError, RunFacts, Seeds, Summary, add_checksums, file_object,
-    make_latex_table, make_table, result_object, to_json, write_results,
+    Column, Environment, Layout, ReportError, RunFacts, Seeds, Summary, add_checksums, bound_notes,
+    file_object, make_latex_table, make_table, result_object, to_json, write_results,
 };
 use lmeval_scoring::results::LetterAudit;
 
@@ -216,6 +216,7 @@ impl Objects {
                 Format::Markdown => printer.result(&make_table(in_memory, column, false))?,
                 _ => printer.table(&make_table(in_memory, column, false))?,
             }
+            printer.result(&bound_notes(in_memory, column))?;
             printer.result("\n")?;
         }
         Ok(())
@@ -290,6 +291,7 @@ pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) 
                 (audit.empty, "empty answer", "empty answers"),
                 (audit.whitespace_only, "whitespace-only answer", "whitespace-only answers"),
                 (audit.truncated, "truncated answer", "truncated answers"),
+                (audit.refused, "refused answer", "refused answers"),
                 (
                     audit.extraction_failed,
                     "answer did not match the filter",

@@ -68,6 +68,7 @@ mod snapshots;
 mod tasks_command;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod unfinished;
 mod unusual_documents;
 mod validate;
 mod view;

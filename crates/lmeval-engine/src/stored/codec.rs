@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use lmeval_core::secrets;
-use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, RequestType};
+use lmeval_core::{Arguments, Context, DocId, Finish, Instance, InstanceMetadata, RequestType};
 use lmeval_host::{decode_value, encode_value};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
@@ -62,7 +62,7 @@ fn answer_value(answer: &AnsweredInstance, before: Option<&Context>) -> Value {
         dict(&instance.metadata.metric_kwargs),
         dict(&instance.additional_args),
         Value::list(answer.responses.iter().cloned()),
-        Value::Int(answer.truncated as i64),
+        Value::list(answer.finishes().iter().map(|finish| Value::Int(finish.code().into()))),
     ])
 }
 
@@ -116,7 +116,7 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
         metric_kwargs,
         additional_args,
         Value::List(responses),
-        truncated,
+        Value::List(finishes),
     ] = given.as_list()?
     else {
         return None;
@@ -144,8 +144,10 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
         }
         _ => return None,
     };
-    Some(AnsweredInstance {
-        instance: Instance {
+    let finishes: Option<Vec<Finish>> =
+        finishes.iter().map(|code| Finish::from_code(u8::try_from(code.as_i64()?).ok()?)).collect();
+    let answer = AnsweredInstance::new(
+        Instance {
             request_type,
             task_name: Arc::clone(task_name),
             doc_id,
@@ -160,9 +162,9 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
             },
             additional_args: optional_dict(additional_args),
         },
-        responses: responses.as_ref().clone(),
-        truncated: size(truncated)?,
-    })
+        responses.as_ref().clone(),
+    );
+    Some(answer.finished(finishes?))
 }
 
 fn size(value: &Value) -> Option<usize> {
@@ -234,10 +236,9 @@ mod tests {
             choices: Some(Arc::new(vec![Value::str("x"), Value::Int(2)])),
             answers: answers
                 .into_iter()
-                .map(|(kind, arguments, response)| AnsweredInstance {
-                    instance: instance(kind, arguments),
-                    responses: vec![response.clone(), response],
-                    truncated: 1,
+                .map(|(kind, arguments, response)| {
+                    AnsweredInstance::new(instance(kind, arguments), vec![response.clone(), response])
+                        .finished([Finish::Complete, Finish::CutOff])
                 })
                 .collect(),
             judgements: Vec::new(),

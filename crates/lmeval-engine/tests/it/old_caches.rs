@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lmeval_core::{Diagnose as _, ModelIdentity, RequestType, Response};
+use lmeval_core::{Diagnose as _, Finish, ModelIdentity, RequestType, Response};
 use lmeval_engine::EngineError;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_journal::{Fingerprint, Imported, Journal, Key, export, list, old_caches, request_hash};
@@ -39,7 +39,7 @@ fn get(
 ) -> Option<Response> {
     let key = Key::new(model, &request_hash(method, args).unwrap(), 0, None);
     journal.get(&key, kind).unwrap().map(|answer| {
-        assert!(!answer.truncated);
+        assert_eq!(answer.finish, Finish::Complete);
         answer.response
     })
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use lmeval_core::{Answer, Usage};
+use lmeval_core::{Answer, Finish, Usage};
 use lmeval_pycompat::json::{self, Options};
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
@@ -78,13 +78,16 @@ fn write_line(output: &mut dyn Write, entry: StoredEntry, model: Option<String>)
         }
     }
     match entry.outcome {
-        Outcome::Answered(Answer { response, truncated, usage }) => {
+        Outcome::Answered(Answer { response, finish, usage }) => {
             let Usage { prompt_tokens, completion_tokens } = usage;
             let mut tokens = Dict::new();
             tokens.insert("prompt_tokens", Value::Int(prompt_tokens as i64));
             tokens.insert("completion_tokens", Value::Int(completion_tokens as i64));
             line.insert("response", response.to_value());
-            line.insert("truncated", truncated);
+            line.insert("truncated", finish == Finish::CutOff);
+            if finish == Finish::Refused {
+                line.insert("refused", true);
+            }
             line.insert("usage", Value::from(tokens));
         }
         Outcome::Failed { message } => {

@@ -185,7 +185,7 @@ fn is_same(one: &Outcome, other: &Outcome) -> bool {
         }
         (one, other) => one == other,
     };
-    is_same && one.truncated == other.truncated
+    is_same && one.finish == other.finish
 }
 
 fn write(inputs: &[Input<'_>], taken: &Taken, path: &Path, merged: &mut Merged) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, Letter, ModelIdentity, RequestType, Response, Usage};
+use lmeval_core::{Answer, Finish, Letter, ModelIdentity, RequestType, Response, Usage};
 use lmeval_journal::{Entry, Fingerprint, Journal, Key, Outcome, request_hash};
 use lmeval_pycompat::Value;
 
@@ -39,7 +39,11 @@ pub(crate) fn answer(index: usize) -> Answer {
         }
     };
     let usage = Usage { prompt_tokens: index as u64 * 100, completion_tokens: index as u64 };
-    Answer { response, truncated: index.is_multiple_of(5), usage }
+    Answer {
+        response,
+        finish: if index.is_multiple_of(5) { Finish::CutOff } else { Finish::Complete },
+        usage,
+    }
 }
 
 pub(crate) fn entry(model: Fingerprint, index: usize) -> Entry {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelErrorKind, Usage};
+use lmeval_core::{Finish, ModelError, ModelErrorKind, Usage};
 use lmeval_pycompat::{Dict, Value, json, strings};
 
 use crate::http::BadAnswer;
@@ -112,9 +112,18 @@ pub(super) fn text(object: &Dict, name: &str) -> Result<Arc<str>, BadAnswer> {
     }
 }
 
-/// Whether the token limit ended a choice.
-pub(super) fn is_cut_off(choice: &Dict) -> bool {
-    choice.get_str("finish_reason").and_then(Value::as_str) == Some("length")
+/// How a generation ended, by the field with the server's reason.
+pub(super) fn finish(answer: &Dict, field: &str) -> Finish {
+    answer.get_str(field).and_then(Value::as_str).map_or(Finish::Complete, finish_of)
+}
+
+/// What a server's reason means.
+pub(super) fn finish_of(reason: &str) -> Finish {
+    match reason {
+        "length" | "max_tokens" | "model_context_window_exceeded" => Finish::CutOff,
+        "content_filter" | "refusal" => Finish::Refused,
+        _ => Finish::Complete,
+    }
 }
 
 /// The token usage of an answer, in OpenAI's or Anthropic's naming.

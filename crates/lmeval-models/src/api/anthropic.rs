@@ -7,7 +7,7 @@ use lmeval_core::{
 };
 use lmeval_pycompat::{Dict, Value, strings};
 
-use super::answer::{after_thinking, malformed, objects, text};
+use super::answer::{after_thinking, finish, malformed, objects, text};
 use super::arguments::{Backend, Credentials};
 use super::chat::{generates_only, messages};
 use super::protocol::{Generation, Prompt, Protocol, Rules};
@@ -119,9 +119,8 @@ fn read_message(object: &Dict, rules: &Rules) -> Result<Generation, BadAnswer> {
     let texts = blocks.iter().filter_map(|block| block.as_dict()?.get_str("text")?.as_str());
     // Reference: 0.4 uses the first block.
     let text: String = if rules.is_v04() { texts.take(1).collect() } else { texts.collect() };
-    let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
     let text = after_thinking(text.into(), rules.think_end_token.as_deref());
-    Ok(Generation { text, truncated })
+    Ok(Generation { text, finish: finish(object, "stop_reason") })
 }
 
 /// The protocol of `/v1/complete`.
@@ -186,14 +185,13 @@ impl TextProtocol for AnthropicCompletions {
     fn read(&self, answer: &Value, _: &Arguments) -> Result<TextAnswer, BadAnswer> {
         let object = answer.as_dict().ok_or_else(|| malformed("The answer is not a JSON object"))?;
         let text = text(object, "completion")?;
-        let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
-        Ok(TextAnswer { response: Response::Text(text), truncated })
+        Ok(TextAnswer { response: Response::Text(text), finish: finish(object, "stop_reason") })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use lmeval_core::Context;
+    use lmeval_core::{Context, Finish};
     use lmeval_pycompat::json;
 
     use super::*;
@@ -215,7 +213,7 @@ mod tests {
         );
         let answer = json::loads(r#"{"completion": " yes", "stop_reason": "max_tokens"}"#).unwrap();
         let answer = protocol.read(&answer, &arguments).unwrap();
-        assert_eq!((answer.response, answer.truncated), (Response::Text(" yes".into()), true));
+        assert_eq!((answer.response, answer.finish), (Response::Text(" yes".into()), Finish::CutOff));
         assert!(protocol.call(&Arguments::Rolling { text: "x".into() }).is_err());
     }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, stops};
+use lmeval_core::{Finish, ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
-use super::answer::{after_thinking, choices, is_cut_off, malformed, null_text, objects};
+use super::answer::{after_thinking, choices, finish, malformed, null_text, objects};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Family, Generation, Prompt, Protocol, Rules};
@@ -144,7 +144,10 @@ pub(super) fn chat_generations(answer: &Value, rules: &Rules) -> Result<Vec<Gene
                 })?,
             };
             let text = after_thinking(content, rules.think_end_token.as_deref());
-            found.push(Generation { text, truncated: is_cut_off(choice) });
+            let refusal = message.and_then(|message| message.get_str("refusal"));
+            let is_refusal = refusal.is_some_and(Value::is_truthy);
+            let finish = if is_refusal { Finish::Refused } else { finish(choice, "finish_reason") };
+            found.push(Generation { text, finish });
         }
     }
     Ok(found)

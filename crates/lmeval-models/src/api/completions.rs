@@ -3,7 +3,7 @@
 use lmeval_core::{ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value, float};
 
-use super::answer::{choices, is_cut_off, malformed, no_logprobs, objects, text, unusable};
+use super::answer::{choices, finish, malformed, no_logprobs, objects, text, unusable};
 use super::arguments::{Backend, Credentials};
 use super::protocol::{Family, Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
@@ -83,7 +83,10 @@ impl Protocol for Completions {
         let mut found = Vec::new();
         for object in objects(answer)? {
             for choice in choices(object)? {
-                found.push(Generation { text: text(choice, "text")?, truncated: is_cut_off(choice) });
+                found.push(Generation {
+                    text: text(choice, "text")?,
+                    finish: finish(choice, "finish_reason"),
+                });
             }
         }
         Ok(found)

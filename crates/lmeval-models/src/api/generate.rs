@@ -184,7 +184,7 @@ impl ApiModel {
         let (found, total) = client.post(call, read).await?;
         let answer = |(index, found): (usize, Generation)| Answer {
             response: Response::Text(found.text),
-            truncated: found.truncated,
+            finish: found.finish,
             usage: share(total, index, batch.len()),
         };
         Ok(found.into_iter().enumerate().map(answer).collect())

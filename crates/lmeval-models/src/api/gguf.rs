@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Arguments, ModelError, ModelErrorKind, RequestType, Response};
+use lmeval_core::{Arguments, Finish, ModelError, ModelErrorKind, RequestType, Response};
 use lmeval_pycompat::{Dict, Value, float, strings};
 
-use super::answer::{choices, is_cut_off, malformed, no_logprobs, text};
+use super::answer::{choices, finish, malformed, no_logprobs, text};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
 
@@ -74,12 +74,12 @@ impl TextProtocol for Gguf {
             let (logprob, is_greedy) = score(choice, context.chars().count(), continuation)?;
             return Ok(TextAnswer {
                 response: Response::Loglikelihood { logprob, is_greedy },
-                truncated: false,
+                finish: Finish::Complete,
             });
         }
         let text = text(choice, "text")?;
         let text: Arc<str> = strings::strip(&text).into();
-        Ok(TextAnswer { response: Response::Text(text), truncated: is_cut_off(choice) })
+        Ok(TextAnswer { response: Response::Text(text), finish: finish(choice, "finish_reason") })
     }
 }
 

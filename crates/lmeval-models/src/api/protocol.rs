@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, ModelError, ModelErrorKind, OptionScoring, RequestType, stops};
+use lmeval_core::{Dialect, Finish, ModelError, ModelErrorKind, OptionScoring, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::after_thinking;
@@ -89,8 +89,8 @@ impl Prompt {
 pub(super) struct Generation {
     /// The generated string.
     pub(super) text: Arc<str>,
-    /// Whether the token limit cut it off.
-    pub(super) truncated: bool,
+    /// How it ended.
+    pub(super) finish: Finish,
 }
 
 /// A prompt to score.

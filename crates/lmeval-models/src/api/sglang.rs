@@ -1,9 +1,9 @@
 //! `sglang-generate`: SGLang's native API.
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{Finish, ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value, float};
 
-use super::answer::{malformed, no_logprobs, objects, refuse_abort, text};
+use super::answer::{finish_of, malformed, no_logprobs, objects, refuse_abort, text};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Family, Generation, Prompt, Protocol, Rules, Score, Scored};
@@ -80,8 +80,8 @@ impl Protocol for Sglang {
             let kind = reason
                 .and_then(|reason| reason.as_dict().map_or(Some(reason), |reason| reason.get_str("type")));
             refuse_abort(kind)?;
-            let truncated = kind.and_then(Value::as_str) == Some("length");
-            Ok(Generation { text: text(object, "text")?, truncated })
+            let finish = kind.and_then(Value::as_str).map_or(Finish::Complete, finish_of);
+            Ok(Generation { text: text(object, "text")?, finish })
         };
         objects(answer)?.into_iter().map(read).collect()
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lmeval_core::{
-    Answer, Arguments, Context, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
-    ModelSettings, ModelStats, ModelTraits, RequestType, Response,
+    Answer, Arguments, Context, Finish, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, ModelSettings, ModelStats, ModelTraits, RequestType, Response,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -20,7 +20,7 @@ use crate::http::{BadAnswer, Call, Client, ClientSettings};
 #[derive(Debug)]
 pub(super) struct TextAnswer {
     pub(super) response: Response,
-    pub(super) truncated: bool,
+    pub(super) finish: Finish,
 }
 
 /// A server that takes one prompt string per call.
@@ -117,7 +117,7 @@ impl TextModel {
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             let found = self.protocol.read(&answer, &request.arguments)?;
-            Ok(Answer { response: found.response, truncated: found.truncated, usage: usage(&answer) })
+            Ok(Answer { response: found.response, finish: found.finish, usage: usage(&answer) })
         };
         self.client.post(call, read).await
     }

@@ -1,9 +1,9 @@
 //! `textsynth`: the TextSynth API.
 
-use lmeval_core::{Arguments, ModelError, ModelErrorKind, RequestType, Response};
+use lmeval_core::{Arguments, Finish, ModelError, ModelErrorKind, RequestType, Response};
 use lmeval_pycompat::{Dict, Value};
 
-use super::answer::{malformed, text};
+use super::answer::{finish, malformed, text};
 use super::arguments::Credentials;
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
@@ -65,15 +65,17 @@ impl TextProtocol for TextSynth {
         let object = answer.as_dict().ok_or_else(|| malformed("The answer is not a JSON object"))?;
         if matches!(arguments, Arguments::Generate { .. }) {
             let text = text(object, "text")?;
-            let truncated = object.get_str("finish_reason").and_then(Value::as_str) == Some("length");
-            return Ok(TextAnswer { response: Response::Text(text), truncated });
+            return Ok(TextAnswer {
+                response: Response::Text(text),
+                finish: finish(object, "finish_reason"),
+            });
         }
         let logprob = object.get_str("logprob").and_then(Value::to_f64);
         let is_greedy = object.get_str("is_greedy").map(Value::is_truthy);
         let (Some(logprob), Some(is_greedy)) = (logprob, is_greedy) else {
             return Err(malformed("The answer has no `logprob` or no `is_greedy`"));
         };
-        Ok(TextAnswer { response: Response::Loglikelihood { logprob, is_greedy }, truncated: false })
+        Ok(TextAnswer { response: Response::Loglikelihood { logprob, is_greedy }, finish: Finish::Complete })
     }
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    ChatMessage, Context, Diagnose as _, Dialect, Model, ModelErrorKind, RequestType, Response, Role, Usage,
+    ChatMessage, Context, Diagnose as _, Dialect, Finish, Model, ModelErrorKind, RequestType, Response, Role,
+    Usage,
 };
 use lmeval_models::{ModelSettings, create};
 use lmeval_pycompat::{Dict, Value, json};
@@ -140,7 +141,7 @@ async fn batches_mixed_requests() {
     let texts: Vec<Value> =
         answers.iter().map(|answer| answer.as_ref().unwrap().response.to_value()).collect();
     assert_eq!(texts, [Value::str("text 0"), Value::str("text 0"), Value::str("text 1")]);
-    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().truncated));
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap().finish == Finish::CutOff));
     assert_eq!(answers[0].as_ref().unwrap().usage, Usage { prompt_tokens: 5, completion_tokens: 2 });
     assert_eq!(answers[2].as_ref().unwrap().usage, Usage { prompt_tokens: 4, completion_tokens: 2 });
     assert_eq!(
@@ -220,7 +221,7 @@ async fn chat_bodies_and_answers() {
     let messages = vec![ChatMessage::new(Role::System, "S é"), ChatMessage::new(Role::User, "hi")];
     let context = template.template.apply(messages, true).unwrap();
     let answer = ask(&model, generate(context.clone(), r#"{"until": "x", "top_p": 0.5}"#)).await.unwrap();
-    assert_eq!((answer.response, answer.truncated), (Response::Text("".into()), true));
+    assert_eq!((answer.response, answer.finish), (Response::Text("".into()), Finish::CutOff));
     assert_eq!(
         bodies(&log)[0],
         r#"{"messages": [{"role": "system", "content": "S \u00e9", "type": "text"}, {"role": "user", "content": "hi", "type": "text"}], "model": "m", "max_tokens": 256, "temperature": 0, "stop": ["x"], "seed": 1234, "top_p": 0.5}"#

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use lmeval_core::{ChatMessage, Context, Diagnose as _, Model, ModelErrorKind, Response, Role};
+use lmeval_core::{ChatMessage, Context, Diagnose as _, Finish, Model, ModelErrorKind, Response, Role};
 use proptest::prelude::*;
 
 use crate::local::{answers, ask, generate, identity, loglikelihood, model, rolling, score, text};
@@ -56,9 +56,9 @@ fn generation_respects_its_settings() {
             generate("Question: What", r#"{"until": 7}"#),
         ],
     );
-    assert!(answers[0].as_ref().unwrap().truncated);
+    assert_eq!(answers[0].as_ref().unwrap().finish, Finish::CutOff);
     assert_eq!(answers[0].as_ref().unwrap().usage.completion_tokens, 60);
-    assert!(!answers[1].as_ref().unwrap().truncated);
+    assert_eq!(answers[1].as_ref().unwrap().finish, Finish::Complete);
     assert_eq!(answers[2].as_ref().unwrap_err().kind(), ModelErrorKind::Request);
     // Even an absurd limit ends.
     assert!(text(&*model, generate("a", r#"{"max_gen_toks": 1e15}"#)).len() <= 1 << 14);

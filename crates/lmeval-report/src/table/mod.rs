@@ -1,5 +1,6 @@
 //! Tables of results, in the reference's layout.
 
+mod bounds;
 mod cells;
 mod latex;
 mod layout;
@@ -7,6 +8,9 @@ mod layout;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lmeval_pycompat::{Dict, Value, repr};
+
+pub use self::bounds::bound_notes;
+use self::bounds::{MARK, bounds_of};
 
 /// The part of the results that a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,7 @@ fn rows(object: &Dict, column: Column, sort: bool) -> Vec<Vec<Value>> {
             num_fewshot: Value::from(of("n-shot").map_or_else(|| " ".to_owned(), repr::str)),
             directions: of("higher_is_better").and_then(Value::as_dict),
         };
-        rows.extend(rows_of(entry, facts));
+        rows.extend(rows_of(entry, facts, |key| bounds_of(object, name, key).is_some()));
     }
     rows
 }
@@ -112,7 +116,8 @@ struct Facts<'a> {
     directions: Option<&'a Dict>,
 }
 
-fn rows_of(entry: &Dict, facts: Facts<'_>) -> Vec<Vec<Value>> {
+/// The rows of a task or group; scores that are not certain get a mark.
+fn rows_of(entry: &Dict, facts: Facts<'_>, is_uncertain: impl Fn(&str) -> bool) -> Vec<Vec<Value>> {
     let mut metrics: Vec<(&str, &Value)> = entry
         .iter()
         .filter_map(|(key, value)| Some((key.as_str()?, value)))
@@ -143,7 +148,7 @@ fn rows_of(entry: &Dict, facts: Facts<'_>) -> Vec<Vec<Value>> {
             Value::str(filter),
             num_fewshot.clone(),
             Value::str(metric),
-            Value::str(arrow),
+            Value::from(if is_uncertain(key) { format!("{arrow}{MARK}") } else { arrow.to_owned() }),
             match value {
                 Value::Float(number) => Value::from(four_decimals(*number)),
                 other => other.clone(),

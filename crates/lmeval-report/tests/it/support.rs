@@ -80,6 +80,7 @@ pub(crate) fn results(object: &Dict) -> RunResults {
                 higher_is_better,
                 original: usize::try_from(number(counts.get_str("original"))).unwrap(),
                 samples: None,
+                bounds: Vec::new(),
                 audit: Vec::new(),
                 judging: Vec::new(),
                 warnings: Vec::new(),
@@ -92,6 +93,7 @@ pub(crate) fn results(object: &Dict) -> RunResults {
         });
         let sample_counts = counts.collect();
         results.groups.push(GroupResult {
+            bounds: Vec::new(),
             name: name.to_owned(),
             alias: text("alias"),
             index: part(object, "group_subtasks").keys().position(|key| key.as_str() == Some(name)).unwrap(),

@@ -34,14 +34,14 @@ pub struct StepAudit {
     pub step: usize,
     /// The name of the filter.
     pub filter: String,
-    /// The number of answers replaced by the fallback, by request.
-    pub fallbacks: Vec<u32>,
+    /// The indices of the answers replaced by the fallback, by request.
+    pub fallbacks: Vec<Vec<u32>>,
 }
 
 impl StepAudit {
     /// The total number of replaced answers.
-    pub fn total(&self) -> u64 {
-        self.fallbacks.iter().map(|&count| u64::from(count)).sum()
+    pub fn total(&self) -> usize {
+        self.fallbacks.iter().map(Vec::len).sum()
     }
 }
 

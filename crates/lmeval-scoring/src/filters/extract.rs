@@ -10,7 +10,7 @@ use lmeval_core::DocId;
 
 /// A filter that replaces each answer by itself, or by a fallback, and reads no documents.
 ///
-/// It is a [`Filter`] that counts the fallbacks of each request.
+/// It is a [`Filter`] that notes the fallbacks of each request.
 pub trait Extract: fmt::Debug + Send + Sync {
     /// Replaces an answer; returns whether the fallback was used.
     fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError>;
@@ -20,9 +20,13 @@ impl<T: Extract> Filter for T {
     fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         let fallbacks = try_each(&mut responses, |request, answers| {
             let document = docs.id(request);
-            answers
-                .iter_mut()
-                .try_fold(0, |count, answer| Ok(count + u32::from(self.extract(document, answer)?)))
+            let mut replaced = Vec::new();
+            for (index, answer) in (0..).zip(answers) {
+                if self.extract(document, answer)? {
+                    replaced.push(index);
+                }
+            }
+            Ok(replaced)
         })?;
         Ok(Filtered { responses, bare: false, fallbacks })
     }

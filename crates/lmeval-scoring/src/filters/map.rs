@@ -100,7 +100,7 @@ mod tests {
         let filtered = apply(&filter, texts(&[&["A", "B", "C"], &["1"]])).unwrap();
         assert_eq!(filtered.responses[0], [Value::Int(1), Value::str("two"), Value::str("d")]);
         assert_eq!(filtered.responses[1], [Value::str("d")]);
-        assert_eq!(filtered.fallbacks, [1, 1]);
+        assert_eq!(filtered.fallbacks, [[2], [0]]);
     }
 
     #[test]

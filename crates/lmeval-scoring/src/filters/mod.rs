@@ -20,7 +20,7 @@
 //! let docs = FilterDocs::new(&documents, &[DocId(0), DocId(1)]);
 //! let outcome = ensemble.apply(answers, &docs)?;
 //! assert_eq!(outcome.responses, [[Value::str("42")], [Value::str("[invalid]")]]);
-//! assert_eq!(outcome.audits[0].fallbacks, [0, 1]);
+//! assert_eq!(outcome.audits[0].fallbacks, [vec![], vec![0]]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -119,8 +119,8 @@ pub struct Filtered {
     pub responses: Responses,
     /// Whether every list holds a single unwrapped answer; in dialect 0.4, some filters remove the level of repeats.
     pub bare: bool,
-    /// The number of answers replaced by a fallback, by request; empty for filters that do not extract anything.
-    pub fallbacks: Vec<u32>,
+    /// The indices of the answers replaced by a fallback, by request; empty for filters that do not extract anything.
+    pub fallbacks: Vec<Vec<u32>>,
 }
 
 impl From<Responses> for Filtered {

@@ -78,18 +78,18 @@ impl MultiChoiceRegex {
         })
     }
 
-    /// Replaces the answers to one request; returns the number of fallbacks.
+    /// Replaces the answers to one request; returns the indices of fallbacks.
     fn extract(
         &self,
         request: usize,
         answers: &mut [Value],
         docs: &FilterDocs<'_>,
-    ) -> Result<u32, FilterError> {
+    ) -> Result<Vec<u32>, FilterError> {
         let document = docs.id(request);
         let choices = choices(request, docs)?;
         let mut options = None;
-        let mut fallbacks = 0;
-        for answer in answers {
+        let mut fallbacks = Vec::new();
+        for (index, answer) in (0..).zip(answers) {
             let text = answer.as_str().unwrap_or_default();
             let found = match self.search(&self.regex, text, document)? {
                 Some(found) => Some(Value::str(found)),
@@ -104,7 +104,9 @@ impl MultiChoiceRegex {
                     }
                 }
             };
-            fallbacks += u32::from(found.is_none());
+            if found.is_none() {
+                fallbacks.push(index);
+            }
             *answer = found.unwrap_or_else(|| self.fallback.clone());
         }
         Ok(fallbacks)

@@ -171,10 +171,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_fallbacks() {
+    fn notes_fallbacks() {
         let kwargs = step("(a?)(b?)x", 0).kwargs;
         let filter = RegexFilter::from_arguments(&Arguments::new("regex", &kwargs)).unwrap();
         let filtered = apply(&filter, texts(&[&["ax", "x", "y"], &["bx"]])).unwrap();
-        assert_eq!(filtered.fallbacks, [2, 0]);
+        assert_eq!(filtered.fallbacks, [vec![1, 2], vec![]]);
     }
 }

@@ -7,9 +7,7 @@ use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::is_space;
 
 use crate::scorers::AnsweredDocument;
-use lmeval_core::OutputType;
-use lmeval_core::RequestType;
-use lmeval_core::{Letter, LetterOutcome};
+use lmeval_core::{Finish, Letter, LetterOutcome, OutputType, RequestType};
 
 /// Counts of suspicious documents and answers in one pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,8 +24,12 @@ pub struct Audit {
     pub whitespace_only: usize,
     /// Generated answers that stopped at the token limit.
     pub truncated: usize,
+    /// Generations that a content filter, or the model, refused.
+    pub refused: usize,
     /// Answers in which a filter found no match.
     pub extraction_failed: usize,
+    /// Documents with an answer that was cut off or refused, or in which a filter found no match.
+    pub unfinished: usize,
     /// Judgements of a model, if it judges.
     pub judgements: usize,
     /// Judgements without a verdict.
@@ -103,7 +105,8 @@ impl Audit {
                 if answer.instance.request_type != RequestType::GenerateUntil {
                     continue;
                 }
-                audit.truncated += answer.truncated;
+                audit.truncated += answer.count(Finish::CutOff);
+                audit.refused += answer.count(Finish::Refused);
                 audit.answers += answer.responses.len();
                 for text in answer.responses.iter().filter_map(Value::as_str) {
                     if text.is_empty() {
@@ -121,6 +124,8 @@ impl Audit {
     pub fn to_dict(&self) -> Dict {
         let judged =
             (self.judgements > 0).then_some([("judgements", self.judgements), ("unparsed", self.unparsed)]);
+        let rare = [("refused", self.refused), ("unfinished", self.unfinished)].into_iter();
+        let rare = rare.filter(|(_, count)| *count > 0);
         let mut counts: Dict = [
             ("documents", self.documents),
             ("unresolved_targets", self.unresolved_targets),
@@ -132,6 +137,7 @@ impl Audit {
             ("errored", self.errored),
         ]
         .into_iter()
+        .chain(rare)
         .chain(judged.into_iter().flatten())
         .map(|(name, count)| (Value::str(name), Value::Int(count as i64)))
         .collect();
@@ -155,7 +161,9 @@ impl Add for Audit {
             empty: self.empty + other.empty,
             whitespace_only: self.whitespace_only + other.whitespace_only,
             truncated: self.truncated + other.truncated,
+            refused: self.refused + other.refused,
             extraction_failed: self.extraction_failed + other.extraction_failed,
+            unfinished: self.unfinished + other.unfinished,
             errored: self.errored + other.errored,
             judgements: self.judgements + other.judgements,
             unparsed: self.unparsed + other.unparsed,

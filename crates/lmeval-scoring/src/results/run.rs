@@ -10,7 +10,7 @@ use crate::groups::{
     Directions, GroupError, GroupScores, GroupSpec, GroupTree, aggregate_group, inherit_higher_is_better,
     inherit_num_fewshot,
 };
-use crate::scorers::MetricKey;
+use crate::scorers::{Bounds, MetricKey, ScoreBounds};
 use lmeval_core::Dialect;
 
 /// The results of tasks and groups. [`sections`](Self::sections) has the form of a results file.
@@ -45,6 +45,8 @@ pub struct GroupResult {
     pub higher_is_better: Directions,
     /// The scores; `None` if the group only lists its members.
     pub scores: Option<GroupScores>,
+    /// The bounds of its scores if answers of its tasks are unfinished.
+    pub bounds: ScoreBounds,
 }
 
 /// One score of a run.
@@ -95,6 +97,7 @@ impl RunResults {
                 version: group.version.clone(),
                 num_fewshot: num_fewshot.get(&group.name).copied(),
                 higher_is_better: of_group.map(|(_, directions)| directions.clone()).unwrap_or_default(),
+                bounds: group_bounds(group, &leaves, &tasks, scores.as_ref(), dialect)?,
                 scores,
             });
         }
@@ -129,6 +132,36 @@ impl RunResults {
             })
         })
     }
+}
+
+/// The bounds of a group's scores: the scores of its tasks at their bounds, combined like the scores themselves.
+fn group_bounds(
+    group: &GroupSpec,
+    leaves: &[&str],
+    tasks: &[TaskResult],
+    scores: Option<&GroupScores>,
+    dialect: &Dialect,
+) -> Result<ScoreBounds, GroupError> {
+    let own: Vec<&TaskResult> =
+        tasks.iter().filter(|task| leaves.contains(&task.entry.name.as_str())).collect();
+    let keys = own.iter().flat_map(|task| task.bounds.iter().map(|(key, _)| key));
+    let keys: Vec<&MetricKey> = keys.collect();
+    if keys.is_empty() {
+        return Ok(ScoreBounds::new());
+    }
+    let at = |bound: fn(&Bounds) -> f64| {
+        let entries: Vec<TaskEntry> = own.iter().map(|task| task.at_bound(bound)).collect();
+        let entry = |name: &str| entries.iter().find(|entry| entry.name == name);
+        let scores = aggregate_group(group, leaves, entry, dialect)?;
+        Ok::<_, GroupError>(scores.map(|scores| scores.metrics).unwrap_or_default())
+    };
+    let (lows, highs) = (at(|bounds| bounds.low)?, at(|bounds| bounds.high)?);
+    let with_bounds = scores.iter().flat_map(|scores| &scores.metrics).filter(|(key, _)| keys.contains(&key));
+    let bounds = with_bounds.filter_map(|(key, _)| {
+        let [low, high] = [&lows, &highs].map(|metrics| find(metrics, key).and_then(Value::to_f64));
+        Some((key.clone(), Bounds { low: low?, high: high? }))
+    });
+    Ok(bounds.collect())
 }
 
 /// The value of a key among scores and standard errors.

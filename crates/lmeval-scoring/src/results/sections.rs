@@ -6,6 +6,7 @@ use super::run::{GroupResult, RunResults};
 use super::sample::SampleRecord;
 use super::task::TaskResult;
 use crate::groups::{Directions, directions_to_dict};
+use crate::scorers::{Bounds, ScoreBounds};
 
 /// The results of tasks and groups, by the keys of a results file.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,9 @@ pub struct Sections {
     pub n_samples: Dict,
     /// Counts of suspicious answers, by task and pipeline.
     pub audit: Dict,
+    /// The smallest and largest value of scores with unfinished answers, by task or group and score; omitted from the
+    /// output if empty.
+    pub bounds: Dict,
     /// Statistics about judgements, by task and pipeline; omitted from the output if empty.
     pub judging: Dict,
 }
@@ -79,6 +83,9 @@ impl RunResults {
             object.insert("samples", self.samples_to_dict());
         }
         object.insert("audit", sections.audit);
+        if !sections.bounds.is_empty() {
+            object.insert("bounds", sections.bounds);
+        }
         if !sections.judging.is_empty() {
             object.insert("judging", sections.judging);
         }
@@ -101,6 +108,7 @@ impl Sections {
         let audits = task.audit.iter();
         let audits = audits.map(|(pipeline, audit)| (pipeline.clone(), Value::from(audit.to_dict())));
         self.audit.insert(name, Value::dict(audits));
+        self.add_bounds(name, &task.bounds);
         if !task.judging.is_empty() {
             let pipelines = task.judging.iter();
             let pipelines =
@@ -131,8 +139,19 @@ impl Sections {
         if let Some(num_fewshot) = group.num_fewshot {
             self.num_fewshot.insert(name, num_fewshot);
         }
+        self.add_bounds(name, &group.bounds);
         if !group.higher_is_better.is_empty() {
             self.add_directions(name, &group.higher_is_better);
+        }
+    }
+
+    fn add_bounds(&mut self, name: &str, bounds: &ScoreBounds) {
+        let pairs = bounds.iter().map(|(key, Bounds { low, high })| {
+            (key.to_string(), Value::list([Value::Float(*low), Value::Float(*high)]))
+        });
+        let pairs = Value::dict(pairs);
+        if !bounds.is_empty() {
+            self.bounds.insert(name, pairs);
         }
     }
 

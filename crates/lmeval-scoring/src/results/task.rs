@@ -7,7 +7,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::audit::Audit;
 use super::sample::SampleRecord;
 use crate::groups::Directions;
-use crate::scorers::MetricKey;
+use crate::scorers::{Bounds, MetricKey, ScoreBounds};
 
 /// The scores of a task as shown in results.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,17 @@ impl TaskEntry {
 }
 
 impl TaskResult {
+    /// The entry with each score that has bounds replaced by one of them.
+    pub(super) fn at_bound(&self, bound: impl Fn(&Bounds) -> f64) -> TaskEntry {
+        let mut entry = self.entry.clone();
+        for (key, value) in &mut entry.metrics {
+            if let Some((_, bounds)) = self.bounds.iter().find(|(own, _)| own == key) {
+                *value = Value::Float(bound(bounds));
+            }
+        }
+        entry
+    }
+
     /// The number of documents left out for lack of an answer.
     pub fn errored(&self) -> usize {
         self.audit.iter().map(|(_, audit)| audit.errored).max().unwrap_or(0)
@@ -65,6 +76,8 @@ pub struct TaskResult {
     pub samples: Option<Vec<SampleRecord>>,
     /// Counts of suspicious answers, by pipeline.
     pub audit: Vec<(Arc<str>, Audit)>,
+    /// The bounds of scores if answers are unfinished.
+    pub bounds: ScoreBounds,
     /// Statistics about judgements, by pipeline.
     pub judging: Vec<(Arc<str>, Dict)>,
     /// Warnings about scores.

@@ -7,6 +7,7 @@ use lmeval_metrics::{
 };
 use lmeval_pycompat::Value;
 
+use super::bounds::{Bounds, ScoreBounds, Unfinished, is_bounded};
 use super::error::ScoreError;
 use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 use super::metric_key::MetricKey;
@@ -26,6 +27,8 @@ pub struct Aggregated {
     pub metrics: Vec<(MetricKey, Value)>,
     /// The largest number of documents with a value of one metric.
     pub sample_len: usize,
+    /// The bounds of scores if answers are unfinished.
+    pub bounds: ScoreBounds,
     /// Warnings about metrics without an aggregation, and metrics that some documents lack.
     pub warnings: Vec<String>,
 }
@@ -40,6 +43,8 @@ impl Aggregated {
             }
         }
         self.sample_len = self.sample_len.max(other.sample_len);
+        self.bounds.retain(|(key, _)| !other.bounds.iter().any(|(later, _)| later == key));
+        self.bounds.extend(other.bounds);
         self.warnings.extend(other.warnings);
     }
 }
@@ -60,8 +65,7 @@ impl ScoringPipeline {
         for (name, values) in transpose(self.reduced_docs()) {
             let key = MetricKey::new(Arc::clone(&name), Arc::clone(self.name()));
             let metric = self.metric_of(&name);
-            let by_task = || code.and_then(|code| code.aggregation(&name)).map(MetricAggregation::Host);
-            let used = match metric.map(|metric| metric.aggregation.clone()).or_else(by_task) {
+            let used = match self.aggregation_of(&name, code) {
                 Some(used) => used,
                 None if delivered.iter().any(|(own, _)| *own == name) => {
                     MetricAggregation::Registered(mean()?)
@@ -98,7 +102,48 @@ impl ScoringPipeline {
             let all = aggregated.sample_len;
             aggregated.warnings.push(format!("only {count} of {all} documents have a value for `{key}`"));
         }
+        aggregated.bounds = self.bounds(code)?;
         Ok(aggregated)
+    }
+
+    /// The bounds of the pipeline's scores, if answers are unfinished and the metric has bounds.
+    fn bounds(&self, code: Option<&Arc<dyn TaskCode>>) -> Result<ScoreBounds, ScoreError> {
+        let mut bounds = ScoreBounds::new();
+        if self.unfinished().is_empty() {
+            return Ok(bounds);
+        }
+        let extreme = |pick: fn(&Unfinished) -> &ReducedDoc| {
+            let mut documents = self.reduced_docs().to_vec();
+            for one in self.unfinished() {
+                documents[one.index] = pick(one).clone();
+            }
+            transpose(&documents)
+        };
+        let (lows, highs) = (extreme(|one| &one.low), extreme(|one| &one.high));
+        for (name, values) in transpose(self.reduced_docs()) {
+            if !values.iter().all(is_bounded) {
+                continue;
+            }
+            let key = MetricKey::new(Arc::clone(&name), Arc::clone(self.name()));
+            let used = self.aggregation_of(&name, code);
+            let used = used.map_or_else(|| mean().map(MetricAggregation::Registered), Ok)?;
+            let of = |columns: &[(Arc<str>, Vec<Value>)]| {
+                let column = columns.iter().find(|(other, _)| *other == name);
+                let score = column.map(|(_, values)| score(&used, values, &key)).transpose()?;
+                Ok::<_, ScoreError>(score.and_then(|score| score.to_f64()))
+            };
+            if let Some((low, high)) = of(&lows)?.zip(of(&highs)?) {
+                // The score of a metric for which lower is better falls with the values.
+                bounds.push((key, Bounds { low: low.min(high), high: low.max(high) }));
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// The aggregation of a metric: its own, or the task's.
+    fn aggregation_of(&self, name: &Arc<str>, code: Option<&Arc<dyn TaskCode>>) -> Option<MetricAggregation> {
+        let by_task = || code.and_then(|code| code.aggregation(name)).map(MetricAggregation::Host);
+        self.metric_of(name).map(|metric| metric.aggregation.clone()).or_else(by_task)
     }
 
     /// Whether a built-in aggregation may get values of a type that it does not accept: from a task function, or because the
@@ -223,6 +268,16 @@ fn transpose(documents: &[ReducedDoc]) -> Vec<(Arc<str>, Vec<Value>)> {
     columns
 }
 
+fn score(used: &MetricAggregation, values: &[Value], key: &MetricKey) -> Result<Value, ScoreError> {
+    match used {
+        MetricAggregation::Registered(used) => {
+            let failed = |source| ScoreError::Aggregation { key: key.to_string(), source };
+            Ok(Value::from(used.aggregate(values).map_err(failed)?))
+        }
+        MetricAggregation::Host(function) => Ok(function.aggregate(values)?),
+    }
+}
+
 fn score_and_stderr(
     used: &MetricAggregation,
     values: &[Value],
@@ -230,14 +285,13 @@ fn score_and_stderr(
     key: &MetricKey,
 ) -> Result<(Value, Value), ScoreError> {
     let failed = |source: MetricError| ScoreError::Aggregation { key: key.to_string(), source };
+    let score = score(used, values, key)?;
     match used {
         MetricAggregation::Registered(used) => {
-            let score = used.aggregate(values).map_err(failed)?;
             let stderr = stderr_for_metric(&**used, values, draws).map_err(failed)?;
-            Ok((Value::from(score), stderr.to_value()))
+            Ok((score, stderr.to_value()))
         }
         MetricAggregation::Host(function) => {
-            let score = function.aggregate(values)?;
             if draws > 0 && values.len() > 1 {
                 let (seeds, count) = bootstrap_plan(draws as usize);
                 if let Some(scores) = function.resample(values, seeds, count)? {

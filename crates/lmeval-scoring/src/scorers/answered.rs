@@ -5,8 +5,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::judge::Judgement;
-use lmeval_core::DocId;
-use lmeval_core::Instance;
+use lmeval_core::{DocId, Finish, Instance};
 
 /// A request with its answers.
 #[derive(Clone, Debug)]
@@ -15,14 +14,33 @@ pub struct AnsweredInstance {
     pub instance: Instance,
     /// One answer per repeat: a string, or a tuple of log-likelihood and greedy flag.
     pub responses: Vec<Value>,
-    /// The number of answers that stopped at the token limit.
-    pub truncated: usize,
+    /// How each answer ended; empty if all are complete.
+    finishes: Vec<Finish>,
 }
 
 impl AnsweredInstance {
-    /// A request none of whose answers were truncated.
+    /// A request whose answers are all complete.
     pub fn new(instance: Instance, responses: Vec<Value>) -> Self {
-        Self { instance, responses, truncated: 0 }
+        Self { instance, responses, finishes: Vec::new() }
+    }
+
+    /// The same request, whose answers ended like this, in their order.
+    pub fn finished(mut self, finishes: impl IntoIterator<Item = Finish>) -> Self {
+        self.finishes = finishes.into_iter().collect();
+        if self.finishes.iter().all(|finish| *finish == Finish::Complete) {
+            self.finishes = Vec::new();
+        }
+        self
+    }
+
+    /// How each answer ended; empty if all are complete.
+    pub fn finishes(&self) -> &[Finish] {
+        &self.finishes
+    }
+
+    /// The number of answers that ended like this, other than complete ones.
+    pub fn count(&self, finish: Finish) -> usize {
+        self.finishes.iter().filter(|own| **own == finish).count()
     }
 }
 

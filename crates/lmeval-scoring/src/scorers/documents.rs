@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answered::AnsweredDocument;
-use crate::filters::{EnsembleError, FilterDocs, FilterEnsemble, Outcome, Responses};
+use crate::filters::{EnsembleError, FilterDocs, FilterEnsemble, Outcome, Responses, StepAudit};
 use lmeval_core::{DocId, DocumentError, Documents, NoSuchDocument};
 
 /// Answered documents, as seen by filters.
@@ -99,6 +99,14 @@ impl Filtered {
 
     /// The number of answers replaced by a fallback because a filter found no match.
     pub(super) fn fallbacks(&self) -> usize {
-        self.outcome.audits.iter().map(|audit| audit.total() as usize).sum()
+        self.outcome.audits.iter().map(StepAudit::total).sum()
+    }
+
+    /// The indices of a request's answers in which a filter found nothing; the request is the one at an index of the
+    /// document at an index.
+    pub(super) fn unmatched(&self, document: usize, request: usize) -> impl Iterator<Item = usize> {
+        let request = self.starts.get(document).map_or(usize::MAX, |start| start + request);
+        let of_step = move |audit: &'_ StepAudit| audit.fallbacks.get(request).cloned().unwrap_or_default();
+        self.outcome.audits.iter().flat_map(of_step).map(|index| index as usize)
     }
 }

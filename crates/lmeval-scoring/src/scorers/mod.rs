@@ -8,6 +8,7 @@
 mod aggregate;
 mod answered;
 mod bound_metrics;
+mod bounds;
 mod build;
 mod choice_match;
 mod documents;
@@ -38,6 +39,7 @@ mod task_scorer;
 pub use aggregate::Aggregated;
 pub use answered::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
 pub use bound_metrics::BoundMetrics;
+pub use bounds::{Bounds, ScoreBounds};
 pub use build::{ScoringSources, TaskFacts, build_predict_only, build_scorer};
 
 pub use error::ScoreError;

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::answered::AnsweredDocument;
 use super::bound_metrics::{Bound, BoundMetrics, KnownValue, bind};
+use super::bounds::{Unfinished, unfinished};
 use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
@@ -44,6 +45,8 @@ pub struct ScoringPipeline {
     bound: Option<Arc<[Bound]>>,
     raw_docs: Vec<ScoredDoc>,
     reduced_docs: Vec<ReducedDoc>,
+    /// The documents with unfinished answers, in the order of the reduced ones.
+    unfinished: Vec<Unfinished>,
     /// For each value name returned by a task function, the index of the metric it belongs to.
     owners: Vec<(Arc<str>, usize)>,
     /// Directions set by the scorer itself.
@@ -77,6 +80,7 @@ impl ScoringPipeline {
             bound: None,
             raw_docs: Vec::new(),
             reduced_docs: Vec::new(),
+            unfinished: Vec::new(),
             owners: Vec::new(),
             directions: None,
             unreduced: Vec::new(),
@@ -182,11 +186,16 @@ impl ScoringPipeline {
         self.note_unreduced(&scored);
         let has_several = |scored: &ScoredDoc| scored.scores.iter().any(|(_, values)| values.len() > 1);
         let metrics = &self.metrics;
+        self.unfinished.clear();
         if let Some(reduced) = self.scorer.reduce(&scored)? {
             self.check_count(scored.len(), reduced.len())?;
             self.reduced_docs = reduced;
             self.raw_docs = scored;
-        } else if scored.par_iter().any(has_several) {
+            self.directions = self.scorer.higher_is_better(&self.reduced_docs)?;
+            return Ok(());
+        }
+        self.unfinished = unfinished(documents, &self.filtered, &scored, metrics, 0);
+        if scored.par_iter().any(has_several) {
             let reduced = scored.par_iter().cloned().map(|scored| reduce(scored, metrics));
             self.reduced_docs = reduced.collect::<Result<_, _>>()?;
             self.raw_docs = scored;
@@ -209,6 +218,8 @@ impl ScoringPipeline {
         let scored = self.score_by_metrics(documents, false)?;
         self.note_unreduced(&scored);
         let metrics = &self.metrics;
+        let first = self.reduced_docs.len();
+        self.unfinished.extend(unfinished(documents, &self.filtered, &scored, metrics, first));
         let reduced: Result<Vec<ReducedDoc>, _> =
             scored.into_par_iter().map(|scored| reduce(scored, metrics)).collect();
         self.reduced_docs.extend(reduced?);
@@ -313,6 +324,11 @@ impl ScoringPipeline {
         &self.reduced_docs
     }
 
+    /// The documents with unfinished answers.
+    pub(super) fn unfinished(&self) -> &[Unfinished] {
+        &self.unfinished
+    }
+
     /// Copies the reduced values, to be merged in another process.
     pub fn export_reduced(&self) -> Vec<ReducedDoc> {
         self.reduced_docs.clone()
@@ -321,6 +337,7 @@ impl ScoringPipeline {
     /// Replaces the reduced values by those merged from several processes, and drops the unreduced ones.
     pub fn import_reduced(&mut self, documents: Vec<ReducedDoc>) {
         self.raw_docs.clear();
+        self.unfinished.clear();
         self.reduced_docs = documents;
     }
 

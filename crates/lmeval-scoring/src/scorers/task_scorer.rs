@@ -260,7 +260,8 @@ impl TaskScorer {
             let judgements = || documents.iter().flat_map(|document| document.judgements_of(pipeline.name()));
             let unparsed = judgements().filter(|judgement| judgement.value.is_none()).count();
             let judgements = judgements().count();
-            let audit = Audit { extraction_failed, judgements, unparsed, ..of_answers };
+            let unfinished = pipeline.unfinished().len();
+            let audit = Audit { extraction_failed, unfinished, judgements, unparsed, ..of_answers };
             (Arc::clone(pipeline.name()), audit)
         });
         audits.collect()

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Arguments, Context, Diagnose, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType,
+    Arguments, Context, Diagnose, Dialect, DocId, Finish, Instance, InstanceMetadata, OutputType, RequestType,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_scoring::filters::FilterSpec;
 use lmeval_scoring::registry::ScorerEntry;
 use lmeval_scoring::scorers::{
-    AnsweredDocument, AnsweredInstance, MetricSpec, PipelineSpec, ScoreError, ScoredDoc, Scorer, ScorerSpec,
-    Scores, ScoringInput, ScoringPipeline, ScoringSources, TaskFacts, TaskScorer, build_predict_only,
-    build_scorer, loglikelihood_response,
+    AnsweredDocument, AnsweredInstance, Bounds, MetricSpec, PipelineSpec, ScoreError, ScoredDoc, Scorer,
+    ScorerSpec, Scores, ScoringInput, ScoringPipeline, ScoringSources, TaskFacts, TaskScorer,
+    build_predict_only, build_scorer, loglikelihood_response,
 };
 
 fn instance(doc_id: usize, idx: usize, arguments: Arguments, gold: Value) -> Instance {
@@ -206,13 +206,15 @@ fn counts_suspicious_answers() {
     let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
     let mut documents =
         vec![generated(0, "1", &[""]), generated(1, "1", &[" \n"]), generated(2, "1", &["1"])];
-    documents[2].answers[0].truncated = 1;
+    documents[2].answers[0] = documents[2].answers[0].clone().finished([Finish::CutOff]);
     scorer.score(&documents).unwrap();
     let (_, audit) = scorer.audit(&documents)[0].clone();
     let counts =
         (audit.answers, audit.empty, audit.whitespace_only, audit.truncated, audit.extraction_failed);
-    assert_eq!(counts, (3, 1, 1, 1, 2));
+    assert_eq!((counts, audit.unfinished), ((3, 1, 1, 1, 2), 3));
     assert_eq!(scores(&scorer), "exact_match,strict=0.3333333333333333");
+    let (key, bounds) = scorer.aggregate(0).unwrap().bounds[0].clone();
+    assert_eq!((key.to_string().as_str(), bounds), ("exact_match,strict", Bounds { low: 0.0, high: 1.0 }));
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn task(name: &str, size: usize, metrics: &[(&str, Value, Value)], direction: Op
         higher_is_better: directions,
         original: size,
         samples: None,
+        bounds: Vec::new(),
         audit: Vec::new(),
         judging: Vec::new(),
         warnings: Vec::new(),

@@ -65,6 +65,7 @@ fn with_scores(
         original,
         samples: log_samples.then(|| scorer.samples(documents)).transpose()?,
         audit: scorer.audit(documents),
+        bounds: aggregated.bounds,
         judging,
         warnings,
     })

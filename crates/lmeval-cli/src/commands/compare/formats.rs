@@ -126,6 +126,9 @@ fn score_value(score: &Compared) -> Value {
         ("only_base", Value::from(score.only_base as i64)),
         ("only_new", Value::from(score.only_new as i64)),
     ]);
+    if let Some(possible) = score.possible {
+        entries.push(("possible", Value::list([possible.low, possible.high].map(Value::Float))));
+    }
     if !score.by.is_empty() {
         let by: Dict = score
             .by

@@ -37,6 +37,7 @@ pub(super) fn print(
             show(&text, arguments.format, printer)?;
         }
     }
+    show(&bound_lines(runs, comparisons), arguments.format, printer)?;
     show(&power_lines(comparisons, arguments), arguments.format, printer)?;
     if !decisions.is_empty() {
         show(&gate_table(decisions)?, arguments.format, printer)?;
@@ -63,7 +64,7 @@ fn score_table(text: &mut String, percent: &str, scores: &[Compared]) -> Result<
                 number(outcome.new, 4),
                 signed(outcome.difference),
                 format!("[{}, {}]", signed(outcome.interval.low), signed(outcome.interval.high)),
-                p_value(outcome.p_value),
+                format!("{}{}", p_value(outcome.p_value), mark(score)),
                 format!("{} / {}", p_value(score.benjamini_hochberg), p_value(score.holm)),
                 outcome.count.to_string(),
                 // A corpus metric has no values of single documents.
@@ -234,8 +235,8 @@ fn matrix(base: &Run, runs: &[Run], comparisons: &[Comparison], arguments: &Comp
         ];
         row.extend(of_runs.iter().map(|score| {
             score.map_or_else(String::new, |score| {
-                let star = if score.holm < alpha { "*" } else { "" };
-                format!("{}{star} ({})", signed(score.outcome.difference), p_value(score.holm))
+                let star = if score.holm < alpha && !score.is_within_bounds() { "*" } else { "" };
+                format!("{}{star} ({}{})", signed(score.outcome.difference), p_value(score.holm), mark(score))
             })
         }));
         rows.push(row);
@@ -247,6 +248,32 @@ fn matrix(base: &Run, runs: &[Run], comparisons: &[Comparison], arguments: &Comp
     text.push_str(&render(&headers, &rows, headers.len()));
     if has_other_documents {
         text.push_str("† The runs share other documents with the base run, whose score on them differs\n");
+    }
+    text
+}
+
+/// Marks a difference that unfinished answers alone could explain.
+fn mark(score: &Compared) -> &'static str {
+    if score.is_within_bounds() { "‡" } else { "" }
+}
+
+/// What unfinished answers mean for each difference with a mark.
+fn bound_lines(runs: &[Run], comparisons: &[Comparison]) -> String {
+    let mut text = String::new();
+    for (run, comparison) in runs.iter().zip(comparisons) {
+        for score in comparison.scores.iter().filter(|score| score.is_within_bounds()) {
+            let Some(possible) = score.possible else { continue };
+            let of_run = if runs.len() > 1 { format!(" of {}", run.name) } else { String::new() };
+            let _ = writeln!(
+                text,
+                "‡ {}, {}{of_run}: not a finding. With its unfinished answers, the difference in {} is between {} and {}",
+                score.task,
+                score.filter,
+                score.metric,
+                signed(possible.low),
+                signed(possible.high)
+            );
+        }
     }
     text
 }

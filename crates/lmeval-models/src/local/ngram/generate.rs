@@ -1,5 +1,6 @@
 //! Generation.
 
+use lmeval_core::Finish;
 use lmeval_pycompat::random::Random;
 use sha2::{Digest, Sha256};
 
@@ -18,7 +19,7 @@ pub(super) struct Generated {
     /// Bytes generated, including the stop string.
     pub(super) bytes: usize,
     /// Whether the limit ended it.
-    pub(super) truncated: bool,
+    pub(super) finish: Finish,
 }
 
 /// Continues a context byte by byte until a stop string, the end-of-document symbol or the limit.
@@ -37,7 +38,7 @@ pub(super) fn generate(
     let mut state = Utf8State::BOUNDARY;
     let mut bytes: Vec<u8> = Vec::new();
     let mut complete = 0;
-    let mut truncated = true;
+    let mut finish = Finish::CutOff;
     while bytes.len() < limit {
         let probabilities = counts.probabilities(history);
         let symbol = match &mut draws {
@@ -45,7 +46,7 @@ pub(super) fn generate(
             Some(draws) => drawn_symbol(&probabilities, state, settings.temperature, draws.random()),
         };
         if symbol == END {
-            truncated = false;
+            finish = Finish::Complete;
             break;
         }
         bytes.push(symbol);
@@ -56,7 +57,7 @@ pub(super) fn generate(
         }
         if let Some(stop) = settings.stops.iter().find(|stop| bytes.ends_with(stop.as_bytes())) {
             complete = bytes.len() - stop.len();
-            truncated = false;
+            finish = Finish::Complete;
             break;
         }
     }
@@ -65,7 +66,7 @@ pub(super) fn generate(
     let text = String::from_utf8(bytes).expect("only valid UTF-8 is generated");
     // Two stop strings may end at the same byte; the earlier start wins.
     let text = settings.cut(&text).to_owned();
-    Generated { text, bytes: written, truncated }
+    Generated { text, bytes: written, finish }
 }
 
 fn draws(context: &str, seed: i64, repeat: usize) -> Random {

@@ -13,8 +13,8 @@ mod utf8;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelSettings, ModelTemplate, ModelTraits, Response, Usage,
+    Answer, Arguments, Context, Finish, InProcess, LocalModel, Model, ModelError, ModelErrorKind,
+    ModelIdentity, ModelRequest, ModelSettings, ModelTemplate, ModelTraits, Response, Usage,
 };
 use rayon::prelude::*;
 
@@ -115,11 +115,11 @@ impl Ngram {
                 let context = self.text(request, context)?;
                 let (logprob, is_greedy) = self.score(&context, continuation);
                 let response = Response::Loglikelihood { logprob, is_greedy };
-                Ok(Answer { response, truncated: false, usage: usage(&context, continuation.len()) })
+                Ok(Answer { response, finish: Finish::Complete, usage: usage(&context, continuation.len()) })
             }
             Arguments::Rolling { text } => {
                 let response = Response::Rolling { logprob: self.score_whole(text) };
-                Ok(Answer { response, truncated: false, usage: usage("", text.len()) })
+                Ok(Answer { response, finish: Finish::Complete, usage: usage("", text.len()) })
             }
             Arguments::Generate { context, kwargs } => {
                 let context = self.text(request, context)?;
@@ -129,7 +129,7 @@ impl Ngram {
                 let usage = usage(&context, generated.bytes);
                 Ok(Answer {
                     response: Response::Text(generated.text.into()),
-                    truncated: generated.truncated,
+                    finish: generated.finish,
                     usage,
                 })
             }

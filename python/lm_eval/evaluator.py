@@ -41,6 +41,7 @@ _OF_EVALUATION = (
     "n-samples",
     "samples",
     "audit",
+    "bounds",
     "compat",
     "failed_requests",
     "judges",

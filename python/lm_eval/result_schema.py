@@ -36,6 +36,7 @@ EvalResults = TypedDict(
         "n-samples": dict[str, dict[str, int]],
         "samples": dict[str, list[SampleResult]],
         "audit": dict[str, Any],
+        "bounds": dict[str, dict[str, list[float]]],
         "compat": str,
         "failed_requests": Any,
         "config": dict[str, Any],

@@ -18,8 +18,15 @@ use crate::stats::{Interval, mean_interval};
 const NOT_SCORES: [&str; 6] = ["alias", "name", "sample_len", "sample_count", "samples", " "];
 
 /// Problems that the audit counts.
-pub const PROBLEMS: [&str; 6] =
-    ["unresolved_targets", "empty", "whitespace_only", "truncated", "extraction_failed", "letters_missing"];
+pub const PROBLEMS: [&str; 7] = [
+    "unresolved_targets",
+    "empty",
+    "whitespace_only",
+    "truncated",
+    "refused",
+    "extraction_failed",
+    "letters_missing",
+];
 
 /// Top-level keys that belong to the settings of a run.
 const SETTINGS: [&str; 20] = [
@@ -61,6 +68,8 @@ pub struct Score {
     pub stderr: Option<f64>,
     /// The 95 % interval by [`mean_interval`]. A corpus metric such as BLEU or MCC is never taken for a share of documents.
     pub interval: Option<Interval>,
+    /// The smallest and the largest score that complete answers could have led to, if answers are unfinished.
+    pub bounds: Option<Interval>,
     /// Whether more is better, where the results say so.
     pub higher_is_better: Option<bool>,
 }
@@ -272,6 +281,7 @@ fn tasks(fields: &Fields<'_>, results: &Dict) -> Vec<TaskSummary> {
     let of = |name: &str| section(fields, name).unwrap_or_default();
     let (groups, subtasks, directions) = (of("groups"), of("group_subtasks"), of("higher_is_better"));
     let (versions, shots, counts, audit) = (of("versions"), of("n-shot"), of("n-samples"), of("audit"));
+    let bounds = of("bounds");
     let mut tasks = Vec::with_capacity(results.len());
     for (name, depth) in order(results, &subtasks) {
         let Some(Value::Dict(entry)) = results.get_str(&name) else { continue };
@@ -280,6 +290,8 @@ fn tasks(fields: &Fields<'_>, results: &Dict) -> Vec<TaskSummary> {
         let effective = count("effective").or_else(|| count("original")).and_then(Value::to_f64);
         let documents = effective.or_else(|| entry.get_str("sample_len").and_then(Value::to_f64));
         let alias = entry.get_str("alias").and_then(Value::as_str);
+        let of_name =
+            |section: &'_ Dict| section.get_str(&name).and_then(Value::as_dict).cloned().unwrap_or_default();
         tasks.push(TaskSummary {
             alias: alias.map_or(name.as_str(), |alias| alias.trim_start_matches([' ', '-'])).to_owned(),
             is_group: groups.contains_str(&name)
@@ -287,7 +299,7 @@ fn tasks(fields: &Fields<'_>, results: &Dict) -> Vec<TaskSummary> {
             depth,
             documents,
             failed: count("failed").and_then(Value::to_f64).unwrap_or(0.0),
-            scores: scores(entry, directions.get_str(&name).and_then(Value::as_dict), documents),
+            scores: scores(entry, &of_name(&directions), &of_name(&bounds), documents),
             version: versions.get_str(&name).cloned(),
             num_fewshot: shots.get_str(&name).cloned(),
             audit: audit.get_str(&name).and_then(Value::as_dict).map(audits).unwrap_or_default(),
@@ -332,7 +344,7 @@ fn order(results: &Dict, subtasks: &Dict) -> Vec<(String, usize)> {
     found
 }
 
-fn scores(entry: &Dict, better: Option<&Dict>, documents: Option<f64>) -> Vec<Score> {
+fn scores(entry: &Dict, better: &Dict, bounds: &Dict, documents: Option<f64>) -> Vec<Score> {
     let mut scores = Vec::new();
     let mut stderrs: FxHashMap<(&str, &str), f64> = FxHashMap::default();
     for (key, value) in entry.iter() {
@@ -357,7 +369,8 @@ fn scores(entry: &Dict, better: Option<&Dict>, documents: Option<f64>) -> Vec<Sc
             value,
             stderr,
             interval: value.and_then(|value| mean_interval(value, stderr, documents)),
-            higher_is_better: better.and_then(|better| better.get_str(metric)).and_then(Value::as_bool),
+            bounds: bounds.get_str(&format!("{metric},{filter}")).and_then(Interval::from_value),
+            higher_is_better: better.get_str(metric).and_then(Value::as_bool),
         }
     };
     scores.into_iter().map(finish).collect()

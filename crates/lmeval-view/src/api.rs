@@ -147,6 +147,8 @@ pub struct Score {
     pub low: Option<Num>,
     /// The upper end of the interval.
     pub high: Option<Num>,
+    /// The smallest and the largest score that complete answers could have led to; null if all answers are finished.
+    pub bounds: Option<[Num; 2]>,
     /// Null where the results do not say.
     pub higher_is_better: Option<bool>,
 }
@@ -469,6 +471,8 @@ pub(crate) struct ComparedScore {
     /// Adjusted p-values.
     pub(crate) benjamini_hochberg: Num,
     pub(crate) holm: Num,
+    /// If unfinished answers alone could explain the difference: the smallest and the largest possible one.
+    pub(crate) possible: Option<[Num; 2]>,
     pub(crate) only_base: usize,
     pub(crate) only_new: usize,
     pub(crate) by: Vec<LabelledDifference>,

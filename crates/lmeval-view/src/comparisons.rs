@@ -62,6 +62,10 @@ pub(crate) fn scores(comparison: &Comparison) -> Vec<ComparedScore> {
             is_group: score.is_group,
             benjamini_hochberg: Num(score.benjamini_hochberg),
             holm: Num(score.holm),
+            possible: score
+                .possible
+                .filter(|_| score.is_within_bounds())
+                .map(|possible| [Num(possible.low), Num(possible.high)]),
             only_base: score.only_base,
             only_new: score.only_new,
             by: score.by.iter().map(labelled).collect(),

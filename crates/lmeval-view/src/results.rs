@@ -113,6 +113,7 @@ impl From<&summary::Score> for Score {
             stderr: score.stderr.map(Num),
             low: score.interval.map(|interval| Num(interval.low)),
             high: score.interval.map(|interval| Num(interval.high)),
+            bounds: score.bounds.map(|bounds| [Num(bounds.low), Num(bounds.high)]),
             higher_is_better: score.higher_is_better,
         }
     }

@@ -88,6 +88,9 @@ fn type_of(kind: &str) -> String {
     if let Some((left, right)) = inside("(", ")").and_then(pair) {
         return format!("[{left}, {right}]");
     }
+    if let Some(item) = inside("[", "; 2]").map(type_of) {
+        return format!("[{item}, {item}]");
+    }
     match kind {
         "String" | "&'static str" => "string",
         "bool" => "boolean",

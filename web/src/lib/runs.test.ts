@@ -39,7 +39,7 @@ test('missing values come last in both directions', () => {
 });
 
 test('shares have the axis 0 to 1, other scores a larger one', () => {
-  const score = { metric: 'x', filter: 'none', stderr: null, higher_is_better: true };
+  const score = { metric: 'x', filter: 'none', stderr: null, bounds: null, higher_is_better: true };
   expect(axis([{ ...score, value: 0.5, low: 0.4, high: 0.6 }])).toEqual({ min: 0, max: 1 });
   expect(axis([{ ...score, value: 20, low: 'NaN', high: 'Infinity' }])).toEqual({ min: 0, max: 21 });
 });

@@ -1,13 +1,14 @@
 /** The list of runs: filter, order and groups. */
 import type { AuditCount, RunList, RunSummary, Score, TaskSummary } from './api';
 import { toNumber } from './api';
-import { count, date, percent, score } from './format';
+import { count, date, percent, score, type Numeric } from './format';
 
 export const AUDIT_LABELS: Record<AuditCount, string> = {
   unresolved_targets: 'target not among the choices',
   empty: 'empty',
   whitespace_only: 'whitespace only',
   truncated: 'truncated',
+  refused: 'refused',
   extraction_failed: 'not matched by a filter',
   letters_missing: 'with a letter missing from the server’s list',
 };
@@ -148,9 +149,15 @@ export function entries(list: RunList, query: ListQuery): Entry[] {
     .flatMap(([label, rows]): Entry[] => [{ kind: 'heading', label, runs: rows.length }, ...sorted(rows)]);
 }
 
+/** What a score could have been if answers had not been cut off, refused or left unmatched. */
+export function boundsText(bounds: [Numeric, Numeric]): string {
+  return `${score(bounds[0])} to ${score(bounds[1])} possible`;
+}
+
 export function scoreLine(main: Score): string {
   const error = main.stderr === null ? '' : ` ± ${score(main.stderr)}`;
-  return `${main.metric} ${score(main.value)}${error}`;
+  const bounds = main.bounds === null ? '' : ` (${boundsText(main.bounds)})`;
+  return `${main.metric} ${score(main.value)}${error}${bounds}`;
 }
 
 export function auditLine(audit: Partial<Record<AuditCount, number>>): string {

@@ -11,7 +11,7 @@ export type Outcome = 'right' | 'wrong' | 'partial' | 'unscored';
 export type Flag = 'empty' | 'whitespace' | 'unextracted' | 'nan';
 
 export type AuditCount =
-  'unresolved_targets' | 'empty' | 'whitespace_only' | 'truncated' | 'extraction_failed' | 'letters_missing';
+  'unresolved_targets' | 'empty' | 'whitespace_only' | 'truncated' | 'refused' | 'extraction_failed' | 'letters_missing';
 
 /** A string that may be too long to send whole. */
 export interface Text {
@@ -115,6 +115,8 @@ export interface Score {
   low: Num | null;
   /** The upper end of the interval. */
   high: Num | null;
+  /** The smallest and the largest score that complete answers could have led to; null if all answers are finished. */
+  bounds: [Num, Num] | null;
   /** Null where the results do not say. */
   higher_is_better: boolean | null;
 }
@@ -393,6 +395,8 @@ export interface ComparedScore extends Difference {
   /** Adjusted p-values. */
   benjamini_hochberg: Num;
   holm: Num;
+  /** If unfinished answers alone could explain the difference: the smallest and the largest possible one. */
+  possible: [Num, Num] | null;
   only_base: number;
   only_new: number;
   by: LabelledDifference[];

@@ -85,6 +85,30 @@ test('a run shows its audit next to the score', async () => {
   expect(row?.querySelector('svg')?.getAttribute('aria-label')).toBe('0.5000, 95 % interval 0.4800 to 0.5200');
 });
 
+test('a score with unfinished answers shows what is possible', async () => {
+  const body = await open(href(['run', 'b']));
+  const row = body.querySelector('table.scores tbody tr');
+  expect(row?.textContent).toContain('0.7500†');
+  expect(row?.textContent).toContain('† 0.7500 to 0.9000 possible');
+  expect(row?.querySelector('svg .bounds')).not.toBeNull();
+});
+
+test('unfinished answers are marked in the list and in the matrix', async () => {
+  for (const query of [{}, { view: 'matrix' }, { group: 'task' }]) {
+    const body = await open(href(['runs'], query));
+    const marks = [...body.querySelectorAll('.bad[title*="possible"]')];
+    expect(marks.map((mark) => mark.textContent)).toEqual(['†']);
+    if (app) void unmount(app);
+    document.body.replaceChildren();
+  }
+});
+
+test('a difference that unfinished answers could explain has a mark and no verdict', async () => {
+  const body = await open(href(['compare'], { base: 'b', new: 'a' }));
+  expect(body.querySelector('.bad[title*="Not a finding"]')?.textContent).toBe('‡');
+  expect(body.querySelector('td.good, td.bad')).toBeNull();
+});
+
 test('the grid renders a window of the rows, and the address selects them', async () => {
   const body = await open(href(['samples', 'a', 'questions'], { outcome: 'wrong', at: 1 }));
   const rows = body.querySelectorAll('[role=row]');

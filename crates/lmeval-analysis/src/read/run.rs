@@ -144,10 +144,7 @@ impl Run {
     /// if the results do not say.
     pub fn bounds(&self, task: &str, metric: &str, filter: &str) -> Option<Interval> {
         let scores = self.section("bounds")?.get_str(task)?.as_dict()?;
-        match scores.get_str(&format!("{metric},{filter}"))?.as_list()? {
-            [low, high] => Some(Interval { low: low.to_f64()?, high: high.to_f64()? }),
-            _ => None,
-        }
+        Interval::from_value(scores.get_str(&format!("{metric},{filter}"))?)
     }
 
     /// The samples of a task.

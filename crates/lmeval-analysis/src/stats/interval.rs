@@ -1,6 +1,7 @@
 //! Confidence intervals of a mean and of a paired difference.
 
 use lmeval_metrics::preference::wilson;
+use lmeval_pycompat::Value;
 
 use super::special::{normal_quantile, student_quantile};
 
@@ -11,6 +12,16 @@ pub struct Interval {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
+}
+
+impl Interval {
+    /// The interval of a list of two numbers.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        match value.as_list()? {
+            [low, high] => Some(Self { low: low.to_f64()?, high: high.to_f64()? }),
+            _ => None,
+        }
+    }
 }
 
 /// The 95 % interval of the mean of `count` values; `None` without a finite standard error.

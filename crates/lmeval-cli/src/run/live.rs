@@ -206,6 +206,7 @@ fn task(task: &TaskProgress) -> LiveTask {
             stderr: Some(Num(stderr)),
             low: Some(Num(low)),
             high: Some(Num(high)),
+            bounds: None,
             higher_is_better: None,
         }
     };

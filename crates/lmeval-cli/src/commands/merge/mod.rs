@@ -32,7 +32,7 @@ use crate::words::counted;
 use crate::{report, roots};
 
 /// Keys of the results that are computed from all documents, and the times. All others are those of the first shard.
-const OF_ALL_SHARDS: [&str; 19] = [
+const OF_ALL_SHARDS: [&str; 20] = [
     "results",
     "groups",
     "group_subtasks",
@@ -46,6 +46,7 @@ const OF_ALL_SHARDS: [&str; 19] = [
     "task_hashes",
     "total_evaluation_time_seconds",
     "audit",
+    "bounds",
     "failed_requests",
     "code_limits",
     "judges",

@@ -137,6 +137,20 @@ impl Finish {
         self as u8
     }
 
+    /// The name that servers use as finish reason, and samples files as well.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Complete => "stop",
+            Self::CutOff => "length",
+            Self::Refused => "content_filter",
+        }
+    }
+
+    /// The one with this reason.
+    pub fn from_reason(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|finish| finish.reason() == reason)
+    }
+
     /// The one with a code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|finish| finish.code() == code)

@@ -7,7 +7,7 @@ use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_scoring::{HostServices, NamedSplits};
 use lmeval_tasks::prompt::Templates;
-use lmeval_tasks::{Diagnostic, Task};
+use lmeval_tasks::{Diagnostic, Task, TaskOptions};
 
 use crate::data::data_settings;
 use crate::error::EngineError;
@@ -29,10 +29,10 @@ pub struct ClassSettings {
 }
 
 impl ClassSettings {
-    pub(crate) fn from_options(options: &EvaluateOptions) -> Self {
+    pub(crate) fn from_options(options: &EvaluateOptions, own: &TaskOptions) -> Self {
         Self {
-            num_fewshot: options.num_fewshot,
-            repeats: options.repeats,
+            num_fewshot: own.num_fewshot.or(options.num_fewshot),
+            repeats: own.repeats.or(options.repeats),
             gen_kwargs: options.gen_kwargs.clone(),
             fewshot_seed: options.fewshot_seed,
             dialect: options.dialect,

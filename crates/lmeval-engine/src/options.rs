@@ -97,6 +97,8 @@ pub struct EvaluateOptions {
     pub num_fewshot: Option<i64>,
     /// Overrides the number of answers per document of generation tasks.
     pub repeats: Option<usize>,
+    /// How the answers to each document become one value; empty for the tasks' own reductions.
+    pub reductions: Vec<Arc<str>>,
     /// Overrides generation settings of the tasks.
     pub gen_kwargs: Option<Dict>,
     /// The seed for choosing few-shot examples; `None` draws differently in each run.
@@ -148,6 +150,7 @@ impl Default for EvaluateOptions {
             part: None,
             num_fewshot: None,
             repeats: None,
+            reductions: Vec::new(),
             gen_kwargs: None,
             fewshot_seed: Some(DEFAULT_FEWSHOT_SEED),
             system_instruction: None,

@@ -80,9 +80,9 @@ pub(crate) fn plan(
         sources.host = Arc::clone(python) as Arc<dyn Host>;
     }
     let groups = group_specs(&loaded, &keys);
-    let classes = ClassSettings::from_options(options);
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
-        load_class(&mut task, &classes, &options.data)?;
+        let class = ClassSettings::from_options(options, &task.options);
+        load_class(&mut task, &class, &options.data)?;
         let (mut task, choices) = choose(model, task, options)?;
         apply_overrides(&mut task, options)?;
         check(model, &task, choices.as_ref(), options)?;
@@ -119,10 +119,10 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
     if let Some(settings) = &options.gen_kwargs {
         task.config.merge_generation_kwargs(settings);
     }
-    if let Some(count) = options.num_fewshot {
+    if let Some(count) = task.options.num_fewshot.or(options.num_fewshot) {
         task.config.set_num_fewshot(count);
     }
-    match options.repeats {
+    match task.options.repeats.or(options.repeats) {
         Some(0) => {
             return Err(settings("`repeats` must be at least 1", "Omit it to use the tasks' own settings"));
         }
@@ -134,6 +134,11 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
         }
         Some(repeats) => drop(task.config.set_repeats(repeats)),
         None => {}
+    }
+    let own = task.options.reductions.clone();
+    let reductions = if own.is_empty() { &options.reductions } else { &own };
+    if !reductions.is_empty() {
+        task.config.set_reductions(reductions);
     }
     Ok(())
 }

@@ -18,5 +18,5 @@ mod validate;
 pub use choices::{ChoiceMethod, ChoiceTask, NEEDS_CONTINUATIONS};
 pub use embedded::ROOT as BUILTIN_LIBRARY;
 pub use error::{Diagnostic, Error, ErrorKind, Location};
-pub use manager::{ClassTask, Group, Overrides, Spec, Task, TaskDict, TaskManager};
+pub use manager::{ClassTask, Group, Overrides, Spec, Task, TaskDict, TaskManager, TaskOptions};
 pub use validate::{Finding, Severity};

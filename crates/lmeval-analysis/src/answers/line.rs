@@ -23,13 +23,18 @@ pub(super) struct Line {
     pub(super) arguments: [u32; 2],
     /// The first byte of `resps` in the line, and their length.
     pub(super) responses: [u32; 2],
+    /// The same of `finish_reasons`; empty if all answers are complete.
+    pub(super) finishes: [u32; 2],
 }
 
 impl Line {
-    /// The range of the file that has both requests and answers.
+    /// The range of the file that has requests, answers and why they ended.
     pub(super) fn range(&self) -> [u64; 2] {
-        let [one, other] = [self.arguments, self.responses].map(|[start, length]| [start, start + length]);
-        [one[0].min(other[0]), one[1].max(other[1])].map(|byte| self.offset + u64::from(byte))
+        let parts = [self.arguments, self.responses, self.finishes];
+        let parts = parts.into_iter().filter(|[_, length]| *length > 0);
+        let (start, end) = parts
+            .fold((u32::MAX, 0), |(start, end), [from, length]| (start.min(from), end.max(from + length)));
+        [start, end].map(|byte| self.offset + u64::from(byte))
     }
 }
 
@@ -161,7 +166,8 @@ fn line_of(line: &[u8], offset: u64, fields: &Fields<'_>) -> Result<Line, Proble
         }
     };
     let responses = range("resps")?;
-    Ok(Line { document, offset, arguments: range("arguments")?, responses })
+    let finishes = if fields.raw("finish_reasons").is_some() { range("finish_reasons")? } else { [0, 0] };
+    Ok(Line { document, offset, arguments: range("arguments")?, responses, finishes })
 }
 
 /// Whether a request in raw `arguments` is a list of chat messages.

@@ -1,9 +1,9 @@
 //! Reads requests and answers of samples files, in long pieces.
 
 use lmeval_core::recorded::{recorded_repeats, recorded_response};
-use lmeval_core::{Answer, ModelRequest, RequestType};
-use lmeval_pycompat::Value;
+use lmeval_core::{Answer, Finish, ModelRequest, RequestType};
 use lmeval_pycompat::json::Decoder;
+use lmeval_pycompat::{Value, json};
 
 use super::line::{Line, Stored, stored_requests};
 use super::same::{Settings, is_same};
@@ -156,6 +156,20 @@ impl<'a> Reader<'a> {
         let own = own.ok_or_else(|| wrong("it has too few `resps`".to_owned()))?;
         let repeats = recorded_repeats(kind, own).map_err(wrong)?;
         let answer = repeats.get(repeat).map(|answer| recorded_response(kind, answer)).transpose();
-        Ok(answer.map_err(wrong)?.map(Answer::from))
+        let Some(response) = answer.map_err(wrong)? else { return Ok(None) };
+        Ok(Some(Answer { finish: self.finish(place, repeat)?, ..Answer::from(response) }))
+    }
+
+    /// Why an answer ended.
+    fn finish(&self, Place { file, line, request }: Place, repeat: usize) -> Result<Finish, Error> {
+        if line.finishes[1] == 0 {
+            return Ok(Finish::Complete);
+        }
+        let reasons = json::loads(self.raw(file, line, line.finishes)?).ok();
+        let reason =
+            reasons.as_ref().and_then(|all| all.as_list()?.get(request)?.as_list()?.get(repeat)?.as_str());
+        let finish = reason.and_then(Finish::from_reason);
+        let wrong = || self.files[file].problem(line, "its `finish_reasons` do not fit its `resps`");
+        finish.ok_or_else(|| wrong().into())
     }
 }

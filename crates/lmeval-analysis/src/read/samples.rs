@@ -16,7 +16,7 @@ use super::number::number;
 use crate::Error;
 
 /// Fields of a sample that are not scores, for files that do not name their metrics.
-pub const NOT_SCORES: [&str; 14] = [
+pub const NOT_SCORES: [&str; 15] = [
     "doc_id",
     "doc",
     "target",
@@ -28,6 +28,7 @@ pub const NOT_SCORES: [&str; 14] = [
     "doc_hash",
     "prompt_hash",
     "target_hash",
+    "finish_reasons",
     "scores_per_repeat",
     "judgements",
     "repeats",

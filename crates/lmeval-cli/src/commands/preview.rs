@@ -42,17 +42,18 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         )?),
         ..lmeval::environment::data_options()
     };
-    let classes = ClassSettings {
-        num_fewshot: arguments.num_fewshot,
-        fewshot_seed: options.fewshot_seed,
-        dialect: options.dialect,
-        ..ClassSettings::default()
-    };
     for (name, task) in &mut loaded.tasks {
+        let num_fewshot = task.options.num_fewshot.or(arguments.num_fewshot);
+        let classes = ClassSettings {
+            num_fewshot,
+            fewshot_seed: options.fewshot_seed,
+            dialect: options.dialect,
+            ..ClassSettings::default()
+        };
         for warning in load_class(task, &classes, &data)? {
             report::warn(printer, &warning);
         }
-        if let Some(count) = arguments.num_fewshot {
+        if let Some(count) = num_fewshot {
             task.config.set_num_fewshot(count);
         }
         let mut options = options.clone();

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use lmeval_core::{Diagnostic, Model};
+use lmeval_core::{Diagnostic, Model, OutputType};
 use lmeval_engine::Evaluated;
 use lmeval_host::Trackers;
 use lmeval_journal::Fingerprint;
 use lmeval_pycompat::{Value, repr};
+use lmeval_tasks::TaskDict;
+use lmeval_tasks::config::{FilterPipeline, FilterStep, Named};
 
 use crate::commands::Status;
 use crate::printer::Printer;
@@ -56,6 +58,7 @@ pub(super) fn run_with(
         &settings.dialect,
         settings.scoring.predict_only,
     )?;
+    warn_of_unscored_repeats(&settings, &tasks, printer);
     let model_args = Value::from(settings.model.args.clone());
     let notes = printer.notes();
     let mut session = Session::prepare(settings, clock, &roots, program, &model_args, notes.clone())?;
@@ -227,4 +230,35 @@ fn report_cache_hits(
         )
     };
     printer.notes().info(&text);
+}
+
+/// Names tasks whose filters leave one of the answers that `--repeats` asks for.
+fn warn_of_unscored_repeats(settings: &RunSettings, tasks: &TaskDict, printer: &Printer) {
+    let documents = &settings.documents;
+    let Some(repeats) = documents.repeats.filter(|repeats| *repeats > 1 && documents.reductions.is_empty())
+    else {
+        return;
+    };
+    let takes_first =
+        |step: &FilterStep| matches!(&step.function, Named::Name(name) if &**name == "take_first");
+    let by_default = settings.dialect.scoring.default_filter_takes_first;
+    let leaves_one = |pipeline: &FilterPipeline| match pipeline.filter.as_slice() {
+        [] => by_default,
+        steps => steps.iter().any(takes_first),
+    };
+    let names: Vec<&str> = tasks
+        .tasks
+        .values()
+        .filter(|task| task.config.output_type == OutputType::GenerateUntil)
+        .filter(|task| task.config.reductions.is_empty() && task.options.reductions.is_empty())
+        .filter(|task| task.config.filter_list.iter().all(leaves_one))
+        .map(|task| task.name())
+        .collect();
+    if !names.is_empty() {
+        printer.notes().warn(&format!(
+            "only the first of {repeats} answers is scored, because of the filter `take_first`: {}. \
+             `--reductions avg@{repeats},pass@1,maj@{repeats}` scores all",
+            names.join(", ")
+        ));
+    }
 }

@@ -1,11 +1,13 @@
 //! The documents of a run.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use lmeval_core::Diagnostic;
 use lmeval_engine::EvaluateOptions;
 use lmeval_pycompat::{Dict, Value};
 
-use super::kinds::{Number, TaskNames};
+use super::kinds::{Number, Reductions, TaskNames};
 use super::resolve::{Resolver, count};
 use super::samples;
 use super::shard::ShardNumber;
@@ -22,6 +24,8 @@ pub(crate) struct DocumentGroup {
     /// The part of the documents to evaluate.
     pub shard: Option<ShardNumber>,
     pub repeats: Option<usize>,
+    /// How the answers to each document become one value.
+    pub reductions: Vec<Arc<str>>,
 }
 
 impl DocumentGroup {
@@ -38,6 +42,7 @@ impl DocumentGroup {
             samples: samples::resolve(&chosen)?,
             shard: resolver.options.shard,
             repeats: count("repeats", resolver.options.repeats)?,
+            reductions: resolver.options.reductions.iter().flatten().flat_map(Reductions::split).collect(),
         })
     }
 
@@ -46,6 +51,7 @@ impl DocumentGroup {
         options.samples.clone_from(&self.samples);
         options.part = self.shard.and_then(ShardNumber::part);
         options.repeats = self.repeats;
+        options.reductions.clone_from(&self.reductions);
     }
 }
 

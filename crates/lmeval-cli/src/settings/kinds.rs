@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use clap::builder::{StringValueParser, TypedValueParser};
@@ -370,6 +371,35 @@ impl From<String> for TaskNames {
 impl Item for TaskNames {
     const LIST: &'static str = "a list of names";
     const NEEDED: bool = true;
+
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Ok(Self(text.to_owned()))
+    }
+
+    fn shown(&self) -> Value {
+        Value::str(self.0.as_str())
+    }
+}
+
+/// Comma-separated names of reductions.
+#[derive(Clone, Debug)]
+pub(crate) struct Reductions(String);
+
+impl Reductions {
+    pub(super) fn split(&self) -> impl Iterator<Item = Arc<str>> {
+        let names = self.0.split(',').map(strings::strip);
+        names.filter(|name| !name.is_empty()).map(Arc::from)
+    }
+}
+
+impl From<String> for Reductions {
+    fn from(names: String) -> Self {
+        Self(names)
+    }
+}
+
+impl Item for Reductions {
+    const LIST: &'static str = "a name or a list of names";
 
     fn read_item(text: &str) -> Result<Self, InvalidValue> {
         Ok(Self(text.to_owned()))

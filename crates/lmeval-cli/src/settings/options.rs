@@ -16,8 +16,8 @@ use lmeval_tasks::ChoiceMethod;
 
 use super::judges::JudgeSetting;
 use super::kinds::{
-    BatchSize, Compat, Count, FailUnder, Iterations, Number, Pairs, Stringified, TaskNames, Truthy, choice,
-    integer, name_of, truth,
+    BatchSize, Compat, Count, FailUnder, Iterations, Number, Pairs, Reductions, Stringified, TaskNames,
+    Truthy, choice, integer, name_of, truth,
 };
 use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
@@ -73,6 +73,12 @@ layer! {
         /// Number of answers generated per document; overrides the tasks.
         #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub repeats: Option<Count>,
+
+        /// How the answers to each document become one value: `avg@16,pass@1,maj@16`; overrides the tasks.
+        ///
+        /// Filters that keep one answer are left out, so that all are scored. `maj@k` scores the answer that most of k agree on.
+        #[arg(long, value_name = "NAMES", num_args = 1.., help_heading = "Scoring")]
+        pub reductions: Option<Vec<Reductions>>,
 
         /// Requests per batch: a number, or what the back end accepts, such as `auto`.
         #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N", help_heading = "Model")]

@@ -47,6 +47,7 @@ mod python_models;
 #[cfg(unix)]
 mod ray;
 mod recorded_runs;
+mod repeats;
 mod rescore;
 mod rescore_chat;
 mod run;

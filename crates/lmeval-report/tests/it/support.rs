@@ -35,6 +35,7 @@ pub(crate) fn record(entry: &Dict) -> SampleRecord {
         arguments: get("arguments"),
         resps: get("resps"),
         filtered_resps: get("filtered_resps"),
+        finish_reasons: get("finish_reasons"),
         filter: text("filter"),
         hashes: DocumentHashes {
             doc: text("doc_hash"),

@@ -39,6 +39,8 @@ pub struct SampleRecord {
     pub resps: Value,
     /// The filtered answers to each request.
     pub filtered_resps: Value,
+    /// Why each answer ended, if not all are complete; else none.
+    pub finish_reasons: Value,
     /// The name of the pipeline.
     pub filter: Arc<str>,
     /// The hashes of document, prompt and target.
@@ -91,6 +93,9 @@ impl SampleRecord {
         for (metric, value) in self.values.iter() {
             record.insert(Value::Str(Arc::clone(metric)), value.clone());
         }
+        if !self.finish_reasons.is_none() {
+            record.insert("finish_reasons", self.finish_reasons.clone());
+        }
         if let Some(scores) = &self.scores_per_repeat {
             record.insert("scores_per_repeat", Value::Dict(Arc::clone(scores)));
         }
@@ -106,6 +111,7 @@ struct Common {
     target: Value,
     arguments: Value,
     resps: Value,
+    finish_reasons: Value,
     hashes: DocumentHashes,
 }
 
@@ -117,10 +123,15 @@ impl Common {
         let responses = document.answers.iter().map(|answer| {
             Value::list(answer.responses.iter().map(|response| to_record(answer, response, dialect)))
         });
+        // Reference: 0.4 has no such field.
+        let is_shown = !dialect.plain_result_files
+            && document.answers.iter().any(|answer| !answer.finishes().is_empty());
+        let finish_reasons = is_shown.then(|| document.answers.iter().map(finish_reasons));
         let prompt = first.map(|first| hash_prompt(&first.instance, dialect));
         Ok(Self {
             arguments: Value::list(arguments),
             resps: Value::list(responses),
+            finish_reasons: finish_reasons.map_or(Value::None, Value::list),
             hashes: DocumentHashes {
                 doc: hash_document(&document.document)?.into(),
                 prompt: prompt.unwrap_or_default().into(),
@@ -157,6 +168,7 @@ pub fn sample_records(
                 arguments: common.arguments.clone(),
                 resps: common.resps.clone(),
                 filtered_resps: Value::list(filtered),
+                finish_reasons: common.finish_reasons.clone(),
                 filter: Arc::clone(pipeline.name()),
                 hashes: common.hashes.clone(),
                 values: pipeline.logged_values(place, document),
@@ -166,6 +178,13 @@ pub fn sample_records(
         }
     }
     Ok(records)
+}
+
+/// Why each answer to a request ended.
+fn finish_reasons(answer: &AnsweredInstance) -> Value {
+    let finishes = answer.finishes();
+    let finish = |repeat| finishes.get(repeat).copied().unwrap_or_default();
+    Value::list((0..answer.responses.len()).map(|repeat| Value::str(finish(repeat).reason())))
 }
 
 /// An answer in the form used by records.

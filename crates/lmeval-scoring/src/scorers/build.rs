@@ -74,14 +74,7 @@ pub fn build_scorer(
     sources: &ScoringSources,
 ) -> Result<ScoringPipeline, ScoreError> {
     let registered = facts.scorer.and_then(|spec| sources.registry.scorers.python(&spec.kind));
-    let mut scorer: Arc<dyn Scorer> = match (facts.scorer, facts.output_type) {
-        (Some(spec), _) => match registered {
-            Some(registered) => Arc::new(RegisteredScorer::new(&spec.kind, registered)?),
-            None => sources.registry.scorer(spec)?,
-        },
-        (None, OutputType::GenerateUntil) => Arc::new(GenScorer),
-        (None, _) => Arc::new(LLScorer),
-    };
+    let mut scorer = choose_scorer(facts, sources)?;
     let by_default;
     let pipeline = match pipeline {
         Some(pipeline) => pipeline,
@@ -105,6 +98,28 @@ pub fn build_scorer(
     }
     let metrics = in_order(metrics, facts.output_type, &sources.dialect);
     Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.dialect))
+}
+
+/// The filters and metrics that a pipeline has or gets from its scorer.
+pub(super) fn chosen(
+    pipeline: &PipelineSpec,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<(Vec<FilterSpec>, Vec<MetricSpec>), ScoreError> {
+    let scorer = choose_scorer(facts, sources)?;
+    let metrics = choose_metrics(pipeline, &*scorer, facts.output_type);
+    Ok((choose_filters(pipeline, &*scorer, &sources.dialect), metrics))
+}
+
+fn choose_scorer(facts: TaskFacts<'_>, sources: &ScoringSources) -> Result<Arc<dyn Scorer>, ScoreError> {
+    Ok(match (facts.scorer, facts.output_type) {
+        (Some(spec), _) => match sources.registry.scorers.python(&spec.kind) {
+            Some(registered) => Arc::new(RegisteredScorer::new(&spec.kind, registered)?),
+            None => sources.registry.scorer(spec)?,
+        },
+        (None, OutputType::GenerateUntil) => Arc::new(GenScorer),
+        (None, _) => Arc::new(LLScorer),
+    })
 }
 
 /// Builds the pipeline of a predict-only run: no filters, and the metric `bypass`.

@@ -46,6 +46,16 @@ pub enum ScoreError {
         /// A description of the problem.
         message: String,
     },
+    /// A reduction of more repeats than there are.
+    #[error("The reduction `{reduction}` needs {wanted} answers to each document, and there {}", are(*repeats))]
+    TooFewRepeats {
+        /// The reduction.
+        reduction: String,
+        /// The number of answers that it needs.
+        wanted: usize,
+        /// The number of answers to each document.
+        repeats: usize,
+    },
     /// A metric that does not support the task's output type.
     #[error("The metric `{metric}` is for {}, but the task's output type is {output_type}", made_for.join(" and "))]
     OutputType {
@@ -235,6 +245,10 @@ pub enum ScoreError {
     },
 }
 
+fn are(repeats: usize) -> String {
+    if repeats == 1 { "is one".to_owned() } else { format!("are {repeats}") }
+}
+
 impl Diagnose for ScoreError {
     fn hints(&self) -> Vec<String> {
         match self {
@@ -247,6 +261,9 @@ impl Diagnose for ScoreError {
             Self::AggregationValue { metric, .. } => vec![format!(
                 "Set an aggregation for `{metric}` that accepts such values: `aggregation: !function utils.my_aggregation`"
             )],
+            Self::TooFewRepeats { wanted, .. } => {
+                vec![format!("Pass `--repeats {wanted}`, or set `repeats: {wanted}` in the task")]
+            }
             Self::ScorerSetting { problem, .. } => problem.hints.clone(),
             Self::Host(error) => error.hints(),
             _ => Vec::new(),

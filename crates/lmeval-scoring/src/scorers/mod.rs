@@ -29,6 +29,7 @@ mod reduce;
 mod regex_extraction;
 mod registered_scorer;
 mod registry;
+mod repeats;
 mod resolve;
 mod scored;
 mod scorer;
@@ -55,6 +56,7 @@ pub use pipeline::ScoringPipeline;
 
 pub use registered_scorer::ScorerDefaults;
 pub(crate) use registry::built_in;
+pub use repeats::with_reductions;
 pub use scored::{ReducedDoc, ScoredDoc, Scores};
 pub use scorer::Scorer;
 pub use spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};

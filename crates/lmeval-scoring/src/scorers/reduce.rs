@@ -8,9 +8,9 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 
 /// Reduces the values of a document.
 ///
-/// A single value is unchanged. Several values go through the metric's reduction; if that returns named results, each
-/// becomes a composite such as `pass@1(exact_match)`. A name without a metric keeps its first value; [`unreduced`] finds
-/// such names, so that the pipeline can warn.
+/// A single value is unchanged. Several values go through the reduction of each metric of their name; if that returns
+/// named results, each becomes a composite such as `pass@1(exact_match)`. A name without a metric keeps its first value;
+/// [`unreduced`] finds such names, so that the pipeline can warn.
 pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
     let mut values = Scores::new();
     for (name, mut repeats) in scored.scores {
@@ -18,19 +18,22 @@ pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<Re
             values.insert(name, std::mem::take(only));
             continue;
         }
-        let Some(metric) = metrics.iter().rev().find(|metric| metric.name == name) else {
+        let mut reducing = metrics.iter().filter(|metric| metric.name == name).peekable();
+        if reducing.peek().is_none() {
             let first = repeats
                 .into_iter()
                 .next()
                 .ok_or_else(|| ScoreError::NoValue { metric: name.to_string(), document: scored.doc_id })?;
             values.insert(name, first);
             continue;
-        };
-        match metric.reduce(scored.doc_id, &scored.reference, &repeats)? {
-            ReducedValue::One(value) => values.insert(name, value),
-            ReducedValue::Named(named) => {
-                for (part, value) in named {
-                    values.insert(format!("{part}({name})"), value);
+        }
+        for metric in reducing {
+            match metric.reduce(scored.doc_id, &scored.reference, &repeats)? {
+                ReducedValue::One(value) => values.insert(Arc::clone(&name), value),
+                ReducedValue::Named(named) => {
+                    for (part, value) in named {
+                        values.insert(format!("{part}({name})"), value);
+                    }
                 }
             }
         }

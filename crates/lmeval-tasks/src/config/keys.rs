@@ -9,7 +9,7 @@ use super::words::{quoted, shortened};
 use crate::error::{Error, ErrorKind};
 
 /// The keys of a task, in the order of results.
-pub const TASK_KEYS: [&str; 40] = [
+pub const TASK_KEYS: [&str; 41] = [
     "task",
     "task_alias",
     "formats",
@@ -41,6 +41,7 @@ pub const TASK_KEYS: [&str; 40] = [
     "filter_list",
     "scorer",
     "repeats",
+    "reductions",
     "unsafe_code",
     "use_prompt",
     "multiple_inputs",

@@ -1,5 +1,7 @@
 //! Overrides that the caller of a run applies to a task.
 
+use std::sync::Arc;
+
 use lmeval_core::OutputType;
 use lmeval_pycompat::Dict;
 
@@ -27,6 +29,16 @@ impl TaskConfig {
             return false;
         }
         self.repeats = repeats;
+        true
+    }
+
+    /// Sets how the answers to each document become one value, in a generation task; other tasks stay unchanged.
+    /// Returns whether it was set.
+    pub fn set_reductions(&mut self, reductions: &[Arc<str>]) -> bool {
+        if self.output_type != OutputType::GenerateUntil {
+            return false;
+        }
+        self.reductions = reductions.to_vec();
         true
     }
 

@@ -91,6 +91,8 @@ impl TaskConfig {
             "filter_list" => Value::list(self.filter_list.iter().map(FilterPipeline::to_value)),
             "scorer" => self.scorer.as_ref().map_or(Value::None, ScorerConfig::to_value),
             "repeats" => Value::Int(i64::try_from(self.repeats).unwrap_or(i64::MAX)),
+            "reductions" if self.reductions.is_empty() => Value::None,
+            "reductions" => Value::list(self.reductions.iter().map(|name| Value::Str(Arc::clone(name)))),
             "unsafe_code" => Value::Bool(self.unsafe_code),
             "use_prompt" => self.use_prompt.clone(),
             "multiple_inputs" => Value::Bool(self.multiple_inputs),

@@ -86,6 +86,8 @@ pub struct TaskConfig {
     pub scorer: Option<ScorerConfig>,
     /// The number of answers requested per document.
     pub repeats: usize,
+    /// How the answers to each document become one value, instead of the reductions of its metrics.
+    pub reductions: Vec<Arc<str>>,
     /// Whether scoring runs model-generated code.
     pub unsafe_code: bool,
     /// Accepted, but ignored.
@@ -171,6 +173,7 @@ impl TaskConfig {
         let multiple_targets = reader.switch("multiple_targets")?;
         reject_several(reader, output_type, multiple_inputs, multiple_targets)?;
         let repeats = read_repeats(reader, output_type)?;
+        let reductions = read_reductions(reader, output_type)?;
         let target_delimiter = reader.text_or("target_delimiter", " ")?;
         let fewshot_delimiter = reader.text_or("fewshot_delimiter", "\n\n")?;
         let generation_kwargs = GenerationKwargs::read(reader, output_type, fewshot_delimiter.as_deref())?;
@@ -236,6 +239,7 @@ impl TaskConfig {
             filter_list,
             scorer: ScorerConfig::read(reader)?,
             repeats,
+            reductions,
             unsafe_code: reader.switch("unsafe_code")?,
             use_prompt: kept("use_prompt"),
             multiple_inputs,
@@ -411,6 +415,27 @@ fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usiz
             Err(reader.error(ErrorKind::Value, &path, format!("`repeats` must be at least 1, not {repeats}")))
         }
     }
+}
+
+/// A name, names separated by commas, or a list of them.
+fn read_reductions(reader: &mut Reader<'_>, output_type: OutputType) -> Result<Vec<Arc<str>>, Error> {
+    let path = ConfigPath::key("reductions");
+    let wrong = |reader: &Reader<'_>, value: &Value| reader.wrong_type(&path, "a list of names", value);
+    let names: Vec<Arc<str>> = match reader.present("reductions") {
+        None => Vec::new(),
+        Some(Value::Str(names)) => names.split(',').map(|name| name.trim().into()).collect(),
+        Some(value) => {
+            let items = value.as_list().ok_or_else(|| wrong(reader, value))?;
+            let name = |item: &Value| item.as_str().map(Arc::from).ok_or_else(|| wrong(reader, item));
+            items.iter().map(name).collect::<Result<_, _>>()?
+        }
+    };
+    if !names.is_empty() && output_type != OutputType::GenerateUntil {
+        let message = format!("`reductions` has no effect on a task with output type `{output_type}`");
+        reader.warn(&path, message);
+        return Ok(Vec::new());
+    }
+    Ok(names)
 }
 
 fn read_tag(reader: &Reader<'_>) -> Result<Vec<String>, Error> {

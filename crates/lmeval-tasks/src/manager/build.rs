@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lmeval_core::nearest;
 use lmeval_pycompat::{Dict, Value};
 
-use super::{Group, Spec, Task, TaskManager, names};
+use super::{Group, Spec, Task, TaskManager, TaskOptions, names};
 use crate::config::{GROUP_KEYS, GroupConfig, TaskConfig};
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::index::{Entry, Kind};
@@ -220,7 +220,15 @@ impl<'a> Builder<'a> {
         let name = config.qualified_name.clone().unwrap_or_else(|| config.task.clone());
         let source = source.map(Path::to_owned);
         let registry = Arc::clone(&self.manager.registry);
-        Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None, registry })))
+        Ok(Node::Task(Box::new(Task {
+            name,
+            config,
+            options: TaskOptions::default(),
+            mapping,
+            source,
+            class: None,
+            registry,
+        })))
     }
 
     /// Fails before the number of tasks and groups exhausts memory.

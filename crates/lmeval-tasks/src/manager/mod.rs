@@ -4,6 +4,7 @@ mod build;
 mod class_task;
 mod group;
 mod names;
+mod options;
 mod select;
 mod task;
 
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 use self::build::{Builder, Node};
 pub use self::class_task::ClassTask;
 pub use self::group::Group;
+pub use self::options::TaskOptions;
 pub use self::select::Spec;
 pub use self::task::Task;
 use crate::error::{Diagnostic, Error, ErrorKind};

@@ -7,6 +7,7 @@ use lmeval_core::DatasetRequest;
 use lmeval_scoring::registry::Registry;
 
 use super::ClassTask;
+use super::options::TaskOptions;
 use crate::config::TaskConfig;
 use crate::source::Mapping;
 
@@ -16,6 +17,8 @@ pub struct Task {
     pub(super) name: String,
     /// The typed configuration, with overrides applied.
     pub config: TaskConfig,
+    /// What the caller of the run wants for this task.
+    pub options: TaskOptions,
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
     pub(super) class: Option<Arc<ClassTask>>,

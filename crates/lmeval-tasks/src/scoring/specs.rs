@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value};
 use lmeval_scoring::filters::FilterSpec;
 use lmeval_scoring::scorers::{
     MetricSpec, PipelineSpec, Reference, ScoreError, ScorerSpec, ScoringSources, Setting, TaskCode,
-    TaskFacts, TaskScorer, build_predict_only, build_scorer,
+    TaskFacts, TaskScorer, build_predict_only, build_scorer, with_reductions,
 };
 
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
@@ -57,10 +57,13 @@ pub fn task_scorer(
     }
     let scorer = config.scorer.as_ref().map(scorer_spec);
     let facts = TaskFacts { output_type, scorer: scorer.as_ref(), scores_itself: config.scores_itself() };
-    let pipelines = config
-        .filter_list
+    let mut pipelines: Vec<PipelineSpec> = config.filter_list.iter().map(pipeline_spec).collect();
+    if !config.reductions.is_empty() {
+        pipelines = with_reductions(&pipelines, &config.reductions, config.repeats, facts, sources)?;
+    }
+    let pipelines = pipelines
         .iter()
-        .map(|pipeline| build_scorer(Some(&pipeline_spec(pipeline)), facts, sources))
+        .map(|pipeline| build_scorer(Some(pipeline), facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
     let code: Option<Arc<dyn TaskCode>> =
         config.process_results.as_ref().map(|function| sources.host.process_results(function)).transpose()?;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::settings::{Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, TaskNames};
+use crate::settings::{
+    Choices, Compat, Format, JudgeSetting, LibraryArgs, Options, PythonArgs, Reductions, TaskNames,
+};
 
 /// Arguments of `rescore`.
 #[derive(Args, Debug)]
@@ -19,6 +21,10 @@ pub(crate) struct RescoreArgs {
     /// Score these tasks instead of those of the run: names, patterns, `task@format`, `group::task` or YAML files.
     #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1..)]
     pub tasks: Option<Vec<TaskNames>>,
+
+    /// How the answers to each document become one value: `avg@16,pass@1,maj@16`. [default: as in the run]
+    #[arg(long, value_name = "NAMES", num_args = 1..)]
+    pub reductions: Option<Vec<Reductions>>,
 
     /// Score the other documents if some have no stored answer.
     #[arg(long)]
@@ -87,6 +93,7 @@ impl RescoreArgs {
         Options {
             config: self.config.clone(),
             tasks: self.tasks.clone(),
+            reductions: self.reductions.clone(),
             compat: self.compat.clone(),
             choices: self.choices,
             output_path: self.output_path.clone(),

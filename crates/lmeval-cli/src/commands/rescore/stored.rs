@@ -1,5 +1,7 @@
 //! The stored run: its settings and its tasks.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
 use lmeval_analysis::read::Run;
 use lmeval_core::{Diagnostic, Dialect, OptionScoring};
@@ -240,6 +242,11 @@ pub(super) fn restore_counts(run: &Run, tasks: &mut TaskDict, settings: &mut Run
             config("repeats").and_then(|repeats| usize::try_from(repeats).ok()).filter(|repeats| *repeats > 0)
         {
             task.config.set_repeats(repeats);
+        }
+        let stored = stored.as_ref().and_then(|stored| stored.as_dict()?.get_str("reductions")?.as_list());
+        if let Some(stored) = stored {
+            let names: Vec<Arc<str>> = stored.iter().filter_map(Value::as_str).map(Arc::from).collect();
+            task.config.set_reductions(&names);
         }
     }
 }

@@ -252,7 +252,7 @@ fn warn_of_unscored_repeats(settings: &RunSettings, tasks: &TaskDict, printer: &
         .filter(|task| task.config.output_type == OutputType::GenerateUntil)
         .filter(|task| task.config.reductions.is_empty() && task.options.reductions.is_empty())
         .filter(|task| task.config.filter_list.iter().all(leaves_one))
-        .map(|task| task.name())
+        .map(lmeval_tasks::Task::name)
         .collect();
     if !names.is_empty() {
         printer.notes().warn(&format!(

@@ -20,6 +20,7 @@ pub use self::torch::TorchFiles;
 use crate::config::Config;
 use crate::error::{Error, Result, TORCH};
 use crate::layers::{Linear, Norm};
+use crate::matrix::{FloatType, Matrix, StoredMatrix};
 
 /// Suffixes of checkpoint tensors that are not parameters.
 const BUFFERS: [&str; 5] =
@@ -32,6 +33,12 @@ pub trait Source: Send + Sync {
 
     /// Loads a tensor onto a device, in its stored data type.
     fn load(&self, name: &str, device: &Device) -> Result<Tensor>;
+
+    /// A matrix in its stored form, for computing on the CPU without expanding it; `None` if it must be loaded.
+    fn stored_matrix(&self, name: &str) -> Result<Option<Arc<dyn StoredMatrix>>> {
+        let _ = name;
+        Ok(None)
+    }
 
     /// The names of all tensors.
     fn names(&self) -> Vec<String>;
@@ -108,15 +115,38 @@ impl Weights {
         })
     }
 
-    /// Loads a tensor and checks its shape.
-    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+    /// The full name of a tensor, which must have this shape.
+    fn checked(&self, name: &str, shape: &[usize]) -> Result<String> {
         let full = self.full(name);
         let found = self.source.shape(&full).ok_or_else(|| self.missing(name, &full))?;
         if found != shape {
             return Err(Error::WrongShape { name: full, found, expected: shape.to_vec() });
         }
+        Ok(full)
+    }
+
+    /// Loads a matrix and checks its shape. On the CPU it stays in its stored form, if the format allows.
+    pub fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
+        if !self.device.is_cpu() || self.dtype != DType::F32 {
+            return Ok(self.tensor(name, &shape)?.into());
+        }
+        let full = self.checked(name, &shape)?;
+        let Some(stored) = self.source.stored_matrix(&full)? else {
+            return Ok(self.tensor(name, &shape)?.into());
+        };
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(full);
+        let matrix = Matrix::from(stored);
+        Ok(match self.rounded {
+            Some(dtype) => matrix.rounded_to(dtype)?,
+            None => matrix,
+        })
+    }
+
+    /// Loads a tensor and checks its shape.
+    pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        let full = self.checked(name, shape)?;
         let tensor = self.source.load(&full, &self.device)?;
-        if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16) {
+        if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16 | DType::F8E4M3) {
             return Err(quantised(&full, Some(&format!("{:?}", tensor.dtype()))));
         }
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(full);
@@ -151,7 +181,7 @@ impl Weights {
     /// Loads a linear layer: `name.weight` of shape `[output, input]`, and `name.bias` if `bias` is set.
     pub fn linear(&self, name: &str, input: usize, output: usize, bias: bool) -> Result<Linear> {
         let below = self.at(name);
-        let weight = below.tensor("weight", &[output, input])?;
+        let weight = below.matrix("weight", [output, input])?;
         let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
         Ok(Linear::new(weight, bias)?)
     }
@@ -178,11 +208,12 @@ impl Weights {
     }
 
     /// Loads the output head `name.weight`, or reuses the embedding if the two are tied.
-    pub fn head(&self, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
+    pub fn head(&self, name: &str, embedding: impl Into<Matrix>, tied: bool) -> Result<Linear> {
+        let embedding = embedding.into();
         if tied {
-            return Ok(Linear::new(embedding.clone(), None)?);
+            return Ok(Linear::new(embedding, None)?);
         }
-        let (vocabulary, width) = embedding.dims2()?;
+        let (vocabulary, width) = embedding.shape()?;
         self.linear_as_stored(name, width, vocabulary)
     }
 
@@ -198,6 +229,17 @@ impl Weights {
 
     fn full(&self, name: impl fmt::Display) -> String {
         if self.prefix.is_empty() { name.to_string() } else { format!("{}.{name}", self.prefix) }
+    }
+}
+
+/// The type of floats that are computed with as they are.
+fn float_type(dtype: DType) -> Option<FloatType> {
+    match dtype {
+        DType::F32 => Some(FloatType::F32),
+        DType::BF16 => Some(FloatType::BF16),
+        DType::F16 => Some(FloatType::F16),
+        DType::F8E4M3 => Some(FloatType::F8E4M3),
+        _ => None,
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         positions: None,
     };
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
-    let embedding = model.tensor("word_embeddings.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("word_embeddings.weight", [shape.vocabulary, hidden])?;
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
     let blocks = (0..shape.layers).map(|index| block(&model.at("h").at(index), heads, epsilon));
     let mut input = Input::new(&embedding)?;

@@ -1,13 +1,13 @@
 //! The decoder that all architectures configure: embedding, blocks of attention and feed-forward layers, norm and head.
 
 use candle_core::Tensor;
-use candle_nn::{Embedding, Module};
 
 use super::{Architecture, Shape, logits};
 use crate::batch::Batch;
 use crate::cache::{Cache, LayerCache};
 use crate::error::Result;
 use crate::layers::{Angles, Experts, Linear, Mlp, Norm, Rotary, SelfAttention};
+use crate::matrix::Matrix;
 
 /// A decoder-only transformer.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Decoder {
 /// Embeds tokens as rows.
 #[derive(Debug)]
 pub(super) struct Input {
-    pub(super) embedding: Embedding,
+    pub(super) embedding: Matrix,
     /// Scales the embeddings.
     pub(super) scale: Option<f64>,
     /// Normalises the embeddings.
@@ -31,7 +31,7 @@ pub(super) struct Input {
     /// Projects embeddings to the width of rows.
     pub(super) projection: Option<Linear>,
     /// A learned position embedding, and the index of its row for the first position.
-    pub(super) positions: Option<(Embedding, u32)>,
+    pub(super) positions: Option<(Matrix, u32)>,
 }
 
 /// Computes logits from rows.
@@ -107,26 +107,21 @@ impl FeedForward {
 
 impl Input {
     /// Token embeddings only.
-    pub(super) fn new(embedding: &Tensor) -> Result<Self> {
-        let width = embedding.dim(1)?;
-        Ok(Self {
-            embedding: Embedding::new(embedding.clone(), width),
-            scale: None,
-            norm: None,
-            projection: None,
-            positions: None,
-        })
+    #[expect(clippy::unnecessary_wraps, reason = "callers use it like the other constructors")]
+    pub(super) fn new(embedding: impl Into<Matrix>) -> Result<Self> {
+        let embedding = embedding.into();
+        Ok(Self { embedding, scale: None, norm: None, projection: None, positions: None })
     }
 
     /// Adds a position embedding whose row for the first position is `first`.
-    pub(super) fn with_positions(mut self, table: Tensor, first: u32) -> Result<Self> {
-        let width = table.dim(1)?;
-        self.positions = Some((Embedding::new(table, width), first));
+    #[expect(clippy::unnecessary_wraps, reason = "callers use it like the other constructors")]
+    pub(super) fn with_positions(mut self, table: impl Into<Matrix>, first: u32) -> Result<Self> {
+        self.positions = Some((table.into(), first));
         Ok(self)
     }
 
     fn forward(&self, batch: &Batch) -> Result<Tensor> {
-        let mut rows = self.embedding.forward(batch.tokens())?;
+        let mut rows = self.embedding.gather(batch.tokens())?;
         if let Some(scale) = self.scale {
             rows = (rows * scale)?;
         }
@@ -139,7 +134,7 @@ impl Input {
         if let Some((table, first)) = &self.positions {
             let indices: Vec<u32> = batch.positions().iter().map(|position| position + first).collect();
             let indices = Tensor::new(indices, batch.device())?;
-            rows = (rows + table.forward(&indices)?)?;
+            rows = (rows + table.gather(&indices)?)?;
         }
         Ok(rows)
     }

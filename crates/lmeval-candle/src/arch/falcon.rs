@@ -49,7 +49,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         positions: None,
     };
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
-    let embedding = model.tensor("word_embeddings.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("word_embeddings.weight", [shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), kind, heads));
     let rotaries = if alibi {
         Vec::new()

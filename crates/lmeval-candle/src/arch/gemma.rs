@@ -73,7 +73,7 @@ fn build_tied(
     };
     let prefixes = ["model", "language_model.model", "model.language_model", ""];
     let model = weights.find(&prefixes, "embed_tokens.weight")?;
-    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
     let blocks =
         (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
     let mut input = Input::new(&embedding)?;

@@ -8,6 +8,7 @@ use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Linear, Mlp};
+use crate::matrix::Matrix;
 use crate::weights::Weights;
 
 /// Builds GPT-2.
@@ -45,8 +46,8 @@ fn build_with(
         positions: Some(positions),
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;
-    let embedding = model.tensor("wte.weight", &[shape.vocabulary, hidden])?;
-    let table = model.tensor("wpe.weight", &[positions, hidden])?;
+    let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
+    let table = model.matrix("wpe.weight", [positions, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads, index));
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
@@ -129,8 +130,8 @@ fn linear(weights: &Weights, name: &str, input: usize, output: usize) -> Result<
 }
 
 /// The transpose of a weight stored as `[input, output]`, and its bias.
-fn transposed(weights: &Weights, name: &str, input: usize, output: usize) -> Result<(Tensor, Tensor)> {
+fn transposed(weights: &Weights, name: &str, input: usize, output: usize) -> Result<(Matrix, Tensor)> {
     let below = weights.at(name);
     let weight = below.tensor("weight", &[input, output])?.t()?.contiguous()?;
-    Ok((weight, below.tensor("bias", &[output])?))
+    Ok((weight.into(), below.tensor("bias", &[output])?))
 }

@@ -24,8 +24,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         positions: Some(positions),
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;
-    let embedding = model.tensor("wte.weight", &[shape.vocabulary, hidden])?;
-    let table = model.tensor("wpe.weight", &[positions, hidden])?;
+    let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
+    let table = model.matrix("wpe.weight", [positions, hidden])?;
     let windows = windows(config, shape.layers)?;
     let blocks = windows.iter().enumerate();
     let blocks = blocks.map(|(index, window)| block(config, &model.at("h").at(index), heads, *window));

@@ -22,7 +22,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         positions: Some(config.first_size(&["n_positions", "max_position_embeddings"])?),
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;
-    let embedding = model.tensor("wte.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads));
     let width = config.size_or("rotary_dim", 64)?;
     if width > heads.width {

@@ -27,7 +27,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         positions: None,
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;
-    let embedding = model.tensor("wte.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
     let blocks =
         (0..shape.layers).map(|index| block(own.as_ref(), &model.at("blocks").at(index), heads, epsilon));

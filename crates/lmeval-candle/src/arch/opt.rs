@@ -21,8 +21,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let shape = Shape { positions: Some(positions), ..parts::shape(config, hidden, heads)? };
     let model = weights.find(&["model.decoder", "decoder", ""], "embed_tokens.weight")?;
     let width = config.size_or("word_embed_proj_dim", hidden)?;
-    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, width])?;
-    let table = model.tensor("embed_positions.weight", &[positions + POSITIONS_BEFORE as usize, hidden])?;
+    let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, width])?;
+    let table = model.matrix("embed_positions.weight", [positions + POSITIONS_BEFORE as usize, hidden])?;
     let first = config.flag_or("do_layer_norm_before", true)?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads, first));
     let blocks = blocks.collect::<Result<_>>()?;

@@ -1,6 +1,6 @@
 //! Helpers shared by several architectures.
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use lmeval_pycompat::{Dict, Value};
 
 use super::Shape;
@@ -10,10 +10,8 @@ use crate::error::{Error, Result};
 use crate::layers::{
     Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
+use crate::matrix::Matrix;
 use crate::weights::{Weights, checked_epsilon};
-
-/// The number of matrix rows compared at a time.
-const COMPARED_ROWS: usize = 4096;
 
 /// The heads of attention.
 #[derive(Clone, Copy, Debug)]
@@ -102,19 +100,18 @@ pub(super) fn rotations_by_kind(config: &Config, theta: [f64; 2]) -> Result<[Rot
 
 /// Splits a fused linear layer whose outputs are `groups` repetitions of the concatenated `parts`.
 pub(super) fn split(
-    weight: &Tensor,
+    weight: &Matrix,
     bias: Option<&Tensor>,
     groups: usize,
     parts: &[usize],
 ) -> Result<Vec<Linear>> {
-    let width = weight.dim(1)?;
     let sum: usize = parts.iter().sum();
-    let weight = weight.reshape((groups, sum, width))?;
     let bias = bias.map(|bias| bias.reshape((groups, sum))).transpose()?;
     let mut first = 0;
     let mut made = Vec::with_capacity(parts.len());
     for &part in parts {
-        let own = weight.narrow(1, first, part)?.contiguous()?.reshape((groups * part, width))?;
+        let rows = (0..groups).flat_map(|group| group * sum + first..group * sum + first + part);
+        let own = weight.select(rows.map(|row| row as u32).collect())?;
         let bias = bias.as_ref().map(|bias| bias.narrow(1, first, part)?.contiguous()?.flatten_all());
         made.push(Linear::new(own, bias.transpose()?)?);
         first += part;
@@ -124,7 +121,7 @@ pub(super) fn split(
 
 /// Splits a fused query, key and value projection.
 pub(super) fn split_three(
-    weight: &Tensor,
+    weight: &Matrix,
     bias: Option<&Tensor>,
     groups: usize,
     parts: [usize; 3],
@@ -203,7 +200,7 @@ pub(super) fn like_llama_flowing(
     let hidden = config.size("hidden_size")?;
     let shape = shape(config, hidden, frame.heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
-    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| {
         let weights = model.at("layers").at(index);
         let (attention, feed_forward) = block(index, &weights)?;
@@ -223,34 +220,26 @@ pub(super) fn like_llama_flowing(
 /// Loads the output head `name`, with a bias if the checkpoint has one.
 ///
 /// Reference: a tied head is the embedding, unless the checkpoint has a different matrix.
-pub(super) fn head(weights: &Weights, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
+pub(super) fn head(
+    weights: &Weights,
+    name: &str,
+    embedding: impl Into<Matrix>,
+    tied: bool,
+) -> Result<Linear> {
+    let mut matrix = embedding.into();
     if !tied {
-        return weights.head(name, embedding, false);
+        return weights.head(name, matrix, false);
     }
     let own = weights.at(name);
-    let (vocabulary, width) = embedding.dims2()?;
-    let mut matrix = embedding.clone();
+    let (vocabulary, width) = matrix.shape()?;
     if own.has("weight") {
-        let stored = own.tensor("weight", &[vocabulary, width])?;
-        if !is_equal(&stored, embedding)? {
+        let stored = own.matrix("weight", [vocabulary, width])?;
+        if !stored.is_equal(&matrix)? {
             matrix = stored;
         }
     }
     let bias = if own.has("bias") { Some(own.tensor("bias", &[vocabulary])?) } else { None };
     Ok(Linear::new(matrix, bias)?)
-}
-
-/// Whether two matrices are equal, comparing few rows at a time to save memory.
-fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
-    let rows = first.dim(0)?;
-    for start in (0..rows).step_by(COMPARED_ROWS) {
-        let count = COMPARED_ROWS.min(rows - start);
-        let differ = first.narrow(0, start, count)?.ne(&second.narrow(0, start, count)?)?;
-        if differ.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()? > 0.0 {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// A layer norm without weights.
@@ -266,9 +255,9 @@ pub(super) fn fused(
     input: usize,
     output: usize,
     bias: bool,
-) -> Result<(Tensor, Option<Tensor>)> {
+) -> Result<(Matrix, Option<Tensor>)> {
     let below = weights.at(name);
-    let weight = below.tensor("weight", &[output, input])?;
+    let weight = below.matrix("weight", [output, input])?;
     let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
     Ok((weight, bias))
 }

@@ -14,7 +14,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let heads = Heads::read(config, hidden)?;
     let shape = parts::shape(config, hidden, heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
-    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), hidden, heads));
     let width = parts::rotated_width(config, heads.width, 0.5)?;
     let rotary = Rotary::new(RotaryParameters::read(config, 10_000.0)?, width, RotaryStyle::Halves)?;

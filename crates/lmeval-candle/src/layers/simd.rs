@@ -12,12 +12,12 @@ use std::sync::LazyLock;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Lanes of a panel: two 256-bit vectors.
-pub(super) const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 /// Rows per step of [`multiply`]: the sums then take twelve of sixteen 256-bit registers.
 const TILE: usize = 6;
 
 /// The instruction set of this CPU.
-static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+pub(crate) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
 /// `exp(x)` for `x <= 0` with a relative error below 3e-7; 0 below -87.
 #[inline(always)]

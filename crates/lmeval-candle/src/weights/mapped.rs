@@ -1,6 +1,8 @@
 //! Memory-mapped files.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use memmap2::Mmap;
 
@@ -20,5 +22,24 @@ impl Mapped {
         #[expect(unsafe_code, reason = "weights are read without copying them")]
         let bytes = unsafe { Mmap::map(file.file()) }.map_err(|error| Error::file(path, error))?;
         Ok(Self { path: path.to_owned(), bytes })
+    }
+}
+
+/// Some bytes of a mapped file, which stays mapped as long as they are in use.
+pub(super) struct MappedBytes {
+    file: Arc<Mapped>,
+    range: Range<usize>,
+}
+
+impl MappedBytes {
+    /// Bytes in the file.
+    pub(super) fn new(file: &Arc<Mapped>, range: Range<usize>) -> Self {
+        Self { file: Arc::clone(file), range }
+    }
+}
+
+impl AsRef<[u8]> for MappedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.file.bytes[self.range.clone()]
     }
 }

@@ -1,19 +1,21 @@
 //! Weights in safetensors files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashMap;
 use safetensors::tensor::{Dtype, Metadata};
 
 use super::folder::SAFETENSORS;
-use super::mapped::Mapped;
-use super::{Source, in_two_shards, quantised};
+use super::mapped::{Mapped, MappedBytes};
+use super::{Source, float_type, in_two_shards, quantised};
 use crate::error::{Error, Result};
+use crate::matrix::{Floats, StoredMatrix};
 
 /// Weights in one or several memory-mapped safetensors files.
 pub struct Safetensors {
-    files: Vec<Mapped>,
+    files: Vec<Arc<Mapped>>,
     /// Tensor locations by name.
     tensors: FxHashMap<String, TensorLocation>,
 }
@@ -59,14 +61,14 @@ impl Safetensors {
                 }
                 tensors.insert(name, location);
             }
-            files.push(Mapped { path, bytes });
+            files.push(Arc::new(Mapped { path, bytes }));
         }
         Ok(Self { files, tensors })
     }
 }
 
 /// Whether a tensor of an earlier file equals one of this file.
-fn is_same(earlier: &TensorLocation, files: &[Mapped], own: &TensorLocation, bytes: &[u8]) -> bool {
+fn is_same(earlier: &TensorLocation, files: &[Arc<Mapped>], own: &TensorLocation, bytes: &[u8]) -> bool {
     let same_kind = earlier.dtype == own.dtype && earlier.shape == own.shape;
     same_kind && files[earlier.file].bytes.get(earlier.start..earlier.end) == bytes.get(own.start..own.end)
 }
@@ -105,6 +107,16 @@ impl Source for Safetensors {
             bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is truncated")))?;
         let dtype = location.dtype.map_err(|stored| quantised(name, Some(&format!("{stored:?}"))))?;
         Ok(Tensor::from_raw_buffer(bytes, dtype, &location.shape, device)?)
+    }
+
+    fn stored_matrix(&self, name: &str) -> Result<Option<Arc<dyn StoredMatrix>>> {
+        let Some(location) = self.tensors.get(name) else { return Ok(None) };
+        let (&[rows, columns], Ok(dtype)) = (location.shape.as_slice(), location.dtype) else {
+            return Ok(None);
+        };
+        let Some(dtype) = float_type(dtype) else { return Ok(None) };
+        let bytes = MappedBytes::new(&self.files[location.file], location.start..location.end);
+        Ok(Some(Arc::new(Floats::new(bytes, dtype, (rows, columns)))))
     }
 
     fn names(&self) -> Vec<String> {

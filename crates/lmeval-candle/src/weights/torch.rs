@@ -5,19 +5,21 @@ mod pickle;
 use std::io::Cursor;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashMap;
 use zip::{CompressionMethod, ZipArchive};
 
 use self::pickle::Described;
-use super::mapped::Mapped;
-use super::{Source, in_two_shards};
+use super::mapped::{Mapped, MappedBytes};
+use super::{Source, float_type, in_two_shards};
 use crate::error::{Error, Result};
+use crate::matrix::{Floats, StoredMatrix};
 
 /// Weights in one or several memory-mapped PyTorch files.
 pub struct TorchFiles {
-    files: Vec<Mapped>,
+    files: Vec<Arc<Mapped>>,
     tensors: FxHashMap<String, TensorLocation>,
 }
 
@@ -49,7 +51,7 @@ impl TensorLocation {
 impl TorchFiles {
     /// Opens files and validates their pickles.
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
-        let mut files: Vec<Mapped> = Vec::new();
+        let mut files: Vec<Arc<Mapped>> = Vec::new();
         let mut tensors: FxHashMap<String, TensorLocation> = FxHashMap::default();
         for path in paths {
             let file = Mapped::open(path)?;
@@ -64,7 +66,7 @@ impl TorchFiles {
                 }
                 tensors.insert(name, location);
             }
-            files.push(file);
+            files.push(Arc::new(file));
         }
         Ok(Self { files, tensors })
     }
@@ -184,6 +186,20 @@ impl Source for TorchFiles {
             }
         }
         Ok(Tensor::from_raw_buffer(&gathered, location.dtype, &location.shape, device)?)
+    }
+
+    fn stored_matrix(&self, name: &str) -> Result<Option<Arc<dyn StoredMatrix>>> {
+        let Some(location) = self.tensors.get(name) else { return Ok(None) };
+        let (&[rows, columns], Some(dtype)) = (location.shape.as_slice(), float_type(location.dtype)) else {
+            return Ok(None);
+        };
+        if location.strides != contiguous(&location.shape) {
+            return Ok(None);
+        }
+        let start = location.bytes.start;
+        let bytes = start..start + rows * columns * dtype.size();
+        let bytes = MappedBytes::new(&self.files[location.file], bytes);
+        Ok(Some(Arc::new(Floats::new(bytes, dtype, (rows, columns)))))
     }
 
     fn names(&self) -> Vec<String> {

@@ -1,0 +1,172 @@
+//! Matrices of floats as bytes of a file.
+
+#![expect(
+    clippy::inline_always,
+    reason = "code outside a dispatched function is compiled for the baseline instruction set"
+)]
+
+use std::fmt;
+
+use pulp::{Simd, WithSimd};
+
+use super::stored::StoredMatrix;
+use crate::layers::simd::ARCH;
+
+/// A type of floats in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FloatType {
+    F32,
+    BF16,
+    F16,
+    /// Eight bits with four of exponent, without infinity.
+    F8E4M3,
+}
+
+impl FloatType {
+    /// The bytes of a number.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::BF16 | Self::F16 => 2,
+            Self::F8E4M3 => 1,
+        }
+    }
+
+    /// Converts numbers.
+    pub(crate) fn read(self, bytes: &[u8], into: &mut [f32]) {
+        ARCH.dispatch(Read { dtype: self, bytes, into });
+    }
+}
+
+struct Read<'a> {
+    dtype: FloatType,
+    bytes: &'a [u8],
+    into: &'a mut [f32],
+}
+
+impl WithSimd for Read<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { dtype, bytes, into } = self;
+        let pairs = bytes.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes));
+        match dtype {
+            FloatType::F32 => {
+                let numbers = bytes.as_chunks().0.iter();
+                into.iter_mut().zip(numbers).for_each(|(into, bytes)| *into = f32::from_le_bytes(*bytes));
+            }
+            FloatType::BF16 => into.iter_mut().zip(pairs).for_each(|(into, bits)| *into = bf16(bits)),
+            FloatType::F16 => into.iter_mut().zip(pairs).for_each(|(into, bits)| *into = f16(bits)),
+            FloatType::F8E4M3 => into.iter_mut().zip(bytes).for_each(|(into, bits)| *into = f8e4m3(*bits)),
+        }
+    }
+}
+
+#[inline(always)]
+fn bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Converts without branches: the exponent is moved by a multiplication, which is right for subnormal numbers, too.
+#[inline(always)]
+pub(crate) fn f16(bits: u16) -> f32 {
+    /// 2^112, the ratio of the smallest normal numbers.
+    const SCALE: f32 = f32::from_bits(239 << 23);
+    let bits = u32::from(bits);
+    let scaled = f32::from_bits((bits & 0x7fff) << 13) * SCALE;
+    // Infinity and NaN have the largest exponent.
+    let exponent = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(scaled.to_bits() | exponent | (bits & 0x8000) << 16)
+}
+
+#[inline(always)]
+pub(crate) fn f8e4m3(bits: u8) -> f32 {
+    /// 2^120.
+    const SCALE: f32 = f32::from_bits(247 << 23);
+    let bits = u32::from(bits);
+    let scaled = f32::from_bits((bits & 0x7f) << 20) * SCALE;
+    let nan = if bits & 0x7f == 0x7f { 0x7fc0_0000 } else { 0 };
+    f32::from_bits(scaled.to_bits() | nan | (bits & 0x80) << 24)
+}
+
+/// A matrix of floats.
+pub(crate) struct Floats<B> {
+    bytes: B,
+    dtype: FloatType,
+    shape: (usize, usize),
+}
+
+impl<B: AsRef<[u8]>> Floats<B> {
+    /// A matrix of little-endian numbers, row by row. There must be as many bytes as the shape needs.
+    pub(crate) fn new(bytes: B, dtype: FloatType, shape: (usize, usize)) -> Self {
+        assert!(bytes.as_ref().len() == shape.0 * shape.1 * dtype.size(), "the bytes of a matrix");
+        Self { bytes, dtype, shape }
+    }
+}
+
+impl<B> fmt::Debug for Floats<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Floats")
+            .field("dtype", &self.dtype)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> StoredMatrix for Floats<B> {
+    fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    fn read(&self, row: usize, first: usize, into: &mut [f32]) {
+        let size = self.dtype.size();
+        let bytes = &self.bytes.as_ref()[(row * self.shape.1 + first) * size..];
+        self.dtype.read(&bytes[..into.len() * size], into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether two numbers are equal, or both NaN.
+    fn is_same(found: f32, expected: f32) -> bool {
+        found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan()
+    }
+
+    #[test]
+    fn every_number_is_exact() {
+        for bits in 0..=u16::MAX {
+            assert!(is_same(f16(bits), half::f16::from_bits(bits).to_f32()), "{bits:x}");
+            assert!(is_same(bf16(bits), half::bf16::from_bits(bits).to_f32()), "{bits:x}");
+        }
+        for bits in 0..=u8::MAX {
+            let (exponent, rest) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+            let size = match exponent {
+                15 if bits & 7 == 7 => f32::NAN,
+                0 => rest * 2.0_f32.powi(-9),
+                _ => (8.0 + rest) * 2.0_f32.powi(exponent - 10),
+            };
+            let expected = if bits >= 128 { -size } else { size };
+            assert!(is_same(f8e4m3(bits), expected), "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn rows_start_anywhere() {
+        let bytes: Vec<u8> = (0..3 * 300 * 4).map(|index| (index * 37 % 251) as u8).collect();
+        for dtype in [FloatType::F32, FloatType::BF16, FloatType::F16, FloatType::F8E4M3] {
+            let size = dtype.size();
+            let matrix = Floats::new(bytes[..3 * 300 * size].to_vec(), dtype, (3, 300));
+            let mut whole = vec![0.0; 300];
+            matrix.read(2, 0, &mut whole);
+            let mut part = vec![0.0; 44];
+            matrix.read(2, 256, &mut part);
+            assert!(whole[256..].iter().zip(&part).all(|(a, b)| is_same(*a, *b)), "{dtype:?}");
+            let mut single = [0.0];
+            dtype.read(&bytes[(2 * 300 + 7) * size..][..size], &mut single);
+            assert!(is_same(whole[7], single[0]), "{dtype:?}");
+        }
+    }
+}

@@ -127,51 +127,54 @@ impl pulp::NullaryFnOnce for Transpose<'_> {
         let Self { simd, rows, panel } = self;
         let width = panel.len();
         let rows: [&[f32]; LANES] = std::array::from_fn(|row| &rows[row * width..][..width]);
-        let (blocks, rest) = panel.as_chunks_mut::<8>();
-        let first = 8 * blocks.len();
+        let (blocks, rest) = panel.as_chunks_mut::<BLOCK>();
+        let first = BLOCK * blocks.len();
         for (index, block) in blocks.iter_mut().enumerate() {
-            for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
-                let taken = rows.map(|row| row.as_chunks::<8>().0[index]);
-                for (lanes, turned) in block.iter_mut().zip(transpose_8(simd, taken)) {
-                    lanes.as_chunks_mut::<8>().0[half] = turned;
+            for half in 0..LANES / BLOCK {
+                let mut taken = [[0.0; BLOCK]; BLOCK];
+                for (taken, row) in taken.iter_mut().zip(&rows[half * BLOCK..]) {
+                    *taken = row.as_chunks().0[index];
+                }
+                transpose_block(simd, &mut taken);
+                for (lanes, turned) in block.iter_mut().zip(&taken) {
+                    lanes.as_chunks_mut().0[half] = *turned;
                 }
             }
         }
         for (index, lanes) in rest.iter_mut().enumerate() {
-            *lanes = rows.map(|row| row[first + index]);
+            for (lane, row) in lanes.iter_mut().zip(rows) {
+                *lane = row[first + index];
+            }
         }
     }
 }
 
-/// The transpose of a block.
+/// The side of the blocks that are transposed in registers.
+#[cfg(target_arch = "x86_64")]
+const BLOCK: usize = 8;
+
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn transpose_8(simd: pulp::x86::V3, block: [[f32; 8]; 8]) -> [[f32; 8]; 8] {
-    use std::arch::x86_64::{__m256, __m256d};
+fn transpose_block(simd: pulp::x86::V3, block: &mut [[f32; BLOCK]; BLOCK]) {
+    use std::arch::x86_64::__m256;
     let avx = simd.avx;
-    let block: [__m256; 8] = block.map(pulp::cast);
-    // Interleaves single numbers, then pairs, then halves.
-    let singles = |a, b| [avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b)];
-    let pairs = |a: __m256, b: __m256| -> [__m256; 2] {
-        let (a, b): (__m256d, __m256d) = (pulp::cast(a), pulp::cast(b));
-        [pulp::cast(avx._mm256_unpacklo_pd(a, b)), pulp::cast(avx._mm256_unpackhi_pd(a, b))]
-    };
-    let four = |rows: [__m256; 4]| {
-        let [low, high] = [singles(rows[0], rows[1]), singles(rows[2], rows[3])];
-        let [first, second] = [pairs(low[0], high[0]), pairs(low[1], high[1])];
-        [first[0], first[1], second[0], second[1]]
-    };
-    let upper = four([block[0], block[1], block[2], block[3]]);
-    let lower = four([block[4], block[5], block[6], block[7]]);
-    let made: [__m256; 8] = std::array::from_fn(|index| {
-        let (upper, lower) = (upper[index % 4], lower[index % 4]);
-        if index < 4 {
-            avx._mm256_permute2f128_ps::<0x20>(upper, lower)
-        } else {
-            avx._mm256_permute2f128_ps::<0x31>(upper, lower)
-        }
-    });
-    made.map(pulp::cast)
+    let low = |a: __m256, b: __m256| avx._mm256_unpacklo_ps(a, b);
+    let high = |a: __m256, b: __m256| avx._mm256_unpackhi_ps(a, b);
+    let low_pairs = |a, b| pulp::cast(avx._mm256_unpacklo_pd(pulp::cast(a), pulp::cast(b)));
+    let high_pairs = |a, b| pulp::cast(avx._mm256_unpackhi_pd(pulp::cast(a), pulp::cast(b)));
+    let [a, b, c, d, e, f, g, h]: [__m256; BLOCK] = pulp::cast(*block);
+    // Interleaves single numbers of two rows, then pairs of four rows, then halves of eight.
+    let [ab, cd, ef, gh] = [low(a, b), low(c, d), low(e, f), low(g, h)];
+    let upper: [__m256; 2] = [low_pairs(ab, cd), high_pairs(ab, cd)];
+    let lower: [__m256; 2] = [low_pairs(ef, gh), high_pairs(ef, gh)];
+    let [ab, cd, ef, gh] = [high(a, b), high(c, d), high(e, f), high(g, h)];
+    let upper: [__m256; 4] = [upper[0], upper[1], low_pairs(ab, cd), high_pairs(ab, cd)];
+    let lower: [__m256; 4] = [lower[0], lower[1], low_pairs(ef, gh), high_pairs(ef, gh)];
+    let (first, rest) = block.split_at_mut(BLOCK / 2);
+    for index in 0..BLOCK / 2 {
+        first[index] = pulp::cast(avx._mm256_permute2f128_ps::<0x20>(upper[index], lower[index]));
+        rest[index] = pulp::cast(avx._mm256_permute2f128_ps::<0x31>(upper[index], lower[index]));
+    }
 }
 
 #[cfg(test)]

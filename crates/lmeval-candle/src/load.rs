@@ -79,20 +79,21 @@ impl Opened {
 
     fn at(arguments: &Arguments, folder: PathBuf, file: Option<PathBuf>) -> Result<Self, ModelError> {
         let mut tokenizer = None;
-        let (config, source): (Config, Arc<dyn Source>) = match &file {
+        let (config, source, files): (Config, Arc<dyn Source>, Vec<PathBuf>) = match &file {
             Some(file) => {
                 let gguf = Gguf::open(file)?;
                 if arguments.tokenizer.is_none() && !folder.join("tokenizer.json").is_file() {
                     tokenizer = Some(HuggingFaceTokenizer::from_gguf(gguf.vocabulary()?)?);
                 }
-                (gguf.config()?, Arc::new(gguf))
+                let files = gguf.files();
+                (gguf.config()?, Arc::new(gguf), files)
             }
             None => {
                 let config = Config::read(&folder.join("config.json"))?;
                 refuse_own_code(&config, arguments)?;
                 // Refuse unsupported classes before opening the weights.
                 arch::find(&config)?;
-                (config, open_folder(&folder)?)
+                (config, open_folder(&folder)?, files_of_folder(&folder)?)
             }
         };
         let entry = arch::find(&config)?;
@@ -102,10 +103,6 @@ impl Opened {
             _ => None,
         };
         let commit = commit(&folder);
-        let files = match &file {
-            Some(file) => vec![file.clone()],
-            None => files_of_folder(&folder)?,
-        };
         let (fingerprint, portable_fingerprint) = match &commit {
             Some(commit) => (commit.clone(), commit.clone()),
             None => {

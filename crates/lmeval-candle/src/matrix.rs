@@ -1,5 +1,6 @@
 //! Weight matrices: tensors on a device, or in the form in which a checkpoint stores them.
 
+mod convert;
 mod floats;
 mod kernel;
 mod product;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, DType, Device, Layout, Result, Storage, Tensor};
 use rayon::prelude::*;
 
-pub(crate) use self::floats::{FloatType, Floats};
+pub(crate) use self::convert::{affine, lookup, nibbles, scaled, signed};
+pub(crate) use self::floats::{FP4, FloatType, Floats, f8e4m3, f16, half_power};
 pub use self::stored::StoredMatrix;
 use self::stored::{Rounded, Selected, Strided};
 
@@ -82,6 +84,11 @@ impl Matrix {
                 tensor.to_dtype(dtype)?.to_dtype(tensor.dtype())?.into()
             }
         })
+    }
+
+    /// Rows of a stored matrix, in this order.
+    pub(crate) fn reordered(matrix: Arc<dyn StoredMatrix>, rows: Vec<u32>) -> Arc<dyn StoredMatrix> {
+        Arc::new(Selected { matrix, rows })
     }
 
     /// Consecutive rows.

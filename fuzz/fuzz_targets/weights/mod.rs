@@ -13,5 +13,9 @@ pub fn load<S: Source>(bytes: &[u8], open: impl Fn(&Path) -> Result<S>) {
     let Ok(source) = open(&path) else { return };
     for name in source.names() {
         let _ = (source.shape(&name), source.load(&name, &Device::Cpu));
+        if let Ok(Some(matrix)) = source.stored_matrix(&name) {
+            let (rows, columns) = matrix.shape();
+            matrix.read(rows.saturating_sub(1), 0, &mut vec![0.0; columns]);
+        }
     }
 }

@@ -68,26 +68,46 @@ fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Converts without branches: the exponent is moved by a multiplication, which is right for subnormal numbers, too.
+/// Moves exponent and mantissa, of which the exponent has a bias that is smaller by `bias`, to their place in 32 bits. There are no branches,
+/// and no operations with subnormal numbers, which are slow.
 #[inline(always)]
-pub(crate) fn f16(bits: u16) -> f32 {
-    /// 2^112, the ratio of the smallest normal numbers.
-    const SCALE: f32 = f32::from_bits(239 << 23);
-    let bits = u32::from(bits);
-    let scaled = f32::from_bits((bits & 0x7fff) << 13) * SCALE;
-    // Infinity and NaN have the largest exponent.
-    let exponent = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
-    f32::from_bits(scaled.to_bits() | exponent | (bits & 0x8000) << 16)
+fn widened(bits: u32, bias: u32) -> f32 {
+    const ONE: u32 = 1 << 23;
+    let normal = bits + bias * ONE;
+    // With the smallest exponent, the leading bit is not one: subtract what it adds.
+    let smallest = (bias + 1) * ONE;
+    let subnormal = (f32::from_bits(bits + smallest) - f32::from_bits(smallest)).to_bits();
+    f32::from_bits(if bits < ONE { subnormal } else { normal })
 }
 
+/// A 16-bit float.
+#[inline(always)]
+pub(crate) fn f16(bits: u16) -> f32 {
+    let bits = u32::from(bits);
+    let size = widened((bits & 0x7fff) << 13, 112).to_bits();
+    // Infinity and NaN have the largest exponent.
+    let largest = if bits & 0x7c00 == 0x7c00 { 0x7f80_0000 } else { 0 };
+    f32::from_bits(size | largest | (bits & 0x8000) << 16)
+}
+
+/// An eight-bit float with four bits of exponent, which has no infinity.
 #[inline(always)]
 pub(crate) fn f8e4m3(bits: u8) -> f32 {
-    /// 2^120.
-    const SCALE: f32 = f32::from_bits(247 << 23);
     let bits = u32::from(bits);
-    let scaled = f32::from_bits((bits & 0x7f) << 20) * SCALE;
+    let size = widened((bits & 0x7f) << 20, 120).to_bits();
     let nan = if bits & 0x7f == 0x7f { 0x7fc0_0000 } else { 0 };
-    f32::from_bits(scaled.to_bits() | nan | (bits & 0x80) << 24)
+    f32::from_bits(size | nan | (bits & 0x80) << 24)
+}
+
+/// Twice the four-bit floats with two bits of exponent, as integers.
+pub(crate) const FP4: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// Half the number of an eight-bit exponent, which has a bias of 127: a factor for [`FP4`].
+#[inline(always)]
+pub(crate) fn half_power(exponent: u8) -> f32 {
+    let exponent = u32::from(exponent);
+    // The two smallest are subnormal.
+    f32::from_bits(if exponent < 2 { 0x0020_0000 << exponent } else { (exponent - 1) << 23 })
 }
 
 /// A matrix of floats.
@@ -150,6 +170,13 @@ mod tests {
             };
             let expected = if bits >= 128 { -size } else { size };
             assert!(is_same(f8e4m3(bits), expected), "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn exponents_are_powers_of_two() {
+        for exponent in 0..=u8::MAX {
+            assert_eq!(f64::from(half_power(exponent)), 2.0_f64.powi(i32::from(exponent) - 128));
         }
     }
 

@@ -162,14 +162,19 @@ fn transpose_block(simd: pulp::x86::V3, block: &mut [[f32; BLOCK]; BLOCK]) {
     let high = |a: __m256, b: __m256| avx._mm256_unpackhi_ps(a, b);
     let low_pairs = |a, b| pulp::cast(avx._mm256_unpacklo_pd(pulp::cast(a), pulp::cast(b)));
     let high_pairs = |a, b| pulp::cast(avx._mm256_unpackhi_pd(pulp::cast(a), pulp::cast(b)));
-    let [a, b, c, d, e, f, g, h]: [__m256; BLOCK] = pulp::cast(*block);
+    let rows: [__m256; BLOCK] = pulp::cast(*block);
     // Interleaves single numbers of two rows, then pairs of four rows, then halves of eight.
-    let [ab, cd, ef, gh] = [low(a, b), low(c, d), low(e, f), low(g, h)];
-    let upper: [__m256; 2] = [low_pairs(ab, cd), high_pairs(ab, cd)];
-    let lower: [__m256; 2] = [low_pairs(ef, gh), high_pairs(ef, gh)];
-    let [ab, cd, ef, gh] = [high(a, b), high(c, d), high(e, f), high(g, h)];
-    let upper: [__m256; 4] = [upper[0], upper[1], low_pairs(ab, cd), high_pairs(ab, cd)];
-    let lower: [__m256; 4] = [lower[0], lower[1], low_pairs(ef, gh), high_pairs(ef, gh)];
+    let four = |first: usize| -> [__m256; 4] {
+        let singles = [low(rows[first], rows[first + 1]), low(rows[first + 2], rows[first + 3])];
+        let others = [high(rows[first], rows[first + 1]), high(rows[first + 2], rows[first + 3])];
+        [
+            low_pairs(singles[0], singles[1]),
+            high_pairs(singles[0], singles[1]),
+            low_pairs(others[0], others[1]),
+            high_pairs(others[0], others[1]),
+        ]
+    };
+    let (upper, lower) = (four(0), four(4));
     let (first, rest) = block.split_at_mut(BLOCK / 2);
     for index in 0..BLOCK / 2 {
         first[index] = pulp::cast(avx._mm256_permute2f128_ps::<0x20>(upper[index], lower[index]));

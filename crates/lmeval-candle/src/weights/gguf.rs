@@ -1,37 +1,38 @@
-//! Weights in a GGUF file, dequantised when loaded.
+//! Weights in GGUF files. Quantised blocks stay mapped and are converted when they are used.
 
+mod blocks;
 mod config;
 mod entries;
 mod header;
 mod layout;
+mod shards;
 mod vocabulary;
 
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::blocks::Blocks;
 use self::header::{Entry, Header, Stored};
 use self::layout::{Change, Layout};
 use super::Source;
+use super::mapped::{Mapped, MappedBytes};
 use crate::error::{Error, Result};
+use crate::matrix::{Matrix, StoredMatrix};
 
 /// Tensors that are not weights: factors of rotary embeddings.
 const ROTARY: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
 /// The maximum number of weights in a file, counting each expert's matrix.
 const MAX_WEIGHTS: usize = 1 << 20;
-/// The alignment of quantised blocks in memory.
-const ALIGNMENT: usize = 16;
 
-/// An open GGUF file.
+/// An open GGUF file, with its further shards.
 pub struct Gguf {
     path: PathBuf,
+    shards: Vec<Arc<Mapped>>,
     header: Header,
-    file: Mutex<std::fs::File>,
     architecture: String,
     layout: &'static Layout,
     /// Weights by checkpoint name.
@@ -50,24 +51,14 @@ struct StoredWeight {
 }
 
 impl Gguf {
-    /// Opens a file and validates its metadata and tensors.
+    /// Opens a file, or the first of several shards, and validates metadata and tensors.
     pub fn open(path: &Path) -> Result<Self> {
         let broken = |problem: String| Error::file(path, problem);
-        let file = fs_err::File::open(path).map_err(|error| broken(error.to_string()))?;
-        let length = file.metadata().map_err(|error| broken(error.to_string()))?.len();
-        let mut file = file.into_parts().0;
-        let header = Header::read(BufReader::new(&mut file), length).map_err(broken)?;
+        let (shards, header) = shards::open(path)?;
         let Some(Entry::String(architecture)) = header.entries.get("general.architecture") else {
             return Err(broken("it has no `general.architecture`".into()));
         };
         let architecture = architecture.clone();
-        if let Some(Entry::Whole(count)) = header.entries.get("split.count")
-            && *count > 1
-        {
-            return Err(broken(format!(
-                "it is one of {count} shards; merge them with `llama-gguf-split --merge`"
-            )));
-        }
         let Some(layout) = Layout::find(&architecture, |name| header.tensors.contains_key(name)) else {
             return Err(Error::Unsupported {
                 message: format!("GGUF files of the architecture `{architecture}` are not supported"),
@@ -82,15 +73,13 @@ impl Gguf {
             _ => 0,
         };
         let parts = parts(&header, layout, experts).map_err(broken)?;
-        Ok(Self {
-            path: path.to_owned(),
-            header,
-            file: Mutex::new(file),
-            architecture,
-            layout,
-            parts,
-            loaded: Mutex::default(),
-        })
+        let path = path.to_owned();
+        Ok(Self { path, shards, header, architecture, layout, parts, loaded: Mutex::default() })
+    }
+
+    /// The files of all shards.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.shards.iter().map(|shard| shard.path.clone()).collect()
     }
 
     /// A metadata entry of the architecture.
@@ -117,31 +106,41 @@ impl Gguf {
         self.header.tensors.contains_key(stored)
     }
 
-    /// Reads a stored tensor, or one of `count` matrices in it.
-    fn read(&self, name: &str, part: Option<(usize, usize)>) -> Result<Tensor> {
-        let broken =
-            |problem: String| Error::file(&self.path, format!("cannot read the tensor `{name}` ({problem})"));
-        let stored = self.header.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
-        let Stored { dtype, shape, start, bytes } = stored;
-        let (start, bytes, shape) = match part {
-            Some((index, count)) => {
-                let own = bytes / count;
-                (start + (index * own) as u64, own, shape[1..].to_vec())
+    /// The weight with a name, which is loaded from now on, and its stored tensor.
+    fn part(&self, name: &str) -> Result<(&StoredWeight, &Stored)> {
+        let missing = || Error::MissingWeight(name.to_owned());
+        let part = self.parts.get(name).ok_or_else(missing)?;
+        let stored = self.header.tensors.get(&part.stored).ok_or_else(missing)?;
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        Ok((part, stored))
+    }
+
+    /// The numbers of a stored tensor.
+    fn numbers(&self, stored: &str) -> Result<Vec<f32>> {
+        let missing = || Error::MissingWeight(stored.to_owned());
+        let stored = self.header.tensors.get(stored).ok_or_else(missing)?;
+        Ok(stored.numbers(self.bytes(stored, None).as_ref()))
+    }
+
+    /// The bytes of a stored tensor, or of one of `count` matrices in it.
+    fn bytes(&self, stored: &Stored, part: Option<(usize, usize)>) -> MappedBytes {
+        let (index, count) = part.unwrap_or((0, 1));
+        let own = stored.bytes / count;
+        let start = stored.start as usize + index * own;
+        MappedBytes::new(&self.shards[stored.shard], start..start + own)
+    }
+
+    /// The order in which a change puts stored rows, if it moves any.
+    fn order(&self, change: Change, rows: usize) -> Result<Option<Vec<u32>>> {
+        Ok(match change {
+            Change::QueryHalves => Some(halves(rows, self.all_heads()?.0)?),
+            Change::KeyHalves => Some(halves(rows, self.all_heads()?.1)?),
+            Change::Grouped => {
+                let (count, kv) = self.all_heads()?;
+                Some(grouped(rows, count, kv)?)
             }
-            None => (*start, *bytes, shape.clone()),
-        };
-        // Blocks are read in place and must be aligned.
-        let mut room = vec![0_u8; bytes.saturating_add(ALIGNMENT)];
-        let first = room.as_ptr().align_offset(ALIGNMENT);
-        let raw = first.checked_add(bytes).and_then(|end| room.get_mut(first..end));
-        let raw = raw.ok_or_else(|| broken("not enough memory".into()))?;
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(start)).map_err(|error| broken(error.to_string()))?;
-        file.read_exact(raw).map_err(|error| broken(error.to_string()))?;
-        drop(file);
-        let tensor = qtensor_from_ggml(*dtype, raw, shape, &Device::Cpu);
-        let tensor = tensor.and_then(|tensor| tensor.dequantize(&Device::Cpu));
-        tensor.map_err(|error| broken(error.to_string()))
+            Change::None | Change::Experts | Change::Transposed | Change::LessOne | Change::Row => None,
+        })
     }
 
     fn heads(&self, key: &str) -> Result<usize> {
@@ -222,22 +221,35 @@ impl Source for Gguf {
     }
 
     fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
-        let part = self.parts.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
-        let tensor = self.read(&part.stored, part.expert)?;
+        let (part, stored) = self.part(name)?;
+        let numbers = stored.numbers(self.bytes(stored, part.expert).as_ref());
+        let shape = if part.expert.is_some() { &stored.shape[1..] } else { &stored.shape[..] };
+        let tensor = Tensor::from_vec(numbers, shape, &Device::Cpu)?;
         let tensor = match part.change {
-            Change::None | Change::Experts => tensor,
-            Change::QueryHalves => halves(&tensor, self.all_heads()?.0)?,
-            Change::KeyHalves => halves(&tensor, self.all_heads()?.1)?,
             Change::Transposed => tensor.t()?.contiguous()?,
-            Change::Grouped => {
-                let (count, kv) = self.all_heads()?;
-                grouped(&tensor, count, kv)?
-            }
             Change::LessOne => (tensor - 1.0)?,
             Change::Row => tensor.reshape(part.shape.as_slice())?,
+            change => match self.order(change, shape.first().copied().unwrap_or_default())? {
+                Some(order) => tensor.index_select(&Tensor::new(order, &Device::Cpu)?, 0)?,
+                None => tensor,
+            },
         };
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
         Ok(tensor.to_device(device)?)
+    }
+
+    fn stored_matrix(&self, name: &str) -> Result<Option<Arc<dyn StoredMatrix>>> {
+        let Some(part) = self.parts.get(name) else { return Ok(None) };
+        let &[rows, columns] = part.shape.as_slice() else { return Ok(None) };
+        if matches!(part.change, Change::Transposed | Change::LessOne | Change::Row) {
+            return Ok(None);
+        }
+        let (part, stored) = self.part(name)?;
+        let blocks = Blocks::new(self.bytes(stored, part.expert), stored.dtype, (rows, columns));
+        let matrix: Arc<dyn StoredMatrix> = Arc::new(blocks);
+        Ok(Some(match self.order(part.change, rows)? {
+            Some(order) => Matrix::reordered(matrix, order),
+            None => matrix,
+        }))
     }
 
     fn check_loaded(&self) -> Result<()> {
@@ -262,65 +274,54 @@ impl Source for Gguf {
     }
 }
 
-/// Reorders rows of queries and keys from adjacent pairs to halves.
-fn halves(weight: &Tensor, heads: usize) -> Result<Tensor> {
-    let dims = weight.dims().to_vec();
-    let width = rows_of(&dims, heads)?;
+/// The order that puts rows of queries and keys from adjacent pairs into halves.
+fn halves(rows: usize, heads: usize) -> Result<Vec<u32>> {
+    let width = rows_of(rows, heads)?;
     if !width.is_multiple_of(2) {
-        return Err(wrong_rows(&dims, heads));
+        return Err(wrong_rows(rows, heads));
     }
-    let rest: usize = dims[1..].iter().product();
-    let split = weight.reshape((heads, width / 2, 2, rest))?;
-    Ok(split.transpose(1, 2)?.contiguous()?.reshape(dims)?)
+    let within = (0..width).map(|row| 2 * (row % (width / 2)) + row / (width / 2));
+    let within: Vec<usize> = within.collect();
+    Ok((0..heads).flat_map(|head| within.iter().map(move |row| (head * width + row) as u32)).collect())
 }
 
-/// Reorders queries, keys and values to be interleaved per group of heads. GGUF files store all queries, then all keys, then all
+/// The order that interleaves queries, keys and values per group of heads. GGUF files store all queries, then all keys, then all
 /// values.
-fn grouped(weight: &Tensor, count: usize, kv: usize) -> Result<Tensor> {
-    let dims = weight.dims().to_vec();
+fn grouped(rows: usize, count: usize, kv: usize) -> Result<Vec<u32>> {
     let all = kv.checked_mul(2).and_then(|both| both.checked_add(count));
-    let width = rows_of(&dims, all.unwrap_or_default())?;
+    let width = rows_of(rows, all.unwrap_or_default())?;
     if !count.is_multiple_of(kv) {
-        return Err(wrong_rows(&dims, count));
+        return Err(wrong_rows(rows, count));
     }
-    let rest: usize = dims[1..].iter().product();
-    let part = |first: usize, heads: usize| {
-        weight.narrow(0, first * width, heads * width)?.reshape((kv, heads / kv * width, rest))
-    };
-    let all = Tensor::cat(&[part(0, count)?, part(count, kv)?, part(count + kv, kv)?], 1)?;
-    Ok(all.reshape(dims)?)
+    let heads = (0..kv).flat_map(|group| {
+        let queries = group * (count / kv)..(group + 1) * (count / kv);
+        queries.chain([count + group, count + kv + group])
+    });
+    Ok(heads.flat_map(|head| (head * width..(head + 1) * width).map(|row| row as u32)).collect())
 }
 
 /// The number of rows per head.
-fn rows_of(dims: &[usize], heads: usize) -> Result<usize> {
-    let rows = dims.first().copied().unwrap_or_default();
+fn rows_of(rows: usize, heads: usize) -> Result<usize> {
     if heads == 0 || rows == 0 || !rows.is_multiple_of(heads) {
-        return Err(wrong_rows(dims, heads));
+        return Err(wrong_rows(rows, heads));
     }
     Ok(rows / heads)
 }
 
-fn wrong_rows(dims: &[usize], heads: usize) -> Error {
-    Error::unsupported(format!("A tensor of shape {dims:?} does not fit {heads} heads"))
+fn wrong_rows(rows: usize, heads: usize) -> Error {
+    Error::unsupported(format!("A tensor with {rows} rows does not fit {heads} heads"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(weight: &Tensor) -> Vec<u32> {
-        weight.to_vec2::<u32>().unwrap().iter().map(|row| row[0] / 2).collect()
-    }
-
     #[test]
     fn rows_are_put_in_order() {
-        let weight = Tensor::arange(0_u32, 16, &Device::Cpu).unwrap().reshape((8, 2)).unwrap();
-        assert_eq!(rows(&halves(&weight, 2).unwrap()), [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(halves(8, 2).unwrap(), [0, 2, 1, 3, 4, 6, 5, 7]);
         // Four query heads in two groups.
-        assert_eq!(rows(&grouped(&weight, 4, 2).unwrap()), [0, 1, 4, 6, 2, 3, 5, 7]);
-        assert!(
-            halves(&weight, 3).is_err() && halves(&weight, 8).is_err() && grouped(&weight, 3, 2).is_err()
-        );
-        assert!(grouped(&weight, 1, usize::MAX).is_err() && grouped(&weight, 4, usize::MAX / 2).is_err());
+        assert_eq!(grouped(8, 4, 2).unwrap(), [0, 1, 4, 6, 2, 3, 5, 7]);
+        assert!(halves(8, 3).is_err() && halves(8, 8).is_err() && grouped(8, 3, 2).is_err());
+        assert!(grouped(8, 1, usize::MAX).is_err() && grouped(8, 4, usize::MAX / 2).is_err());
     }
 }

@@ -330,7 +330,7 @@ fn refuses_inconsistent_files() {
         (with("tokenizer.ggml.merges", texts(&["ab"])), "`ab` is not a pair"),
         (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens but 1 token types"),
         (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
-        (with("split.count", Entry::U16(2)), "one of 2 shards"),
+        (with("split.count", Entry::U16(2)), "it is one of 2 files"),
         (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` is not supported"),
         (
             with("gpt2.attention.causal", Entry::Bool(false)),

@@ -9,5 +9,6 @@ mod gguf;
 mod hub;
 mod model;
 mod mutations;
+mod quantised;
 mod tokens;
 mod torch;

@@ -12,6 +12,10 @@ fn load_all(source: Result<Box<dyn Source>, Error>) {
     let Ok(source) = source else { return };
     for name in source.names() {
         let _ = (source.shape(&name), source.load(&name, &Device::Cpu));
+        if let Ok(Some(matrix)) = source.stored_matrix(&name) {
+            let (rows, columns) = matrix.shape();
+            matrix.read(rows.saturating_sub(1), 0, &mut vec![0.0; columns]);
+        }
     }
 }
 
@@ -38,9 +42,11 @@ fn safetensors() {
 
 #[test]
 fn gguf() {
-    check(fixtures().join("gguf/llama.gguf"), |path| {
-        Gguf::open(path).map(|source| Box::new(source) as Box<dyn Source>)
-    });
+    for sample in ["gguf/llama.gguf", "quantised/gguf_mixed.gguf"] {
+        check(fixtures().join(sample), |path| {
+            Gguf::open(path).map(|source| Box::new(source) as Box<dyn Source>)
+        });
+    }
 }
 
 #[test]

@@ -275,7 +275,7 @@ impl Gguf {
     fn scaling_by_factors(&self, kind: Option<&str>, factor: f64) -> Result<Dict> {
         let mut scaling = Dict::new();
         let factors = |name: &str| -> Result<Value> {
-            let factors = self.read(name, None)?.to_vec1::<f32>()?;
+            let factors = self.numbers(name)?;
             Ok(Value::list(factors.into_iter().map(|factor| Value::Float(factor.into()))))
         };
         let [same, long, short] = ROTARY;

@@ -5,8 +5,10 @@
 
 use std::io::Read;
 
-use candle_core::quantized::GgmlDType;
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
+
+use super::blocks::BlockType;
 
 const MAGIC: &[u8] = b"GGUF";
 /// The default alignment of tensors.
@@ -34,11 +36,26 @@ pub(super) enum Entry {
 /// The location and data type of a tensor.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
-    pub(super) dtype: GgmlDType,
+    pub(super) dtype: BlockType,
     pub(super) shape: Vec<usize>,
+    /// The index of its file.
+    pub(super) shard: usize,
     /// The offset from the start of the file.
     pub(super) start: u64,
     pub(super) bytes: usize,
+}
+
+impl Stored {
+    /// Converts its bytes to numbers.
+    pub(super) fn numbers(&self, bytes: &[u8]) -> Vec<f32> {
+        /// Blocks that a thread converts at a time.
+        const BLOCKS: usize = 4096;
+        let (count, size) = self.dtype.block();
+        let mut numbers = vec![0.0; bytes.len() / size * count];
+        let pieces = bytes.par_chunks(BLOCKS * size).zip(numbers.par_chunks_mut(BLOCKS * count));
+        pieces.for_each(|(bytes, into)| self.dtype.read(bytes, into));
+        numbers
+    }
 }
 
 /// The parsed header.
@@ -256,8 +273,9 @@ impl<R: Read> Bytes<R> {
             return Err(format!("the tensor `{name}` has {count} dimensions"));
         }
         let sizes: Vec<u64> = (0..count).map(|_| self.length()).collect::<Result<_, _>>()?;
-        let dtype = dtype(self.u32()?).map_err(|kind| {
-            format!("the tensor `{name}` has data type {kind}, which is not supported; use another quantisation of the model")
+        let kind = self.u32()?;
+        let dtype = BlockType::find(kind).ok_or_else(|| {
+            format!("the tensor `{name}` has data type number {kind}, which is not supported; use another quantisation of the model")
         })?;
         let start = self.u64()?;
         if sizes.contains(&0) {
@@ -266,64 +284,24 @@ impl<R: Read> Bytes<R> {
         let too_large = || format!("the tensor `{name}` is truncated: its shape is {sizes:?}");
         let numbers =
             sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or_else(too_large)?;
-        let block = dtype.block_size() as u64;
+        let (block, size) = dtype.block();
+        let block = block as u64;
         // Rows consist of whole blocks.
         if !sizes.first().copied().unwrap_or(1).is_multiple_of(block) {
             return Err(format!(
                 "the rows of the tensor `{name}` are not a multiple of the block size {block}"
             ));
         }
-        let bytes = (numbers / block).checked_mul(dtype.type_size() as u64);
+        let bytes = (numbers / block).checked_mul(size as u64);
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large)?;
         let shape: Option<Vec<usize>> = sizes.iter().rev().map(|size| usize::try_from(*size).ok()).collect();
-        Ok((name.clone(), Stored { dtype, shape: shape.ok_or_else(too_large)?, start, bytes }))
+        Ok((name.clone(), Stored { dtype, shape: shape.ok_or_else(too_large)?, shard: 0, start, bytes }))
     }
 }
 
 /// Converts a 32-bit float by its shortest decimal: 1e-5 is stored as 9.999999747e-6.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| f64::from(number))
-}
-
-/// A supported data type, or else the name of the unsupported one.
-fn dtype(kind: u32) -> Result<GgmlDType, String> {
-    const OTHERS: [(u32, &str); 16] = [
-        (9, "Q8_1"),
-        (15, "Q8_K"),
-        (16, "IQ2_XXS"),
-        (17, "IQ2_XS"),
-        (18, "IQ3_XXS"),
-        (19, "IQ1_S"),
-        (20, "IQ4_NL"),
-        (21, "IQ3_S"),
-        (22, "IQ2_S"),
-        (23, "IQ4_XS"),
-        (28, "F64"),
-        (29, "IQ1_M"),
-        (34, "TQ1_0"),
-        (35, "TQ2_0"),
-        (39, "MXFP4"),
-        (40, "NVFP4"),
-    ];
-    Ok(match kind {
-        0 => GgmlDType::F32,
-        1 => GgmlDType::F16,
-        2 => GgmlDType::Q4_0,
-        3 => GgmlDType::Q4_1,
-        6 => GgmlDType::Q5_0,
-        7 => GgmlDType::Q5_1,
-        8 => GgmlDType::Q8_0,
-        10 => GgmlDType::Q2K,
-        11 => GgmlDType::Q3K,
-        12 => GgmlDType::Q4K,
-        13 => GgmlDType::Q5K,
-        14 => GgmlDType::Q6K,
-        30 => GgmlDType::BF16,
-        _ => {
-            let name = OTHERS.iter().find(|(number, _)| *number == kind).map(|(_, name)| format!("`{name}`"));
-            return Err(name.unwrap_or_else(|| format!("number {kind}")));
-        }
-    })
 }
 
 #[cfg(test)]
@@ -396,7 +374,7 @@ mod tests {
             (file(&[("t", 9, &nested)], &[]), "nested too deeply"),
             (file(&[("t", 99, &[0; 8])], &[]), "type 99"),
             (file(&[("t", 7, &[3])], &[]), "a boolean metadata entry is 3"),
-            (file(&[], &[("w", &[4], 23, 0)]), "`w` has data type `IQ4_XS`"),
+            (file(&[], &[("w", &[4], 24, 0)]), "`w` has data type number 24"),
             (file(&[], &[("w", &[4], 77, 0)]), "data type number 77"),
             (file(&[], &[("w", &[40], 8, 0)]), "block size 32"),
             (file(&[], &[("w", &[1; 5], 0, 0)]), "5 dimensions"),

@@ -1,0 +1,77 @@
+//! Quantised checkpoints, compared with `transformers` on the weights that the library of each format dequantises.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::{DType, Device};
+use lmeval_candle::arch::{self, Architecture};
+use lmeval_candle::{Error, Gguf, Source, Weights};
+use serde_json::Value;
+
+use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, numbers, tokens};
+
+pub(crate) fn folder() -> PathBuf {
+    fixtures().join("quantised")
+}
+
+/// The largest difference of log-probabilities to those of a file.
+fn difference_to(model: &dyn Architecture, expected: &Path) -> f32 {
+    let expected: Value = serde_json::from_slice(&fs_err::read(expected).unwrap()).unwrap();
+    let sequences = expected["sequences"].as_array().unwrap().iter();
+    largest(sequences.map(|sequence| {
+        let text = tokens(&sequence["tokens"]);
+        let found = alone(model, &text);
+        let next: Vec<f32> = found.iter().zip(&text[1..]).map(|(row, token)| row[*token as usize]).collect();
+        largest([
+            difference(&next, &numbers(&sequence["next_log_probabilities"])),
+            difference(found.last().unwrap(), &numbers(&sequence["last_distribution"])),
+        ])
+    }))
+}
+
+fn gguf(path: &Path) -> Result<Box<dyn Architecture>, Error> {
+    let file = Gguf::open(path)?;
+    let config = file.config()?;
+    let source: Arc<dyn Source> = Arc::new(file);
+    let weights = Weights::new(Arc::clone(&source), DType::F32, &Device::Cpu);
+    let model = (arch::find(&config)?.build)(&config, &weights)?;
+    source.check_loaded()?;
+    Ok(model)
+}
+
+#[test]
+fn all_block_types_match() {
+    let apart = difference_to(
+        gguf(&folder().join("gguf_mixed.gguf")).unwrap().as_ref(),
+        &folder().join("gguf_mixed.json"),
+    );
+    assert!(apart < TOLERANCE, "{apart}");
+}
+
+#[test]
+fn shards_are_one_model() {
+    let name = |index: usize| format!("gguf_shards-0000{index}-of-00003.gguf");
+    let model = gguf(&folder().join(name(1))).unwrap();
+    let apart = difference_to(model.as_ref(), &folder().join("gguf_shards.json"));
+    assert!(apart < TOLERANCE, "{apart}");
+
+    let message = |path: &Path| Gguf::open(path).err().unwrap().to_string();
+    assert!(message(&folder().join(name(2))).contains("give the first of them"));
+    let copies = tempfile::tempdir().unwrap();
+    let copy = |index: usize, as_index: usize| {
+        fs_err::copy(folder().join(name(index)), copies.path().join(name(as_index))).unwrap();
+    };
+    copy(1, 1);
+    copy(2, 2);
+    let found = message(&copies.path().join(name(1)));
+    assert!(found.contains("-00003-of-00003.gguf`: it is missing"), "{found}");
+    copy(2, 3);
+    let found = message(&copies.path().join(name(1)));
+    assert!(found.contains("does not say that it is number 3 of 3"), "{found}");
+    copy(2, 1);
+    let found = message(&copies.path().join(name(1)));
+    assert!(found.contains("but its metadata does not"), "{found}");
+    let other = copies.path().join("other.gguf");
+    fs_err::copy(folder().join(name(1)), &other).unwrap();
+    assert!(message(&other).contains("ends in `-00001-of-00003.gguf`"));
+}

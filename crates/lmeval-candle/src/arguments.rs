@@ -24,8 +24,7 @@ const IGNORED: [&str; 12] = [
 ];
 
 /// Arguments of torch alone, which are refused if they have a truthy value.
-const UNSUPPORTED: [&str; 35] = [
-    "peft",
+const UNSUPPORTED: [&str; 34] = [
     "delta",
     "autogptq",
     "gptqmodel",
@@ -64,8 +63,9 @@ const UNSUPPORTED: [&str; 35] = [
 ];
 
 /// Supported arguments.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "pretrained",
+    "peft",
     "revision",
     "tokenizer",
     "dtype",
@@ -98,6 +98,8 @@ pub(crate) enum Precision {
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
     pub(crate) pretrained: String,
+    /// An adapter: a folder or a name on the hub.
+    pub(crate) peft: Option<String>,
     pub(crate) revision: String,
     pub(crate) tokenizer: Option<String>,
     pub(crate) precision: Precision,
@@ -144,6 +146,7 @@ impl Arguments {
         }
         Ok(Self {
             pretrained: settings.required("pretrained", "<folder or name on the hub>")?,
+            peft: settings.text("peft"),
             revision: settings.text("revision").unwrap_or_else(|| "main".into()),
             tokenizer: settings.text("tokenizer"),
             precision: precision(settings.text("dtype").as_deref())?,
@@ -308,7 +311,7 @@ mod tests {
 
     #[test]
     fn arguments_of_torch_are_found_in_any_order() {
-        for name in ["peft", "variant", "torch_dtype", "max_memory", "llm_int8_threshold"] {
+        for name in ["delta", "variant", "torch_dtype", "max_memory", "llm_int8_threshold"] {
             let torch = (name, Value::str("x"));
             let other = ("a_setting_of_its_own", Value::Int(1));
             for pairs in [[torch.clone(), other.clone()], [other, torch]] {
@@ -324,7 +327,7 @@ mod tests {
             let error = read(&[(name, value)]).unwrap_err();
             format!("{error} | {}", error.hints().join(" | "))
         };
-        assert!(error("peft", Value::str("x")).contains("with torch"));
+        assert!(error("delta", Value::str("x")).contains("with torch"));
         assert!(error("parallelize", Value::Bool(true)).contains("with torch"));
         assert!(error("chat_template_args", Value::str("a")).contains("must be a dictionary"));
         let own = Value::dict([("messages", Value::None)]);

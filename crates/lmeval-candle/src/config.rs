@@ -36,6 +36,11 @@ impl Config {
         self.fields.get_str(name).filter(|value| !value.is_none())
     }
 
+    /// The names of all fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().filter_map(Value::as_str)
+    }
+
     /// Whether a field is present and not `null`.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()

@@ -1,4 +1,4 @@
-//! Finding a model by name: in a local folder, in the hub's cache, or on the hub.
+//! Finding a model or an adapter by name: in a local folder, in the hub's cache, or on the hub.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,9 @@ use lmeval_pycompat::{Value, json};
 use lmeval_tokenizers::fetch_tokenizer;
 
 use crate::arguments::{configuration, unsupported};
+use crate::weights::{ADAPTER, ADAPTER_WEIGHTS};
 
 const CONFIG: &str = "config.json";
-/// The configuration of an adapter.
-const ADAPTER: &str = "adapter_config.json";
 /// Weights in a single file, or the index of a sharded checkpoint. The first format present is used, as when loading.
 const WEIGHTS: [(&str, &str); 2] = [
     ("model.safetensors", "model.safetensors.index.json"),
@@ -21,17 +20,51 @@ const WEIGHTS: [(&str, &str); 2] = [
 /// The model's generation defaults, which are optional.
 const GENERATION: &str = "generation_config.json";
 
+/// The files of a model, or of an adapter that names its model.
+#[derive(Debug)]
+pub(crate) enum Located {
+    Model(PathBuf),
+    Adapter(PathBuf),
+}
+
 /// Returns the folder with a model's files: a local folder, the hub's cache, or a download.
 pub fn locate_model(hub: &Settings, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
-    let wanted = Wanted { noun: "model", is_complete: &is_complete, fetch: &fetch };
+    match locate_either(hub, name, revision)? {
+        Located::Model(folder) => Ok(folder),
+        Located::Adapter(_) => {
+            Err(unsupported(format!("`{name}` is an adapter, not a model: it has `{ADAPTER}`")))
+        }
+    }
+}
+
+/// Returns the folder of a model or an adapter.
+pub(crate) fn locate_either(hub: &Settings, name: &str, revision: &str) -> Result<Located, ModelError> {
+    let wanted = Wanted {
+        noun: "model",
+        is_complete: &|folder| is_complete(folder) || is_complete_adapter(folder),
+        fetch: &fetch,
+    };
     let folder = Path::new(name);
     let located = match folder.is_dir() {
-        true if folder.join(CONFIG).is_file() && !is_adapter(folder) => Ok(folder.to_owned()),
-        true if folder.join(ADAPTER).is_file() => Err(adapter(name, &folder.join(ADAPTER))),
+        true if folder.join(CONFIG).is_file() || is_adapter(folder) => Ok(folder.to_owned()),
         true => Err(configuration(format!("The folder `{name}` has no `{CONFIG}`"))),
         false => lmeval_hub::locate(hub, name, revision, &wanted),
     };
-    located.map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))
+    let folder =
+        located.map_err(|error| error.hint("Set the model with `pretrained=<folder or name on the hub>`"))?;
+    Ok(if is_adapter(&folder) { Located::Adapter(folder) } else { Located::Model(folder) })
+}
+
+/// Returns the folder of an adapter.
+pub(crate) fn locate_adapter(hub: &Settings, name: &str) -> Result<PathBuf, ModelError> {
+    let wanted = Wanted { noun: "adapter", is_complete: &is_complete_adapter, fetch: &fetch_adapter };
+    let folder = Path::new(name);
+    let located = match folder.is_dir() {
+        true if folder.join(ADAPTER).is_file() => Ok(folder.to_owned()),
+        true => Err(configuration(format!("The folder `{name}` has no `{ADAPTER}`"))),
+        false => lmeval_hub::locate(hub, name, "main", &wanted),
+    };
+    located.map_err(|error| error.hint("Set the adapter with `peft=<folder or name on the hub>`"))
 }
 
 /// Whether a folder has an adapter and no weights of its own.
@@ -40,16 +73,22 @@ fn is_adapter(folder: &Path) -> bool {
     has(ADAPTER) && !WEIGHTS.iter().any(|(single, index)| has(single) || has(index))
 }
 
-/// The error for an adapter in place of a model.
-fn adapter(name: &str, config: &Path) -> ModelError {
-    let text = fs_err::read_to_string(config).ok();
-    let config = text.and_then(|text| json::loads(&text).ok());
-    let base =
-        config.as_ref().and_then(Value::as_dict).and_then(|config| config.get_str("base_model_name_or_path"));
-    let base = base.and_then(Value::as_str).unwrap_or("BASE");
-    let of = if base == "BASE" { String::new() } else { format!(" for `{base}`") };
-    unsupported(format!("`{name}` is an adapter{of}, not a model: it has `{ADAPTER}`"))
-        .hint("Or merge it into its base model: `merge_and_unload().save_pretrained(FOLDER)` of `peft`")
+fn is_complete_adapter(folder: &Path) -> bool {
+    is_adapter(folder) && ADAPTER_WEIGHTS.iter().any(|name| folder.join(name).is_file())
+}
+
+fn fetch_adapter(repository: &Repository) -> Result<(), ModelError> {
+    let name = repository.id();
+    if !repository.has(ADAPTER) {
+        return Err(configuration(format!("`{name}` on the hub has no `{ADAPTER}`")));
+    }
+    let Some(weights) = ADAPTER_WEIGHTS.iter().find(|name| repository.has(name)) else {
+        let [first, second] = ADAPTER_WEIGHTS;
+        return Err(unsupported(format!("`{name}` on the hub has neither `{first}` nor `{second}`")));
+    };
+    repository.fetch(ADAPTER)?;
+    repository.fetch(weights)?;
+    Ok(())
 }
 
 fn is_complete(folder: &Path) -> bool {
@@ -67,7 +106,7 @@ fn fetch(repository: &Repository) -> Result<(), ModelError> {
     if repository.has(ADAPTER)
         && !WEIGHTS.iter().any(|(single, index)| repository.has(single) || repository.has(index))
     {
-        return Err(adapter(name, &repository.fetch(ADAPTER)?));
+        return fetch_adapter(repository);
     }
     if !repository.has(CONFIG) {
         return Err(configuration(format!("`{name}` on the hub has no `{CONFIG}`")));

@@ -14,8 +14,10 @@ use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration, unsupported};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::hub::locate_model;
-use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder, parameter_names};
+use crate::hub::{Located, locate_adapter, locate_either, locate_model};
+use crate::weights::{
+    ADAPTER, Adapted, Gguf, Source, Weights, adapter_files, files_of_folder, open_folder, parameter_names,
+};
 
 /// A model whose files are open, but whose weights are not loaded yet.
 pub(crate) struct Opened {
@@ -73,13 +75,9 @@ fn refuse_own_code(config: &Config, arguments: &Arguments) -> Result<(), ModelEr
 impl Opened {
     /// Opens the model that the arguments name.
     pub(crate) fn new(arguments: &Arguments, hub: &Settings) -> Result<Self, ModelError> {
-        let (folder, file) = locate(arguments, hub)?;
-        Self::at(arguments, folder, file)
-    }
-
-    fn at(arguments: &Arguments, folder: PathBuf, file: Option<PathBuf>) -> Result<Self, ModelError> {
+        let Place { folder, file, adapter } = locate(arguments, hub)?;
         let mut tokenizer = None;
-        let (config, source, files): (Config, Arc<dyn Source>, Vec<PathBuf>) = match &file {
+        let (config, mut source, files): (Config, Arc<dyn Source>, Vec<PathBuf>) = match &file {
             Some(file) => {
                 let gguf = Gguf::open(file)?;
                 if arguments.tokenizer.is_none() && !folder.join("tokenizer.json").is_file() {
@@ -103,13 +101,13 @@ impl Opened {
             _ => None,
         };
         let commit = commit(&folder);
-        let (fingerprint, portable_fingerprint) = match &commit {
-            Some(commit) => (commit.clone(), commit.clone()),
-            None => {
-                let failed = |error: std::io::Error| Error::file(&folder, error);
-                (hash_weights(&files).map_err(failed)?, hash_portable_weights(&files).map_err(failed)?)
-            }
-        };
+        let mut fingerprints = fingerprints(&folder, &files)?;
+        if let Some(adapter) = &adapter {
+            let own = self::fingerprints(adapter, &adapter_files(adapter)?)?;
+            fingerprints = [0, 1].map(|index| format!("{} with {}", fingerprints[index], own[index]));
+            source = Arc::new(Adapted::open(adapter, source, &config)?);
+        }
+        let [fingerprint, portable_fingerprint] = fingerprints;
         let parameters = parameters(&config, source.as_ref())?;
         let positions = entry.positions;
         Ok(Self {
@@ -152,12 +150,31 @@ fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
     Ok(sizes.fold(0, u64::saturating_add))
 }
 
-/// Finds the model's folder, and its GGUF file if it is one.
-fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<PathBuf>), ModelError> {
+/// What identifies weights: here, and on every machine that has a copy of them.
+fn fingerprints(folder: &Path, files: &[PathBuf]) -> Result<[String; 2], ModelError> {
+    if let Some(commit) = commit(folder) {
+        return Ok([commit.clone(), commit]);
+    }
+    let failed = |error: std::io::Error| Error::file(folder, error);
+    Ok([hash_weights(files).map_err(failed)?, hash_portable_weights(files).map_err(failed)?])
+}
+
+/// Where the files of a model are.
+struct Place {
+    folder: PathBuf,
+    /// The GGUF file.
+    file: Option<PathBuf>,
+    /// The folder of the adapter.
+    adapter: Option<PathBuf>,
+}
+
+/// Finds the model's folder, its GGUF file if it is one, and its adapter.
+fn locate(arguments: &Arguments, hub: &Settings) -> Result<Place, ModelError> {
+    let adapter = arguments.peft.as_ref().map(|name| locate_adapter(hub, name)).transpose()?;
     let name = Path::new(&arguments.pretrained);
     if name.extension().is_some_and(|extension| extension == "gguf") && name.is_file() {
         let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        return Ok((folder.to_owned(), Some(name.to_owned())));
+        return Ok(Place { folder: folder.to_owned(), file: Some(name.to_owned()), adapter });
     }
     if let Some(file) = &arguments.gguf_file {
         let path = name.join(file);
@@ -172,9 +189,34 @@ fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<Path
             return Err(configuration(format!("The file `{}` does not exist", path.display()))
                 .hint("`gguf_file` is a file in the folder `pretrained`"));
         }
-        return Ok((name.to_owned(), Some(path)));
+        return Ok(Place { folder: name.to_owned(), file: Some(path), adapter });
     }
-    Ok((locate_model(hub, &arguments.pretrained, &arguments.revision)?, None))
+    match locate_either(hub, &arguments.pretrained, &arguments.revision)? {
+        Located::Model(folder) => Ok(Place { folder, file: None, adapter }),
+        Located::Adapter(own) if adapter.is_none() => {
+            let folder = locate_base(hub, &arguments.pretrained, &own)?;
+            Ok(Place { folder, file: None, adapter: Some(own) })
+        }
+        Located::Adapter(_) => Err(configuration(format!(
+            "`{}` is an adapter, but `peft` names another one",
+            arguments.pretrained
+        ))
+        .hint("Set `pretrained` to the model of the adapter")),
+    }
+}
+
+/// Finds the model that an adapter names.
+fn locate_base(hub: &Settings, name: &str, adapter: &Path) -> Result<PathBuf, ModelError> {
+    let config = Config::read(&adapter.join(ADAPTER))?;
+    let Some(base) = config.string("base_model_name_or_path")?.filter(|base| !base.is_empty()) else {
+        return Err(configuration(format!(
+            "`{name}` is an adapter, and its `{ADAPTER}` has no `base_model_name_or_path`"
+        ))
+        .hint(format!("Set `pretrained` to the model and `peft={name}`")));
+    };
+    let revision = config.string("revision")?.unwrap_or("main");
+    locate_model(hub, base, revision)
+        .map_err(|error| error.hint(format!("`{name}` is an adapter for the model `{base}`")))
 }
 
 /// The data type of the computation. It is always float32 on the CPU; `dtype` then only rounds the weights.

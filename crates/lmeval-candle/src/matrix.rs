@@ -3,6 +3,7 @@
 mod convert;
 mod floats;
 mod kernel;
+mod low_rank;
 mod product;
 mod stored;
 
@@ -13,6 +14,8 @@ use rayon::prelude::*;
 
 pub(crate) use self::convert::{affine, lookup, nibbles, scaled, signed};
 pub(crate) use self::floats::{FP4, FloatType, Floats, f8e4m3, f16, half_power};
+pub(crate) use self::low_rank::{LowRank, Patched};
+pub(crate) use self::stored::Owned;
 pub use self::stored::StoredMatrix;
 use self::stored::{Rounded, Selected, Strided};
 
@@ -127,10 +130,7 @@ impl Matrix {
         match &self.0 {
             Form::Tensor(tensor) => Ok(tensor.clone()),
             Form::Transposed(tensor) => tensor.t(),
-            Form::Stored(matrix) => {
-                let rows: Vec<u32> = (0..matrix.shape().0 as u32).collect();
-                expand(matrix.as_ref(), &rows)
-            }
+            Form::Stored(matrix) => expand_all(matrix.as_ref()),
         }
     }
 
@@ -199,6 +199,11 @@ fn expand(matrix: &dyn StoredMatrix, rows: &[u32]) -> Result<Tensor> {
         matrix.read(*row as usize, 0, into);
     });
     Tensor::from_vec(numbers, (rows.len(), columns), &Device::Cpu)
+}
+
+/// All numbers of a stored matrix.
+pub(crate) fn expand_all(matrix: &dyn StoredMatrix) -> Result<Tensor> {
+    expand(matrix, &(0..matrix.shape().0 as u32).collect::<Vec<_>>())
 }
 
 /// Calls `work` with the numbers of a 32-bit tensor on the CPU.

@@ -1,5 +1,6 @@
 //! Model weights by name.
 
+mod adapter;
 mod folder;
 mod gguf;
 mod mapped;
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashSet;
 
+pub use self::adapter::Adapted;
+pub(crate) use self::adapter::{CONFIG as ADAPTER, WEIGHTS as ADAPTER_WEIGHTS, adapter_files};
 pub(crate) use self::folder::{files_of_folder, open_folder};
 pub use self::gguf::Gguf;
 pub use self::safetensors::Safetensors;

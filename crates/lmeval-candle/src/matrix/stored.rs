@@ -74,6 +74,25 @@ impl StoredMatrix for Strided<'_> {
     }
 }
 
+/// 32-bit floats row by row.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    /// The numbers.
+    pub(crate) numbers: Vec<f32>,
+    /// Rows and columns.
+    pub(crate) shape: (usize, usize),
+}
+
+impl StoredMatrix for Owned {
+    fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    fn read(&self, row: usize, first: usize, into: &mut [f32]) {
+        into.copy_from_slice(&self.numbers[row * self.shape.1 + first..][..into.len()]);
+    }
+}
+
 /// Some rows of a matrix, in any order.
 #[derive(Debug)]
 pub(super) struct Selected {

@@ -58,7 +58,7 @@ impl Prepared {
 
     /// The identity without paths and times, which differ between machines.
     pub(super) fn portable_identity(&self) -> ModelIdentity {
-        let of_machine = |name: &str| matches!(name, "model" | "tokenizer");
+        let of_machine = |name: &str| matches!(name, "model" | "peft" | "tokenizer");
         let facts = self.identity.facts.iter().filter(|(name, _)| !of_machine(name));
         let facts = facts.map(|(name, fact)| match *name {
             "weights" => (*name, self.opened.portable_fingerprint.clone()),
@@ -113,6 +113,7 @@ fn identity(
         ("seed", arguments.seed.to_string()),
     ];
     let mut add = |name, fact: Option<String>| facts.extend(fact.map(|fact| (name, fact)));
+    add("peft", arguments.peft.clone());
     add("tokenizer", arguments.tokenizer.clone());
     add("add_bos_token", arguments.add_bos_token.map(|flag| flag.to_string()));
     add("prefix_token_id", arguments.prefix_token_id.map(|token| token.to_string()));

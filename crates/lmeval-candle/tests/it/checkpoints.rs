@@ -152,19 +152,3 @@ fn shards_agree_with_each_other_and_with_their_index() {
         "{text}"
     );
 }
-
-#[test]
-fn adapters_are_recognised() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = r#"{"base_model_name_or_path": "some/base", "peft_type": "LORA"}"#;
-    fs_err::write(folder.path().join("adapter_config.json"), config).unwrap();
-    let check = || {
-        let text = refused(folder.path());
-        assert!(text.contains("is an adapter for `some/base`, not a model"), "{text}");
-        assert!(text.contains("with torch"), "{text}");
-        assert!(text.contains("merge_and_unload"), "{text}");
-    };
-    check();
-    fs_err::copy(fixture().join("config.json"), folder.path().join("config.json")).unwrap();
-    check();
-}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_candle::arch::{self, Architecture};
-use lmeval_candle::{Error, Gguf, Source, Weights};
+use lmeval_candle::{Adapted, Config, Error, Gguf, Safetensors, Source, Weights};
 use serde_json::Value;
 
 use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, numbers, tokens};
@@ -74,4 +74,47 @@ fn shards_are_one_model() {
     let other = copies.path().join("other.gguf");
     fs_err::copy(folder().join(name(1)), &other).unwrap();
     assert!(message(&other).contains("ends in `-00001-of-00003.gguf`"));
+}
+
+/// A checkpoint with an adapter.
+fn adapted(name: &str, base: &str) -> Result<Box<dyn Architecture>, Error> {
+    let base = folder().join(base);
+    let config = Config::read(&base.join("config.json"))?;
+    let source = Arc::new(Safetensors::from_folder(&base)?);
+    let source: Arc<dyn Source> = Arc::new(Adapted::open(&folder().join(name), source, &config)?);
+    let weights = Weights::new(Arc::clone(&source), DType::F32, &Device::Cpu);
+    let model = (arch::find(&config)?.build)(&config, &weights)?;
+    source.check_loaded()?;
+    assert!(weights.unused(&config)?.is_empty(), "{name}");
+    Ok(model)
+}
+
+#[test]
+fn adapters_match_peft() {
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for entry in fs_err::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(config) = Config::read(&path.join("adapter_config.json")) else { continue };
+        count += 1;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let base = config.string("base_model_name_or_path").unwrap().unwrap();
+        let apart =
+            adapted(name, base).map(|model| difference_to(model.as_ref(), &path.join("expected.json")));
+        if !apart.as_ref().is_ok_and(|apart| *apart < TOLERANCE) {
+            failed.push(format!("{name}: {apart:?}"));
+        }
+        let plain = adapted_difference_without(base, &path);
+        assert!(plain > 0.1, "{name} changes nothing: {plain}");
+    }
+    assert!(failed.is_empty() && count > 12, "{count}: {failed:#?}");
+}
+
+/// The difference of the model without its adapter.
+fn adapted_difference_without(base: &str, adapter: &Path) -> f32 {
+    let base = folder().join(base);
+    let config = Config::read(&base.join("config.json")).unwrap();
+    let weights = Weights::new(Arc::new(Safetensors::from_folder(&base).unwrap()), DType::F32, &Device::Cpu);
+    let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
+    difference_to(model.as_ref(), &adapter.join("expected.json"))
 }

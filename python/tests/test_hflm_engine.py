@@ -113,7 +113,7 @@ class Fallback(unittest.TestCase):
         self.assertIn("acc,none", results["results"]["demo_capitals"])
 
     def test_adapter(self) -> None:
-        """A folder with only an adapter runs with the model that it names."""
+        """A folder with only an adapter runs with the model that it names, natively and on torch."""
         import peft
         import torch
 
@@ -125,12 +125,16 @@ class Fallback(unittest.TestCase):
         named = json.loads((adapter / "adapter_config.json").read_text())
         self.assertEqual(named["base_model_name_or_path"], str(hflm.LLAMA))
         scores = []
-        for arguments in (f"pretrained={adapter}", f"pretrained={hflm.LLAMA},peft={adapter}"):
-            status, stderr, results = self.run_hf(f"{arguments},dtype=float32", "--device", "cpu")
-            self.assertEqual(status, 0, stderr)
-            self.assertIn("Using torch", stderr)
-            scores.append(self.lines(results))
+        for engine_name in ("native", "torch"):
+            for arguments in (f"pretrained={adapter}", f"pretrained={hflm.LLAMA},peft={adapter}"):
+                arguments = f"{arguments},dtype=float32,engine={engine_name}"
+                status, stderr, results = self.run_hf(arguments, "--device", "cpu")
+                self.assertEqual(status, 0, stderr)
+                self.assertEqual("Using torch" in stderr, engine_name == "torch")
+                scores.append(self.lines(results))
         self.assertEqual(scores[0], scores[1])
+        self.assertEqual(scores[2], scores[3])
+        self.assertEqual(scores[0], scores[2])
 
     def test_changed_weights(self) -> None:
         """Answers are reused for the same files only: retraining a model or its adapter in place computes them again."""

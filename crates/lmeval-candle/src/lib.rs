@@ -29,4 +29,4 @@ pub use hub::locate_model;
 pub use matrix::{Matrix, StoredMatrix};
 pub use model::serve;
 pub use registry::models;
-pub use weights::{Adapted, Gguf, Safetensors, Source, TorchFiles, Weights};
+pub use weights::{Adapted, Gguf, Quantised, Raw, Safetensors, Source, TorchFiles, Weights};

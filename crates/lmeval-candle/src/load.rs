@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::hub::{Located, locate_adapter, locate_either, locate_model};
 use crate::weights::{
-    ADAPTER, Adapted, Gguf, Source, Weights, adapter_files, files_of_folder, open_folder, parameter_names,
+    ADAPTER, Adapted, Gguf, Source, Weights, adapter_files, files_of_folder, open_checkpoint, parameter_names,
 };
 
 /// A model whose files are open, but whose weights are not loaded yet.
@@ -36,6 +36,8 @@ pub(crate) struct Opened {
     pub(crate) folder: PathBuf,
     /// The GGUF file, if the weights are in one.
     pub(crate) file: Option<PathBuf>,
+    /// What a user should know about the numbers of a quantised checkpoint.
+    pub(crate) note: Option<String>,
     /// The tokenizer of the GGUF file, unless another one is given or in the same folder.
     pub(crate) tokenizer: Option<HuggingFaceTokenizer>,
     /// The hub commit, if the files come from the hub's cache.
@@ -77,6 +79,7 @@ impl Opened {
     pub(crate) fn new(arguments: &Arguments, hub: &Settings) -> Result<Self, ModelError> {
         let Place { folder, file, adapter } = locate(arguments, hub)?;
         let mut tokenizer = None;
+        let mut note = None;
         let (config, mut source, files): (Config, Arc<dyn Source>, Vec<PathBuf>) = match &file {
             Some(file) => {
                 let gguf = Gguf::open(file)?;
@@ -91,7 +94,9 @@ impl Opened {
                 refuse_own_code(&config, arguments)?;
                 // Refuse unsupported classes before opening the weights.
                 arch::find(&config)?;
-                (config, open_folder(&folder)?, files_of_folder(&folder)?)
+                let source;
+                (source, note) = open_checkpoint(&folder, &config)?;
+                (config, source, files_of_folder(&folder)?)
             }
         };
         let entry = arch::find(&config)?;
@@ -120,6 +125,7 @@ impl Opened {
             positions,
             folder,
             file,
+            note,
             tokenizer,
             commit,
             fingerprint,

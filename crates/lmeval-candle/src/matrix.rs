@@ -1,7 +1,9 @@
 //! Weight matrices: tensors on a device, or in the form in which a checkpoint stores them.
 
+mod columns;
 mod convert;
 mod floats;
+mod grouped;
 mod kernel;
 mod low_rank;
 mod product;
@@ -12,8 +14,10 @@ use std::sync::Arc;
 use candle_core::{CpuStorage, DType, Device, Layout, Result, Storage, Tensor};
 use rayon::prelude::*;
 
-pub(crate) use self::convert::{affine, lookup, nibbles, scaled, signed};
-pub(crate) use self::floats::{FP4, FloatType, Floats, f8e4m3, f16, half_power};
+pub(crate) use self::columns::{Columns, Packing};
+pub(crate) use self::convert::{CODES, affine, lookup, nibbles, scaled, signed};
+pub(crate) use self::floats::{FP4, FloatType, Floats, TransposedFloats, f8e4m3, f16, half_power};
+pub(crate) use self::grouped::{Bytes, Codes, Grouped, Groups, Scales};
 pub(crate) use self::low_rank::{LowRank, Patched};
 pub(crate) use self::stored::Owned;
 pub use self::stored::StoredMatrix;
@@ -295,6 +299,17 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn transposed_floats_are_the_same_matrix() {
+        let (matrix, rows) = (matrix(37, 300), matrix(5, 300));
+        let transposed = numbers(&matrix.t().unwrap());
+        let bytes: Vec<u8> = transposed.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let own = TransposedFloats::new(bytes, FloatType::F32, (37, 300));
+        let own = Matrix(Form::Stored(Arc::new(own)));
+        assert!(own.is_equal(&Matrix::from(&matrix)).unwrap());
+        assert_eq!(numbers(&own.multiply(&rows).unwrap()), library(&rows, &matrix));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod adapter;
 mod folder;
 mod gguf;
 mod mapped;
+mod quantised;
 mod safetensors;
 mod torch;
 
@@ -11,19 +12,23 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::safetensors::Dtype;
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashSet;
 
 pub use self::adapter::Adapted;
 pub(crate) use self::adapter::{CONFIG as ADAPTER, WEIGHTS as ADAPTER_WEIGHTS, adapter_files};
-pub(crate) use self::folder::{files_of_folder, open_folder};
+pub(crate) use self::folder::{files_of_folder, open_checkpoint};
 pub use self::gguf::Gguf;
+use self::mapped::MappedBytes;
+pub use self::quantised::Quantised;
+use self::quantised::check_method;
 pub use self::safetensors::Safetensors;
 pub use self::torch::TorchFiles;
 use crate::config::Config;
 use crate::error::{Error, Result, TORCH};
 use crate::layers::{Linear, Norm};
-use crate::matrix::{FloatType, Matrix, StoredMatrix};
+use crate::matrix::{Bytes, FloatType, Matrix, StoredMatrix};
 
 /// Suffixes of checkpoint tensors that are not parameters.
 const BUFFERS: [&str; 5] =
@@ -43,6 +48,19 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// The matrices of a tensor `[matrices, columns, rows]`, or of one `[columns, rows]`, in their stored form: `[rows, columns]` each; `None` if
+    /// they must be loaded.
+    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+        let _ = name;
+        Ok(None)
+    }
+
+    /// The bytes of a tensor, for formats that give them a meaning of their own.
+    fn raw(&self, name: &str) -> Option<Raw> {
+        let _ = name;
+        None
+    }
+
     /// The names of all tensors.
     fn names(&self) -> Vec<String>;
 
@@ -52,6 +70,21 @@ pub trait Source: Send + Sync {
     /// Called after a model is built. Refuses weights it did not load, for formats without extra tensors.
     fn check_loaded(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// The bytes of a tensor as they are stored.
+#[derive(Clone)]
+pub struct Raw {
+    bytes: MappedBytes,
+    dtype: Dtype,
+    shape: Vec<usize>,
+}
+
+impl Raw {
+    /// The bytes, for several owners.
+    fn shared(&self) -> Bytes {
+        Arc::new(self.bytes.clone())
     }
 }
 
@@ -137,12 +170,51 @@ impl Weights {
         let Some(stored) = self.source.stored_matrix(&full)? else {
             return Ok(self.tensor(name, &shape)?.into());
         };
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(full);
-        let matrix = Matrix::from(stored);
+        self.mark(full);
+        self.rounded(stored)
+    }
+
+    /// Loads the matrices of a tensor `[matrices, input, output]` as `[output, input]` each, and checks its shape.
+    pub fn stacked(&self, name: &str, shape: [usize; 3]) -> Result<Vec<Matrix>> {
+        match self.stored_transposes(name, &shape)? {
+            Some(matrices) => Ok(matrices),
+            None => {
+                let all = self.tensor(name, &shape)?;
+                (0..shape[0]).map(|index| Ok(Matrix::from_transposed(all.get(index)?))).collect()
+            }
+        }
+    }
+
+    /// Loads a matrix that is stored as `[input, output]`, and checks its shape.
+    pub fn transposed(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
+        match self.stored_transposes(name, &shape)?.and_then(|mut matrices| matrices.pop()) {
+            Some(matrix) => Ok(matrix),
+            None => Ok(Matrix::from_transposed(self.tensor(name, &shape)?)),
+        }
+    }
+
+    /// The matrices of a tensor of transposes in their stored form, on the CPU and if the format allows.
+    fn stored_transposes(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<Matrix>>> {
+        if !self.device.is_cpu() || self.dtype != DType::F32 {
+            return Ok(None);
+        }
+        let full = self.checked(name, shape)?;
+        let Some(matrices) = self.source.stacked(&full)? else { return Ok(None) };
+        self.mark(full);
+        Ok(Some(matrices.into_iter().map(|matrix| self.rounded(matrix)).collect::<Result<_>>()?))
+    }
+
+    /// A stored matrix with the rounding of these weights.
+    fn rounded(&self, matrix: Arc<dyn StoredMatrix>) -> Result<Matrix> {
+        let matrix = Matrix::from(matrix);
         Ok(match self.rounded {
             Some(dtype) => matrix.rounded_to(dtype)?,
             None => matrix,
         })
+    }
+
+    fn mark(&self, name: String) {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
     }
 
     /// Loads a tensor and checks its shape.
@@ -150,9 +222,9 @@ impl Weights {
         let full = self.checked(name, shape)?;
         let tensor = self.source.load(&full, &self.device)?;
         if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16 | DType::F8E4M3) {
-            return Err(quantised(&full, Some(&format!("{:?}", tensor.dtype()))));
+            return Err(quantised_weight(&full, Some(&format!("{:?}", tensor.dtype()))));
         }
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(full);
+        self.mark(full);
         let tensor = match self.rounded {
             Some(dtype) => tensor.to_dtype(dtype)?,
             None => tensor,
@@ -165,7 +237,7 @@ impl Weights {
         if name == "weight"
             && let Some(other) = QUANTISED.iter().find(|other| self.has(other))
         {
-            return quantised(&self.full(other), None);
+            return quantised_weight(&self.full(other), None);
         }
         Error::MissingWeight(full.to_owned())
     }
@@ -272,7 +344,7 @@ fn in_two_shards(name: &str, other: &Path) -> String {
 }
 
 /// The error of a weight that is stored as integers or in another form that needs scales.
-fn quantised(name: &str, dtype: Option<&str>) -> Error {
+fn quantised_weight(name: &str, dtype: Option<&str>) -> Error {
     let dtype = dtype.map(|dtype| format!(" of the data type {dtype}")).unwrap_or_default();
     Error::Unsupported {
         message: format!(

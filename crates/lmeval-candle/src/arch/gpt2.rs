@@ -122,16 +122,12 @@ fn bigcode_block(config: &Config, weights: &Weights, heads: Heads, _: usize) -> 
 
 /// A linear layer stored as `[input, output]`.
 fn linear(weights: &Weights, name: &str, input: usize, output: usize) -> Result<Linear> {
-    let below = weights.at(name);
-    Ok(Linear::from_transposed(
-        below.tensor("weight", &[input, output])?,
-        Some(below.tensor("bias", &[output])?),
-    ))
+    let (weight, bias) = transposed(weights, name, input, output)?;
+    Ok(Linear::new(weight, Some(bias))?)
 }
 
-/// The transpose of a weight stored as `[input, output]`, and its bias.
+/// A weight stored as `[input, output]`, and its bias.
 fn transposed(weights: &Weights, name: &str, input: usize, output: usize) -> Result<(Matrix, Tensor)> {
     let below = weights.at(name);
-    let weight = below.tensor("weight", &[input, output])?.t()?.contiguous()?;
-    Ok((weight.into(), below.tensor("bias", &[output])?))
+    Ok((below.transposed("weight", [input, output])?, below.tensor("bias", &[output])?))
 }

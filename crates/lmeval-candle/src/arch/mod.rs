@@ -402,15 +402,6 @@ pub const ARCHITECTURES: &[Entry] = &[
 
 /// Finds the architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
-    if let Some(own) = config.object("quantization_config")? {
-        let method = own.string("quant_method")?.unwrap_or("unknown");
-        return Err(Error::Unsupported {
-            message: format!(
-                "The native engine does not read quantised weights (`quantization_config` with `quant_method` `{method}`)"
-            ),
-            hint: Some(TORCH.into()),
-        });
-    }
     let classes = config.strings("architectures")?;
     let by_class =
         ARCHITECTURES.iter().find(|entry| classes.iter().any(|class| entry.classes.contains(class)));

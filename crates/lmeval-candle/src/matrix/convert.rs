@@ -11,7 +11,7 @@
 use pulp::x86::V3;
 
 /// Codes that are converted at a time.
-const CODES: usize = 16;
+pub(crate) const CODES: usize = 16;
 
 /// Converts each code to `code · scale`. Their number is a multiple of 16.
 #[inline(always)]
@@ -74,6 +74,32 @@ pub(crate) fn lookup(table: &[i8; CODES], codes: &[u8; CODES]) -> [i8; CODES] {
     found
 }
 
+/// The same of a table of floats.
+#[inline(always)]
+pub(crate) fn lookup_floats(table: &[f32; CODES], codes: &[u8; CODES]) -> [f32; CODES] {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = V3::try_new() {
+        let [lower, upper]: [std::arch::x86_64::__m256; 2] = pulp::cast(*table);
+        let first = pulp::cast(*codes);
+        let second = simd.sse2._mm_unpackhi_epi64(first, first);
+        let find = |codes| {
+            let places = simd.avx2._mm256_cvtepu8_epi32(codes);
+            let low = simd.avx2._mm256_permutevar8x32_ps(lower, places);
+            let high = simd.avx2._mm256_permutevar8x32_ps(upper, places);
+            // The fourth bit of a code chooses the half.
+            let choice = pulp::cast(simd.avx2._mm256_slli_epi32::<28>(places));
+            simd.avx._mm256_blendv_ps(low, high, choice)
+        };
+        let made: [std::arch::x86_64::__m256; 2] = [find(first), find(second)];
+        return pulp::cast(made);
+    }
+    let mut found = [0.0; CODES];
+    for index in 0..CODES {
+        found[index] = table[usize::from(codes[index] & 15)];
+    }
+    found
+}
+
 /// The lower and the upper four bits of each byte.
 #[inline(always)]
 pub(crate) fn nibbles<const N: usize>(bytes: &[u8; N]) -> [[u8; N]; 2] {
@@ -110,6 +136,8 @@ mod tests {
         let table: [i8; CODES] = std::array::from_fn(|index| (index * 7) as i8 - 50);
         let codes: [u8; CODES] = std::array::from_fn(|index| (index * 11 % 16) as u8);
         assert_eq!(lookup(&table, &codes), codes.map(|code| table[usize::from(code)]));
+        let table: [f32; CODES] = std::array::from_fn(|index| index as f32 * 0.7 - 3.0);
+        assert_eq!(lookup_floats(&table, &codes), codes.map(|code| table[usize::from(code)]));
         assert_eq!(nibbles(&[0x21, 0xf0]), [[1, 0], [2, 15]]);
         assert_eq!(signed(&[1, 255]), [1, -1]);
     }

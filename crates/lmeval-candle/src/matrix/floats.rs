@@ -6,11 +6,12 @@
 )]
 
 use std::fmt;
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
 use super::stored::StoredMatrix;
-use crate::layers::simd::ARCH;
+use crate::layers::simd::{ARCH, LANES};
 
 /// A type of floats in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum FloatType {
     F16,
     /// Eight bits with four of exponent, without infinity.
     F8E4M3,
+    /// Eight bits of exponent alone: a power of two.
+    E8M0,
 }
 
 impl FloatType {
@@ -28,7 +31,20 @@ impl FloatType {
         match self {
             Self::F32 => 4,
             Self::BF16 | Self::F16 => 2,
-            Self::F8E4M3 => 1,
+            Self::F8E4M3 | Self::E8M0 => 1,
+        }
+    }
+
+    /// Converts one number.
+    pub(crate) fn at(self, bytes: &[u8], index: usize) -> f32 {
+        let bytes = &bytes[index * self.size()..];
+        let pair = || u16::from_le_bytes([bytes[0], bytes[1]]);
+        match self {
+            Self::F32 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            Self::BF16 => bf16(pair()),
+            Self::F16 => f16(pair()),
+            Self::F8E4M3 => f8e4m3(bytes[0]),
+            Self::E8M0 => half_power(bytes[0]) * 2.0,
         }
     }
 
@@ -59,6 +75,9 @@ impl WithSimd for Read<'_> {
             FloatType::BF16 => into.iter_mut().zip(pairs).for_each(|(into, bits)| *into = bf16(bits)),
             FloatType::F16 => into.iter_mut().zip(pairs).for_each(|(into, bits)| *into = f16(bits)),
             FloatType::F8E4M3 => into.iter_mut().zip(bytes).for_each(|(into, bits)| *into = f8e4m3(*bits)),
+            FloatType::E8M0 => {
+                into.iter_mut().zip(bytes).for_each(|(into, bits)| *into = half_power(*bits) * 2.0);
+            }
         }
     }
 }
@@ -146,6 +165,47 @@ impl<B: AsRef<[u8]> + Send + Sync> StoredMatrix for Floats<B> {
     }
 }
 
+/// A matrix of floats whose transpose is stored row by row.
+pub(crate) struct TransposedFloats<B> {
+    bytes: B,
+    dtype: FloatType,
+    shape: (usize, usize),
+}
+
+impl<B: AsRef<[u8]>> TransposedFloats<B> {
+    /// A matrix of little-endian numbers, column by column. There must be as many bytes as the shape needs.
+    pub(crate) fn new(bytes: B, dtype: FloatType, shape: (usize, usize)) -> Self {
+        assert!(bytes.as_ref().len() == shape.0 * shape.1 * dtype.size(), "the bytes of a matrix");
+        Self { bytes, dtype, shape }
+    }
+}
+
+impl<B> fmt::Debug for TransposedFloats<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransposedFloats").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> StoredMatrix for TransposedFloats<B> {
+    fn shape(&self) -> (usize, usize) {
+        self.shape
+    }
+
+    fn read(&self, row: usize, first: usize, into: &mut [f32]) {
+        for (index, into) in into.iter_mut().enumerate() {
+            *into = self.dtype.at(self.bytes.as_ref(), (first + index) * self.shape.0 + row);
+        }
+    }
+
+    fn panel(&self, rows: Range<usize>, first: usize, panel: &mut [[f32; LANES]], _: &mut [f32]) {
+        let size = self.dtype.size();
+        for (index, lanes) in panel.iter_mut().enumerate() {
+            let bytes = &self.bytes.as_ref()[((first + index) * self.shape.0 + rows.start) * size..];
+            self.dtype.read(&bytes[..rows.len() * size], &mut lanes[..rows.len()]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +243,7 @@ mod tests {
     #[test]
     fn rows_start_anywhere() {
         let bytes: Vec<u8> = (0..3 * 300 * 4).map(|index| (index * 37 % 251) as u8).collect();
-        for dtype in [FloatType::F32, FloatType::BF16, FloatType::F16, FloatType::F8E4M3] {
+        for dtype in [FloatType::F32, FloatType::BF16, FloatType::F16, FloatType::F8E4M3, FloatType::E8M0] {
             let size = dtype.size();
             let matrix = Floats::new(bytes[..3 * 300 * size].to_vec(), dtype, (3, 300));
             let mut whole = vec![0.0; 300];
@@ -191,9 +251,7 @@ mod tests {
             let mut part = vec![0.0; 44];
             matrix.read(2, 256, &mut part);
             assert!(whole[256..].iter().zip(&part).all(|(a, b)| is_same(*a, *b)), "{dtype:?}");
-            let mut single = [0.0];
-            dtype.read(&bytes[(2 * 300 + 7) * size..][..size], &mut single);
-            assert!(is_same(whole[7], single[0]), "{dtype:?}");
+            assert!(is_same(whole[7], dtype.at(&bytes, 2 * 300 + 7)), "{dtype:?}");
         }
     }
 }

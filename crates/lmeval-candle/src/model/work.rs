@@ -75,6 +75,9 @@ impl Answerer {
         if !unused.is_empty() {
             engine.stats.warn(unused_tensors(&unused));
         }
+        if let Some(note) = &prepared.opened.note {
+            engine.stats.warn(note.clone());
+        }
         Ok(Self { prepared, engine, vocabulary })
     }
 

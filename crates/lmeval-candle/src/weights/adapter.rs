@@ -374,6 +374,13 @@ impl Source for Adapted {
         Ok(Some(self.changed(self.matrix(own, change)?, change)?))
     }
 
+    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+        match self.find(name) {
+            (own, None) => self.base.stacked(own),
+            _ => Ok(None),
+        }
+    }
+
     fn check_loaded(&self) -> Result<()> {
         self.base.check_loaded()?;
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Value, json, repr};
 
-use super::{BUFFERS, Safetensors, Source, TorchFiles};
-use crate::error::{Error, Result};
+use super::{BUFFERS, Quantised, Safetensors, Source, TorchFiles, check_method};
+use crate::config::Config;
+use crate::error::{Error, Result, TORCH as TORCH_ENGINE};
 
 /// A checkpoint format: the name of a single file, and of the index of a sharded checkpoint.
 pub(super) struct Format {
@@ -22,8 +23,32 @@ pub(super) const SAFETENSORS: Format =
 pub(super) const TORCH: Format =
     Format { single: "pytorch_model.bin", index: "pytorch_model.bin.index.json" };
 
+/// Opens the weights of a folder, quantised ones as what they stand for, and says what a user should know about their numbers.
+pub(crate) fn open_checkpoint(folder: &Path, config: &Config) -> Result<(Arc<dyn Source>, Option<String>)> {
+    let Some(quantised) = config.object("quantization_config")? else {
+        return Ok((open_folder(folder)?, None));
+    };
+    check_quantised(folder, &quantised)?;
+    let opened = Quantised::open(open_folder(folder)?, &quantised)?;
+    let note = opened.note().map(str::to_owned);
+    Ok((Arc::new(opened), note))
+}
+
+/// Refuses what cannot be read before it is opened.
+fn check_quantised(folder: &Path, config: &Config) -> Result<()> {
+    check_method(config)?;
+    // Their pickles have classes of torchao.
+    if config.string("quant_method")? == Some("torchao") && !SAFETENSORS.is_in(folder) {
+        return Err(Error::Unsupported {
+            message: "The native engine reads torchao's weights from safetensors only".into(),
+            hint: Some(TORCH_ENGINE.into()),
+        });
+    }
+    Ok(())
+}
+
 /// Opens the weights of a folder: safetensors if present, else PyTorch files.
-pub(crate) fn open_folder(folder: &Path) -> Result<Arc<dyn Source>> {
+fn open_folder(folder: &Path) -> Result<Arc<dyn Source>> {
     if !SAFETENSORS.is_in(folder) && TORCH.is_in(folder) {
         let opened = TorchFiles::open(&TORCH.files(folder)?)?;
         TORCH.check_index(folder, |name| opened.shape(name).is_some())?;

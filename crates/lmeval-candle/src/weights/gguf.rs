@@ -252,6 +252,16 @@ impl Source for Gguf {
         }))
     }
 
+    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+        let Some(part) = self.parts.get(name).filter(|part| part.change == Change::Transposed) else {
+            return Ok(None);
+        };
+        let &[columns, rows] = part.shape.as_slice() else { return Ok(None) };
+        // The file has what checkpoints store transposed the other way round.
+        let (part, stored) = self.part(name)?;
+        Ok(Some(vec![Arc::new(Blocks::new(self.bytes(stored, part.expert), stored.dtype, (rows, columns)))]))
+    }
+
     fn check_loaded(&self) -> Result<()> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let left =

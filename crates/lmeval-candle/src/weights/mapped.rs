@@ -26,6 +26,7 @@ impl Mapped {
 }
 
 /// Some bytes of a mapped file, which stays mapped as long as they are in use.
+#[derive(Clone)]
 pub(super) struct MappedBytes {
     file: Arc<Mapped>,
     range: Range<usize>,

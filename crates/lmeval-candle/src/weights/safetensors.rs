@@ -9,9 +9,9 @@ use safetensors::tensor::{Dtype, Metadata};
 
 use super::folder::SAFETENSORS;
 use super::mapped::{Mapped, MappedBytes};
-use super::{Source, float_type, in_two_shards, quantised};
+use super::{Raw, Source, float_type, in_two_shards, quantised_weight};
 use crate::error::{Error, Result};
-use crate::matrix::{Floats, StoredMatrix};
+use crate::matrix::{Floats, StoredMatrix, TransposedFloats};
 
 /// Weights in one or several memory-mapped safetensors files.
 pub struct Safetensors {
@@ -22,8 +22,9 @@ pub struct Safetensors {
 
 struct TensorLocation {
     file: usize,
-    /// The stored data type; tensors of the others have no use here.
+    /// The stored data type; tensors of some can only be used as bytes.
     dtype: Result<DType, Dtype>,
+    stored: Dtype,
     shape: Vec<usize>,
     start: usize,
     end: usize,
@@ -89,7 +90,10 @@ fn describe(
         if end > length || end - start != size {
             return Err(format!("the tensor `{name}` does not have {size} bytes, as its shape requires"));
         }
-        tensors.push((name, TensorLocation { file, dtype, shape: info.shape.clone(), start, end }));
+        tensors.push((
+            name,
+            TensorLocation { file, dtype, stored: info.dtype, shape: info.shape.clone(), start, end },
+        ));
     }
     Ok(tensors)
 }
@@ -105,7 +109,7 @@ impl Source for Safetensors {
         let bytes = file.bytes.get(location.start..location.end);
         let bytes =
             bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is truncated")))?;
-        let dtype = location.dtype.map_err(|stored| quantised(name, Some(&format!("{stored:?}"))))?;
+        let dtype = location.dtype.map_err(|stored| quantised_weight(name, Some(&format!("{stored:?}"))))?;
         Ok(Tensor::from_raw_buffer(bytes, dtype, &location.shape, device)?)
     }
 
@@ -117,6 +121,29 @@ impl Source for Safetensors {
         let Some(dtype) = float_type(dtype) else { return Ok(None) };
         let bytes = MappedBytes::new(&self.files[location.file], location.start..location.end);
         Ok(Some(Arc::new(Floats::new(bytes, dtype, (rows, columns)))))
+    }
+
+    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+        let Some(location) = self.tensors.get(name) else { return Ok(None) };
+        let (count, columns, rows) = match *location.shape.as_slice() {
+            [columns, rows] => (1, columns, rows),
+            [count, columns, rows] => (count, columns, rows),
+            _ => return Ok(None),
+        };
+        let Some(dtype) = location.dtype.ok().and_then(float_type) else { return Ok(None) };
+        let length = rows * columns * dtype.size();
+        let matrix = |index: usize| {
+            let start = location.start + index * length;
+            let bytes = MappedBytes::new(&self.files[location.file], start..start + length);
+            Arc::new(TransposedFloats::new(bytes, dtype, (rows, columns))) as Arc<dyn StoredMatrix>
+        };
+        Ok(Some((0..count).map(matrix).collect()))
+    }
+
+    fn raw(&self, name: &str) -> Option<Raw> {
+        let location = self.tensors.get(name)?;
+        let bytes = MappedBytes::new(&self.files[location.file], location.start..location.end);
+        Some(Raw { bytes, dtype: location.stored, shape: location.shape.clone() })
     }
 
     fn names(&self) -> Vec<String> {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 use rustc_hash::FxHashMap;
+use safetensors::Dtype;
 use zip::{CompressionMethod, ZipArchive};
 
 use self::pickle::Described;
 use super::mapped::{Mapped, MappedBytes};
-use super::{Source, float_type, in_two_shards};
+use super::{Raw, Source, float_type, in_two_shards};
 use crate::error::{Error, Result};
 use crate::matrix::{Floats, StoredMatrix};
 
@@ -200,6 +201,26 @@ impl Source for TorchFiles {
         let bytes = start..start + rows * columns * dtype.size();
         let bytes = MappedBytes::new(&self.files[location.file], bytes);
         Ok(Some(Arc::new(Floats::new(bytes, dtype, (rows, columns)))))
+    }
+
+    fn raw(&self, name: &str) -> Option<Raw> {
+        let location = self.tensors.get(name)?;
+        if location.strides != contiguous(&location.shape) {
+            return None;
+        }
+        let dtype = match location.dtype {
+            DType::U8 => Dtype::U8,
+            DType::I32 => Dtype::I32,
+            DType::I64 => Dtype::I64,
+            DType::F16 => Dtype::F16,
+            DType::BF16 => Dtype::BF16,
+            DType::F32 => Dtype::F32,
+            _ => return None,
+        };
+        let length = location.shape.iter().product::<usize>() * location.dtype.size_in_bytes();
+        let bytes =
+            MappedBytes::new(&self.files[location.file], location.bytes.start..location.bytes.start + length);
+        Some(Raw { bytes, dtype, shape: location.shape.clone() })
     }
 
     fn names(&self) -> Vec<String> {

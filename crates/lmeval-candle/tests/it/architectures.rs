@@ -346,11 +346,6 @@ fn refuses_unsupported_configurations() {
             must("hidden_act", ACTIVATIONS, "'cosine'"),
         ),
         (
-            "llama",
-            json!({"quantization_config": {"quant_method": "fp8"}}),
-            "The native engine does not read quantised weights (`quantization_config` with `quant_method` `fp8`)".to_owned(),
-        ),
-        (
             "qwen3",
             json!({"layer_types": ["full_attention", "sliding_attention"]}),
             must(

@@ -336,9 +336,12 @@ fn refuses_inconsistent_configurations() {
     assert!(message(folder.path()).contains("have no tensor `model.layers."));
     let folder = with(&|config| drop(config.insert("architectures".into(), serde_json::json!(["T5Model"]))));
     assert!(message(folder.path()).contains("with torch"));
-    let method = serde_json::json!({"quant_method": "fp8"});
-    let folder = with(&|config| drop(config.insert("quantization_config".into(), method.clone())));
-    assert!(message(folder.path()).contains("quantised") && message(folder.path()).contains("`fp8`"));
+    for (method, expected) in [("aqlm", "`aqlm`"), ("fp8", "no tensor of the format")] {
+        let method = serde_json::json!({"quant_method": method});
+        let folder = with(&|config| drop(config.insert("quantization_config".into(), method.clone())));
+        let found = message(folder.path());
+        assert!(found.contains("quantised weights") && found.contains(expected), "{found}");
+    }
     for field in
         ["num_attention_heads", "num_key_value_heads", "num_hidden_layers", "head_dim", "intermediate_size"]
     {

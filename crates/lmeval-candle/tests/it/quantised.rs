@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_candle::arch::{self, Architecture};
-use lmeval_candle::{Adapted, Config, Error, Gguf, Safetensors, Source, Weights};
+use lmeval_candle::{Adapted, Config, Error, Gguf, Quantised, Safetensors, Source, Weights};
+use lmeval_pycompat::Dict;
+use lmeval_testkit::mutate;
+use safetensors::SafeTensors;
 use serde_json::Value;
 
 use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, numbers, tokens};
@@ -117,4 +120,108 @@ fn adapted_difference_without(base: &str, adapter: &Path) -> f32 {
     let weights = Weights::new(Arc::new(Safetensors::from_folder(&base).unwrap()), DType::F32, &Device::Cpu);
     let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
     difference_to(model.as_ref(), &adapter.join("expected.json"))
+}
+
+/// A quantised checkpoint.
+fn quantised(path: &Path, dtype: DType) -> Result<Box<dyn Architecture>, Error> {
+    let config = Config::read(&path.join("config.json"))?;
+    let own = config.object("quantization_config")?.expect("a quantised checkpoint");
+    let source: Arc<dyn Source> = Arc::new(Quantised::open(Arc::new(Safetensors::from_folder(path)?), &own)?);
+    let weights = Weights::new(Arc::clone(&source), dtype, &Device::Cpu);
+    let model = (arch::find(&config)?.build)(&config, &weights)?;
+    source.check_loaded()?;
+    assert!(weights.unused(&config)?.is_empty(), "{}: {:?}", path.display(), weights.unused(&config)?);
+    Ok(model)
+}
+
+/// The folders of quantised checkpoints.
+fn checkpoints() -> Vec<PathBuf> {
+    let folders = fs_err::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = folders
+        .filter(|path| {
+            let config = fs_err::read_to_string(path.join("config.json"));
+            config.is_ok_and(|config| config.contains("quantization_config"))
+        })
+        .collect();
+    folders.sort_unstable();
+    folders
+}
+
+#[test]
+fn quantised_checkpoints_match_their_libraries() {
+    let mut failed = Vec::new();
+    let all = checkpoints();
+    for path in &all {
+        let apart = quantised(path, DType::F32)
+            .map(|model| difference_to(model.as_ref(), &path.join("expected.json")));
+        if !apart.as_ref().is_ok_and(|apart| *apart < TOLERANCE) {
+            failed.push(format!("{}: {apart:?}", path.display()));
+        }
+    }
+    assert!(failed.is_empty() && all.len() > 15, "{}: {failed:#?}", all.len());
+}
+
+#[test]
+fn stacked_experts_are_dense_tensors_and_stored_matrices() {
+    let path = folder().join("mxfp4_experts");
+    let mut fields = Dict::new();
+    fields.insert("quant_method", "mxfp4");
+    let source = Safetensors::from_folder(&path).unwrap();
+    let source = Arc::new(Quantised::open(Arc::new(source), &Config::from_fields(fields)).unwrap());
+    let dense = Arc::new(Safetensors::open(&[path.join("dense.safetensors")]).unwrap());
+    let shape = [3, 64, 24];
+    let all = |source: Arc<dyn Source>| {
+        let weights = Weights::new(source, DType::F32, &Device::Cpu).at("experts");
+        let tensor = weights.tensor("gate_up_proj", &shape).unwrap();
+        let stacked = weights.stacked("gate_up_proj", shape).unwrap();
+        assert_eq!(stacked.len(), 3);
+        assert_eq!(stacked[0].shape().unwrap(), (24, 64));
+        tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    assert_eq!(all(source), all(dense));
+}
+
+#[test]
+fn damaged_checkpoints_are_refused() {
+    for path in checkpoints() {
+        let config = Config::read(&path.join("config.json")).unwrap();
+        let own = config.object("quantization_config").unwrap().unwrap();
+        let sample = fs_err::read(path.join("model.safetensors")).unwrap();
+        let copies = tempfile::tempdir().unwrap();
+        let mut copy = 0;
+        mutate(&[&sample], 60, |bytes| {
+            // A new file per copy, because a mapped file must not change.
+            let path = copies.path().join(copy.to_string());
+            copy += 1;
+            fs_err::write(&path, bytes).unwrap();
+            let opened =
+                Safetensors::open(&[path]).and_then(|source| Quantised::open(Arc::new(source), &own));
+            let Ok(source) = opened else { return };
+            for name in source.names() {
+                let _ = (source.shape(&name), source.load(&name, &Device::Cpu), source.stacked(&name));
+            }
+        });
+    }
+}
+
+#[test]
+fn tensors_that_change_numbers_are_not_ignored() {
+    let path = folder().join("packed_4");
+    let config = Config::read(&path.join("config.json")).unwrap();
+    let own = config.object("quantization_config").unwrap().unwrap();
+    let bytes = fs_err::read(path.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let copies = tempfile::tempdir().unwrap();
+    let open = |name: &str, extra: &str| {
+        let mut all = tensors.tensors();
+        let view = tensors.tensor("model.norm.weight").unwrap();
+        all.push((extra.to_owned(), view));
+        let path = copies.path().join(name);
+        fs_err::write(&path, safetensors::serialize(all, None).unwrap()).unwrap();
+        Quantised::open(Arc::new(Safetensors::open(&[path]).unwrap()), &own).map(|_| ())
+    };
+    open("plain", "elsewhere.weight_shift").unwrap();
+    let error = open("shift", "model.layers.0.mlp.down_proj.weight_shift").unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("`model.layers.0.mlp.down_proj.weight_shift`"), "{error}");
 }

@@ -12,14 +12,19 @@ use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 use lmeval_candle::arch::{Architecture, find};
-use lmeval_candle::{Batch, Cache, Config, Gguf, Safetensors, Segment, Source, Span, Weights};
+use lmeval_candle::{Batch, Cache, Config, Gguf, Quantised, Safetensors, Segment, Source, Span, Weights};
 
 /// The numbers of sequences that are generated at once.
 const SEQUENCES: [usize; 3] = [1, 4, 16];
 
 fn open(path: &Path) -> Result<(Config, Arc<dyn Source>), Box<dyn Error>> {
     if path.is_dir() {
-        return Ok((Config::read(&path.join("config.json"))?, Arc::new(Safetensors::from_folder(path)?)));
+        let config = Config::read(&path.join("config.json"))?;
+        let source: Arc<dyn Source> = Arc::new(Safetensors::from_folder(path)?);
+        return Ok(match config.object("quantization_config")? {
+            Some(own) => (config, Arc::new(Quantised::open(source, &own)?)),
+            None => (config, source),
+        });
     }
     let file = Gguf::open(path)?;
     Ok((file.config()?, Arc::new(file)))

@@ -161,17 +161,32 @@ impl Scales {
         }
     }
 
-    /// The index of the scale of a weight, and the number of weights from it on that have the same.
-    fn group(&self, row: usize, column: usize, columns: usize) -> (usize, usize) {
-        match &self.groups {
-            Groups::Blocks { rows: height, columns: width } => {
-                (row / height * columns.div_ceil(*width) + column / width, width - column % width)
+    /// Scales codes of a row from a column on, less the zero point of their group.
+    fn apply(&self, row: usize, first: usize, columns: usize, numbers: &mut [f32]) {
+        let scale = |group: usize, numbers: &mut [f32]| {
+            let scale = self.dtype.at(self.bytes.as_ref().as_ref(), group) * self.factor;
+            let zero = self.zeros.as_ref().map_or(0.0, |zeros| f32::from(zeros[group]));
+            for number in numbers {
+                *number = (*number - zero) * scale;
             }
-            Groups::Runs(length) => {
-                let place = row * columns + column;
-                (place / length, length - place % length)
+        };
+        // The first weight in its sequence of groups, their length, and the first group of that sequence.
+        let (place, length, base) = match &self.groups {
+            Groups::Blocks { rows, columns: width } => (first, *width, row / rows * columns.div_ceil(*width)),
+            Groups::Runs(length) => (row * columns + first, *length, 0),
+            Groups::Columns { group, count } => {
+                for (number, group) in numbers.iter_mut().zip(&group[first..]) {
+                    scale(row * count + *group as usize, std::slice::from_mut(number));
+                }
+                return;
             }
-            Groups::Columns { group, count } => (row * count + group[column] as usize, 1),
+        };
+        let (begun, mut group) = (place % length, base + place / length);
+        let (own, rest) = numbers.split_at_mut(numbers.len().min(length - begun));
+        scale(group, own);
+        for numbers in rest.chunks_mut(length) {
+            group += 1;
+            scale(group, numbers);
         }
     }
 }
@@ -211,18 +226,7 @@ impl StoredMatrix for Grouped {
         let (_, columns) = self.shape;
         let length = self.codes.row_bytes(columns);
         self.codes.read(&self.bytes.as_ref().as_ref()[row * length..][..length], first, into);
-        let Scales { bytes, dtype, factor, zeros, .. } = &self.scales;
-        let mut start = 0;
-        while start < into.len() {
-            let (group, most) = self.scales.group(row, first + start, columns);
-            let end = into.len().min(start + most);
-            let scale = dtype.at(bytes.as_ref().as_ref(), group) * factor;
-            let zero = zeros.as_ref().map_or(0.0, |zeros| f32::from(zeros[group]));
-            for number in &mut into[start..end] {
-                *number = (*number - zero) * scale;
-            }
-            start = end;
-        }
+        self.scales.apply(row, first, columns, into);
     }
 }
 

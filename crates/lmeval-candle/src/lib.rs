@@ -26,6 +26,8 @@ pub use cache::Cache;
 pub use config::Config;
 pub use error::{Error, Result};
 pub use hub::locate_model;
+#[cfg(feature = "cuda")]
+pub use matrix::DeviceMatrix;
 pub use matrix::{Matrix, StoredMatrix};
 pub use model::serve;
 pub use registry::models;

@@ -19,6 +19,8 @@ pub(crate) use self::convert::{CODES, affine, lookup, nibbles, scaled, signed};
 pub(crate) use self::floats::{FP4, FloatType, Floats, TransposedFloats, f8e4m3, f16, half_power};
 pub(crate) use self::grouped::{Bytes, Codes, Grouped, Groups, Scales};
 pub(crate) use self::low_rank::{LowRank, Patched};
+#[cfg(feature = "cuda")]
+pub use self::stored::DeviceMatrix;
 pub(crate) use self::stored::Owned;
 pub use self::stored::StoredMatrix;
 use self::stored::{Rounded, Selected, Strided};
@@ -38,6 +40,9 @@ enum Form {
     Transposed(Tensor),
     /// On the CPU alone.
     Stored(Arc<dyn StoredMatrix>),
+    /// Some rows on a GPU, expanded to the data type of the computation for each product.
+    #[cfg(feature = "cuda")]
+    Device { matrix: Arc<dyn DeviceMatrix>, first: usize, count: usize, dtype: DType },
 }
 
 impl From<Tensor> for Matrix {
@@ -76,7 +81,21 @@ impl Matrix {
             Form::Tensor(tensor) => tensor.dims2(),
             Form::Transposed(tensor) => tensor.t()?.dims2(),
             Form::Stored(matrix) => Ok(matrix.shape()),
+            #[cfg(feature = "cuda")]
+            Form::Device { matrix, count, .. } => Ok((*count, matrix.shape().1)),
         }
+    }
+
+    /// Copies a stored matrix to a GPU as it is, if its format allows.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_device(
+        matrix: &dyn StoredMatrix,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Option<Self>> {
+        let form =
+            |matrix: Arc<dyn DeviceMatrix>| Form::Device { count: matrix.shape().0, matrix, first: 0, dtype };
+        Ok(matrix.on_device(device)?.map(|matrix| Self(form(matrix))))
     }
 
     /// The same with its numbers rounded to a data type.
@@ -102,6 +121,11 @@ impl Matrix {
     pub(crate) fn narrow(&self, first: usize, count: usize) -> Result<Self> {
         match &self.0 {
             Form::Stored(_) => self.select((first..first + count).map(|row| row as u32).collect()),
+            #[cfg(feature = "cuda")]
+            Form::Device { matrix, first: own, dtype, .. } => {
+                let (matrix, dtype) = (Arc::clone(matrix), *dtype);
+                Ok(Self(Form::Device { matrix, first: own + first, count, dtype }))
+            }
             _ => Ok(self.tensor()?.narrow(0, first, count)?.into()),
         }
     }
@@ -135,6 +159,8 @@ impl Matrix {
             Form::Tensor(tensor) => Ok(tensor.clone()),
             Form::Transposed(tensor) => tensor.t(),
             Form::Stored(matrix) => expand_all(matrix.as_ref()),
+            #[cfg(feature = "cuda")]
+            Form::Device { matrix, first, count, dtype } => matrix.transpose(*first, *count, *dtype)?.t(),
         }
     }
 

@@ -174,6 +174,21 @@ impl Weights {
         self.rounded(stored)
     }
 
+    /// Loads the matrix of a linear layer. On a GPU, too, quantised ones stay in their stored form, if the format allows.
+    fn matrix_of_layer(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
+        #[cfg(feature = "cuda")]
+        if self.device.is_cuda() {
+            let full = self.checked(name, &shape)?;
+            if let Some(stored) = self.source.stored_matrix(&full)?
+                && let Some(matrix) = Matrix::on_device(stored.as_ref(), self.dtype, &self.device)?
+            {
+                self.mark(full);
+                return Ok(matrix);
+            }
+        }
+        self.matrix(name, shape)
+    }
+
     /// Loads the matrices of a tensor `[matrices, input, output]` as `[output, input]` each, and checks its shape.
     pub fn stacked(&self, name: &str, shape: [usize; 3]) -> Result<Vec<Matrix>> {
         match self.stored_transposes(name, &shape)? {
@@ -256,7 +271,7 @@ impl Weights {
     /// Loads a linear layer: `name.weight` of shape `[output, input]`, and `name.bias` if `bias` is set.
     pub fn linear(&self, name: &str, input: usize, output: usize, bias: bool) -> Result<Linear> {
         let below = self.at(name);
-        let weight = below.matrix("weight", [output, input])?;
+        let weight = below.matrix_of_layer("weight", [output, input])?;
         let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
         Ok(Linear::new(weight, bias)?)
     }

@@ -6,10 +6,12 @@
 #![allow(unsafe_code)] // Kernel launches are unsafe FFI.
 
 mod attention;
+mod expand;
 mod silu;
 mod store;
 
 pub(crate) use attention::{Ragged, attend};
+pub(crate) use expand::{ColumnsOnDevice, GroupedOnDevice};
 pub(crate) use silu::silu_times;
 pub(crate) use store::store_rows;
 

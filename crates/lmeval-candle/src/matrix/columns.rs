@@ -7,12 +7,18 @@
 
 use std::fmt;
 use std::ops::Range;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use candle_core::{Device, Result};
 use pulp::{Simd, WithSimd};
 
 use super::floats::FloatType;
 use super::grouped::Bytes;
 use super::kernel::Lanes;
+#[cfg(feature = "cuda")]
+use super::stored::DeviceMatrix;
 use super::stored::StoredMatrix;
 use crate::layers::simd::{ARCH, LANES};
 
@@ -176,6 +182,11 @@ impl fmt::Debug for Columns {
 impl StoredMatrix for Columns {
     fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, device: &Device) -> Result<Option<Arc<dyn DeviceMatrix>>> {
+        Ok(Some(Arc::new(crate::cuda::ColumnsOnDevice::new(self, device)?)))
     }
 
     fn read(&self, row: usize, first: usize, into: &mut [f32]) {

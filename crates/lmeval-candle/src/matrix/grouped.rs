@@ -8,10 +8,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use candle_core::{Device, Result};
 use pulp::{Simd, WithSimd};
 
 use super::convert::{CODES, lookup_floats};
 use super::floats::FloatType;
+#[cfg(feature = "cuda")]
+use super::stored::DeviceMatrix;
 use super::stored::StoredMatrix;
 use crate::layers::simd::ARCH;
 
@@ -209,6 +213,18 @@ impl Grouped {
             && scales.zeros.as_ref().is_none_or(|zeros| zeros.len() == count);
         fits.then_some(Self { bytes, codes, scales, shape })
     }
+
+    /// The codes of all rows.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The kind of its codes, its scales and its shape.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn parts(&self) -> (&Codes, &Scales, (usize, usize)) {
+        (&self.codes, &self.scales, self.shape)
+    }
 }
 
 impl fmt::Debug for Grouped {
@@ -220,6 +236,11 @@ impl fmt::Debug for Grouped {
 impl StoredMatrix for Grouped {
     fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, device: &Device) -> Result<Option<Arc<dyn DeviceMatrix>>> {
+        Ok(Some(Arc::new(crate::cuda::GroupedOnDevice::new(self, device)?)))
     }
 
     fn read(&self, row: usize, first: usize, into: &mut [f32]) {

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use candle_core::DType;
+#[cfg(feature = "cuda")]
+use candle_core::Tensor;
 
 use super::kernel::{Lanes, transpose};
 use crate::layers::simd::LANES;
@@ -17,6 +19,13 @@ pub trait StoredMatrix: fmt::Debug + Send + Sync {
     /// The number of rows and columns.
     fn shape(&self) -> (usize, usize);
 
+    /// Copies the matrix to a GPU in its stored form; `None` if it must be expanded.
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, device: &candle_core::Device) -> candle_core::Result<Option<Arc<dyn DeviceMatrix>>> {
+        let _ = device;
+        Ok(None)
+    }
+
     /// Converts the columns of a row from `first` on. `first` and the number of columns are multiples of 256, except at the end of the
     /// row.
     fn read(&self, row: usize, first: usize, into: &mut [f32]);
@@ -28,6 +37,37 @@ pub trait StoredMatrix: fmt::Debug + Send + Sync {
             self.read(row, first, into);
         }
         transpose(scratch, count, panel);
+    }
+}
+
+/// A matrix in its stored form in the memory of a GPU.
+#[cfg(feature = "cuda")]
+pub trait DeviceMatrix: fmt::Debug + Send + Sync {
+    /// The number of rows and columns.
+    fn shape(&self) -> (usize, usize);
+
+    /// The transpose of some rows, `[columns, count]`, in a data type of 16 or 32 bits.
+    fn transpose(&self, first: usize, count: usize, dtype: DType) -> candle_core::Result<Tensor>;
+}
+
+/// The transpose of some rows of a matrix, in another order.
+#[cfg(feature = "cuda")]
+#[derive(Debug)]
+struct SelectedOnDevice {
+    matrix: Arc<dyn DeviceMatrix>,
+    rows: Tensor,
+}
+
+#[cfg(feature = "cuda")]
+impl DeviceMatrix for SelectedOnDevice {
+    fn shape(&self) -> (usize, usize) {
+        (self.rows.elem_count(), self.matrix.shape().1)
+    }
+
+    fn transpose(&self, first: usize, count: usize, dtype: DType) -> candle_core::Result<Tensor> {
+        let all = self.matrix.transpose(0, self.matrix.shape().0, dtype)?;
+        // Rows of the untransposed matrix are copied as a whole.
+        all.t()?.contiguous()?.index_select(&self.rows.narrow(0, first, count)?, 0)?.t()
     }
 }
 
@@ -103,6 +143,13 @@ pub(super) struct Selected {
 impl StoredMatrix for Selected {
     fn shape(&self) -> (usize, usize) {
         (self.rows.len(), self.matrix.shape().1)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, device: &candle_core::Device) -> candle_core::Result<Option<Arc<dyn DeviceMatrix>>> {
+        let Some(matrix) = self.matrix.on_device(device)? else { return Ok(None) };
+        let rows = Tensor::new(self.rows.as_slice(), device)?;
+        Ok(Some(Arc::new(SelectedOnDevice { matrix, rows })))
     }
 
     fn read(&self, row: usize, first: usize, into: &mut [f32]) {

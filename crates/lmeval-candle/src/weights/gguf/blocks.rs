@@ -9,15 +9,21 @@
 )]
 
 mod codebooks;
+#[cfg(feature = "cuda")]
+mod device;
 mod groups;
 mod simple;
 mod superblocks;
 
 use std::fmt;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
 use pulp::{Simd, WithSimd};
 
 use crate::layers::simd::ARCH;
+#[cfg(feature = "cuda")]
+use crate::matrix::DeviceMatrix;
 use crate::matrix::{FloatType, StoredMatrix};
 
 /// A data type.
@@ -217,6 +223,12 @@ impl<B> fmt::Debug for Blocks<B> {
 impl<B: AsRef<[u8]> + Send + Sync> StoredMatrix for Blocks<B> {
     fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    #[cfg(feature = "cuda")]
+    fn on_device(&self, device: &candle_core::Device) -> candle_core::Result<Option<Arc<dyn DeviceMatrix>>> {
+        let Some(dtype) = device::dtype(self.kind) else { return Ok(None) };
+        Ok(Some(Arc::new(device::BlocksOnDevice::new(self.bytes.as_ref(), dtype, self.shape, device)?)))
     }
 
     fn read(&self, row: usize, first: usize, into: &mut [f32]) {

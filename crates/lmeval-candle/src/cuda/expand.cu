@@ -1,0 +1,125 @@
+// Expands quantised weights, just before a product.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+template <typename T> __device__ T written(float number);
+template <> __device__ __nv_bfloat16 written(float number) { return __float2bfloat16_rn(number); }
+template <> __device__ __half written(float number) { return __float2half_rn(number); }
+template <> __device__ float written(float number) { return number; }
+
+// An eight-bit float with four bits of exponent, which has no infinity.
+__device__ inline float eight_bits(uint8_t bits) {
+    uint32_t size = bits & 0x7f, exponent = size >> 3;
+    float number = exponent == 0 ? static_cast<float>(size) * 0.001953125f
+                                 : __uint_as_float((size << 20) + (120u << 23));
+    if (size == 0x7f) number = __uint_as_float(0x7fc00000);
+    return bits & 0x80 ? -number : number;
+}
+
+// The number at an index. The kinds are those of `float_kind` in expand.rs.
+__device__ inline float number_at(const uint8_t *bytes, size_t index, int kind) {
+    switch (kind) {
+    case 0: return reinterpret_cast<const float *>(bytes)[index];
+    case 1: return __half2float(reinterpret_cast<const __half *>(bytes)[index]);
+    case 2: return __bfloat162float(reinterpret_cast<const __nv_bfloat16 *>(bytes)[index]);
+    case 3: return eight_bits(bytes[index]);
+    default: return bytes[index] == 0 ? __uint_as_float(0x00400000) : __uint_as_float(static_cast<uint32_t>(bytes[index]) << 23);
+    }
+}
+
+constexpr int NUMBERS = 8;
+
+// Rows of codes with a scale per group, `NUMBERS` columns per thread. The kinds are those of `code_kind` and `group_kind`.
+template <typename T>
+__device__ void expand_grouped(const uint8_t *__restrict__ codes, const uint8_t *__restrict__ scales,
+                               const int8_t *__restrict__ zeros, const uint32_t *__restrict__ groups,
+                               const float *__restrict__ table, T *__restrict__ made, int first, int rows, int columns,
+                               int row_bytes, int code_kind, int bits, int scale_kind, float factor, int has_zeros,
+                               int group_kind, int height, int width, int per_row) {
+    size_t piece = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    int pieces = (columns + NUMBERS - 1) / NUMBERS;
+    size_t row = piece / pieces;
+    if (row >= rows) return;
+    int start = piece % pieces * NUMBERS;
+    size_t from = row + first;
+    const uint8_t *own = codes + from * row_bytes;
+    for (int column = start; column < min(start + NUMBERS, columns); column++) {
+        float number;
+        switch (code_kind) {
+        case 0: number = table[own[column / 2] >> (column % 2 * 4) & 15]; break;
+        case 1: number = table[own[column / 2] >> ((1 - column % 2) * 4) & 15]; break;
+        case 2: {
+            int per_word = 32 / bits;
+            uint32_t word = reinterpret_cast<const uint32_t *>(own)[column / per_word];
+            uint32_t code = word >> (column % per_word * bits) & ((1u << bits) - 1);
+            number = static_cast<float>(code) - static_cast<float>(1u << (bits - 1));
+            break;
+        }
+        case 3: number = static_cast<int8_t>(own[column]); break;
+        default: number = number_at(own, column, code_kind - 4);
+        }
+        size_t group = group_kind == 0   ? from / height * per_row + column / width
+                       : group_kind == 1 ? (from * columns + column) / width
+                                         : from * per_row + groups[column];
+        if (has_zeros) number -= static_cast<float>(zeros[group]);
+        made[row * columns + column] = written<T>(number * (number_at(scales, group, scale_kind) * factor));
+    }
+}
+
+// The places of eight outputs in a word of AWQ.
+__constant__ int PLACES[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+// A code in a stream of words that are `stride` apart.
+__device__ inline uint32_t stream(const uint32_t *words, size_t stride, size_t place, int bits) {
+    size_t row = place / 32;
+    int shift = place % 32;
+    uint64_t both = words[row * stride];
+    if (shift + bits > 32) both |= static_cast<uint64_t>(words[(row + 1) * stride]) << 32;
+    return static_cast<uint32_t>(both >> shift) & ((1u << bits) - 1);
+}
+
+// Words of codes of one output (`bits` each), or of eight outputs (`bits` is 0), one number per thread: `[input, output]`.
+template <typename T>
+__device__ void expand_columns(const uint32_t *__restrict__ words, const uint32_t *__restrict__ zeros,
+                               const uint8_t *__restrict__ scales, const uint32_t *__restrict__ groups,
+                               T *__restrict__ made, int first, int count, int outputs, int inputs, int bits, int more,
+                               int scale_kind) {
+    size_t place = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    size_t input = place / count;
+    if (input >= inputs) return;
+    size_t output = place % count + first, group = groups[input];
+    uint32_t code, zero;
+    if (bits > 0) {
+        size_t width = (static_cast<size_t>(outputs) * bits + 31) / 32;
+        code = stream(words + output, outputs, input * bits, bits);
+        zero = stream(zeros + group * width, 1, output * bits, bits);
+    } else {
+        int shift = 4 * PLACES[output % 8];
+        code = words[input * (outputs / 8) + output / 8] >> shift & 15;
+        zero = zeros[group * (outputs / 8) + output / 8] >> shift & 15;
+    }
+    zero = zero + more & ((1u << (bits > 0 ? bits : 4)) - 1);
+    float scale = number_at(scales, group * outputs + output, scale_kind);
+    made[place] = written<T>((static_cast<float>(code) - static_cast<float>(zero)) * scale);
+}
+
+#define KERNELS(SUFFIX, TYPE)                                                                                         \
+    extern "C" __global__ void expand_grouped_##SUFFIX(                                                               \
+        const uint8_t *codes, const uint8_t *scales, const int8_t *zeros, const uint32_t *groups, const float *table, \
+        TYPE *made, int first, int rows, int columns, int row_bytes, int code_kind, int bits, int scale_kind,         \
+        float factor, int has_zeros, int group_kind, int height, int width, int per_row) {                            \
+        expand_grouped<TYPE>(codes, scales, zeros, groups, table, made, first, rows, columns, row_bytes, code_kind,   \
+                             bits, scale_kind, factor, has_zeros, group_kind, height, width, per_row);                \
+    }                                                                                                                 \
+    extern "C" __global__ void expand_columns_##SUFFIX(                                                               \
+        const uint32_t *words, const uint32_t *zeros, const uint8_t *scales, const uint32_t *groups, TYPE *made,      \
+        int first, int count, int outputs, int inputs, int bits, int more, int scale_kind) {                          \
+        expand_columns<TYPE>(words, zeros, scales, groups, made, first, count, outputs, inputs, bits, more,           \
+                             scale_kind);                                                                             \
+    }
+
+KERNELS(bf16, __nv_bfloat16)
+KERNELS(f16, __half)
+KERNELS(f32, float)

@@ -2,6 +2,8 @@
 
 use candle_core::Device;
 
+use crate::weights::mapped_bytes;
+
 /// Available bytes on a device, if known.
 pub(crate) fn available(device: &Device) -> Option<usize> {
     match device {
@@ -12,10 +14,16 @@ pub(crate) fn available(device: &Device) -> Option<usize> {
                 fs_err::read_to_string("/proc/meminfo").ok().and_then(|meminfo| mem_available(&meminfo));
             let group =
                 cgroup_available(|name| fs_err::read_to_string(format!("/sys/fs/cgroup/{name}")).ok());
-            machine.into_iter().chain(group).min()
+            machine.into_iter().chain(group).min().map(|bytes| beside_weights(bytes, mapped_bytes()))
         }
         _ => None,
     }
+}
+
+/// What is left beside mapped weights, which the kernel counts as available because it could read them again, for each pass. If they do not
+/// fit anyway, a quarter of the memory.
+fn beside_weights(available: usize, mapped: usize) -> usize {
+    available.saturating_sub(mapped).max(available / 4)
 }
 
 /// Parses `MemAvailable` of `/proc/meminfo`, in bytes.
@@ -39,6 +47,13 @@ fn cgroup_available(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mapped_weights_keep_their_memory() {
+        assert_eq!(beside_weights(1000, 300), 700);
+        assert_eq!(beside_weights(1000, 900), 250);
+        assert_eq!(beside_weights(1000, 5000), 250);
+    }
 
     #[test]
     fn reads_available_memory() {

@@ -21,6 +21,7 @@ pub(crate) use self::adapter::{CONFIG as ADAPTER, WEIGHTS as ADAPTER_WEIGHTS, ad
 pub(crate) use self::folder::{files_of_folder, open_checkpoint};
 pub use self::gguf::Gguf;
 use self::mapped::MappedBytes;
+pub(crate) use self::mapped::mapped_bytes;
 pub use self::quantised::Quantised;
 use self::quantised::check_method;
 pub use self::safetensors::Safetensors;

@@ -3,10 +3,19 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
+
+/// The bytes of all files that are mapped now.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes of weights that are mapped now, and stay in memory only as long as there is room for them.
+pub(crate) fn mapped_bytes() -> usize {
+    MAPPED.load(Ordering::Relaxed)
+}
 
 /// A memory-mapped file.
 pub(super) struct Mapped {
@@ -21,7 +30,14 @@ impl Mapped {
         // SAFETY: the file is only read. Truncating it while it is mapped kills this process, as with any memory map.
         #[expect(unsafe_code, reason = "weights are read without copying them")]
         let bytes = unsafe { Mmap::map(file.file()) }.map_err(|error| Error::file(path, error))?;
+        MAPPED.fetch_add(bytes.len(), Ordering::Relaxed);
         Ok(Self { path: path.to_owned(), bytes })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        MAPPED.fetch_sub(self.bytes.len(), Ordering::Relaxed);
     }
 }
 

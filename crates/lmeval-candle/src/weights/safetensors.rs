@@ -48,21 +48,22 @@ impl Safetensors {
         let mut files = Vec::new();
         let mut tensors: FxHashMap<String, TensorLocation> = FxHashMap::default();
         for path in paths {
-            let Mapped { path, bytes } = Mapped::open(path)?;
-            let broken = |problem: String| Error::file(&path, problem);
-            let (header, metadata) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|error| {
+            let file = Mapped::open(path)?;
+            let bytes = &file.bytes;
+            let broken = |problem: String| Error::file(path, problem);
+            let (header, metadata) = safetensors::SafeTensors::read_metadata(bytes).map_err(|error| {
                 broken(format!("it is not a complete safetensors file ({error}; {} bytes)", bytes.len()))
             })?;
             let described = describe(&metadata, files.len(), header + 8, bytes.len()).map_err(broken)?;
             for (name, location) in described {
                 if let Some(other) =
-                    tensors.get(&name).filter(|other| !is_same(other, &files, &location, &bytes))
+                    tensors.get(&name).filter(|other| !is_same(other, &files, &location, bytes))
                 {
                     return Err(broken(in_two_shards(&name, &files[other.file].path)));
                 }
                 tensors.insert(name, location);
             }
-            files.push(Arc::new(Mapped { path, bytes }));
+            files.push(Arc::new(file));
         }
         Ok(Self { files, tensors })
     }

@@ -29,7 +29,7 @@ impl Span {
 /// Token `i` of a segment is at position `offset + i` of its sequence and attends to the keys `0..=offset + i`. The keys
 /// are the rows of `spans`, concatenated; the last `len` of them belong to the segment itself. Segments share spans, so
 /// that a common prefix is computed once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// The index of its first row in the batch.
     pub first: usize,
@@ -41,6 +41,20 @@ pub struct Segment {
     pub spans: Vec<Span>,
     /// The length of its sequence if rotary embeddings depend on it, else 0.
     pub length: usize,
+    /// The states that layers with states read and write.
+    pub state: StateUse,
+    /// The number of leading keys that belong to an encoder's input; 0 without an encoder. A segment is either this whole
+    /// input or follows it.
+    pub source: usize,
+}
+
+/// The states of the cache that a segment uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateUse {
+    /// The state after the token before the segment; `None` if it is the first one.
+    pub before: Option<usize>,
+    /// Where to keep the state after its last token, if it is needed. May be the same as `before`.
+    pub after: Option<usize>,
 }
 
 /// The tokens of one forward pass, as rows of one matrix without padding.

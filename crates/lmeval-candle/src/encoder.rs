@@ -108,7 +108,7 @@ impl PromptEncoder {
         tokens.extend(continuation);
         let surplus = tokens.len().saturating_sub(max_length + 1);
         tokens.drain(..surplus);
-        Ok(ScoreRequest { tokens, scored })
+        Ok(ScoreRequest { tokens, scored, source: 0 })
     }
 
     fn split(&self, context: &str, continuation: &str) -> Result<(Vec<u32>, Vec<u32>), ModelError> {

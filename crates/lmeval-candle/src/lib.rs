@@ -20,8 +20,8 @@ mod model;
 mod registry;
 mod weights;
 
-pub use batch::{Batch, Segment, Span};
-pub use cache::Cache;
+pub use batch::{Batch, Segment, Span, StateUse};
+pub use cache::{Cache, LayerCache, LayerShape, RowCache, RowShape, StateShape};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use hub::locate_model;

@@ -186,6 +186,24 @@ impl Weights {
         self.linear_as_stored(name, width, vocabulary)
     }
 
+    /// Tensors below this prefix are known and not needed, such as layers for predicting several tokens at once.
+    pub fn skip(&self, name: impl fmt::Display) {
+        let prefix = format!("{}.", self.full(name));
+        let names = self.source.names().into_iter().filter(|name| name.starts_with(&prefix));
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// The same weights in float32, without rounding them first: for numbers that models keep in 32 bits whatever they compute
+    /// in.
+    pub fn exact(&self) -> Self {
+        Self { dtype: DType::F32, rounded: None, ..self.clone() }
+    }
+
+    /// The same weights, rounded as usual but computed with in float32.
+    pub fn widened(&self) -> Self {
+        Self { dtype: DType::F32, rounded: Some(self.rounded.unwrap_or(self.dtype)), ..self.clone() }
+    }
+
     /// The device that weights are loaded onto.
     pub fn device(&self) -> &Device {
         &self.device

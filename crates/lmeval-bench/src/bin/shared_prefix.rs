@@ -181,7 +181,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let build = |dtype| -> Result<_, Box<dyn Error>> {
         let model = model(sizes, dtype, &device)?;
         let rows = sizes.prefix + sizes.sequences * sizes.rest;
-        let cache = Cache::new(&model.shape(), rows + sizes.prefix + sizes.rest, dtype, &device)?;
+        let cache = Cache::new(model.shape(), rows + sizes.prefix + sizes.rest, 0, dtype, &device)?;
         Ok((model, cache))
     };
     let (model, mut cache) = build(dtype)?;

@@ -1,5 +1,7 @@
 //! The decoder that all architectures configure: embedding, blocks of attention and feed-forward layers, norm and head.
 
+use std::fmt::Debug;
+
 use candle_core::Tensor;
 use candle_nn::{Embedding, Module};
 
@@ -11,10 +13,10 @@ use crate::layers::{Angles, Experts, Linear, Mlp, Norm, Rotary, SelfAttention};
 
 /// A decoder-only transformer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct Decoder<M = SelfAttention> {
     pub(super) shape: Shape,
     pub(super) input: Input,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block<M>>,
     pub(super) output: Output,
     /// Rotary embeddings: one for all blocks, or one per kind of block.
     pub(super) rotaries: Vec<Rotary>,
@@ -49,12 +51,48 @@ pub(super) struct Output {
 
 /// A transformer block.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct Block<M = SelfAttention> {
     pub(super) flow: Flow,
-    pub(super) attention: SelfAttention,
+    pub(super) attention: M,
     pub(super) feed_forward: FeedForward,
     /// The index of the block's rotary embedding; `None` without rotation.
     pub(super) rotary: Option<usize>,
+}
+
+/// A layer that reads earlier tokens: attention, or something in its place.
+pub(super) trait Mixer: Debug + Send + Sync {
+    /// Computes the output for rows `[rows, hidden]`, with rotary angles if the block rotates.
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor>;
+}
+
+impl Mixer for SelfAttention {
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor> {
+        self.attend(rows, angles, batch, cache)
+    }
+}
+
+impl Mixer for Box<dyn Mixer> {
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor> {
+        self.as_ref().forward(rows, angles, batch, cache)
+    }
 }
 
 /// How attention and feed-forward layer of a block are connected.
@@ -152,7 +190,7 @@ impl Output {
     }
 }
 
-impl Block {
+impl<M: Mixer> Block<M> {
     fn forward(&self, rows: Tensor, angles: &[Angles], batch: &Batch, cache: &LayerCache) -> Result<Tensor> {
         let angles = self.rotary.and_then(|index| angles.get(index));
         let attend = |rows: &Tensor| self.attention.forward(rows, angles, batch, cache);
@@ -195,9 +233,9 @@ impl Norms {
     }
 }
 
-impl Architecture for Decoder {
-    fn shape(&self) -> Shape {
-        self.shape
+impl<M: Mixer> Architecture for Decoder<M> {
+    fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor> {

@@ -5,7 +5,7 @@ use super::decoder::FeedForward;
 use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts, Mlp};
+use crate::layers::{Activation, Experts, Mlp, Routing};
 use crate::weights::Weights;
 
 /// Builds the model.
@@ -38,8 +38,7 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts>
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
         routed: (0..count).map(expert).collect::<Result<_>>()?,
-        chosen: config.size("num_experts_per_tok")?,
-        normalise: true,
+        routing: Routing::softmax(config.size("num_experts_per_tok")?, true),
         shared: None,
     })
 }

@@ -47,20 +47,16 @@ use std::fmt::Debug;
 use candle_core::{DType, Tensor};
 
 use crate::batch::Batch;
-use crate::cache::Cache;
+use crate::cache::{Cache, LayerShape};
 use crate::config::Config;
 use crate::error::{Error, Result, TORCH};
 use crate::weights::Weights;
 
 /// The sizes of a model that the engine needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of layers.
-    pub layers: usize,
-    /// The number of key/value heads.
-    pub kv_heads: usize,
-    /// The width of a key/value head.
-    pub head_width: usize,
+    /// What each layer stores.
+    pub layers: Vec<LayerShape>,
     /// The width of rows.
     pub hidden: usize,
     /// The vocabulary size.
@@ -72,7 +68,7 @@ pub struct Shape {
 /// A language model.
 pub trait Architecture: Debug + Send + Sync {
     /// The sizes of the model.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> &Shape;
 
     /// Computes the rows after the final norm, `[rows, hidden]`, and stores keys and values in the cache.
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor>;

@@ -5,6 +5,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::Shape;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use crate::cache::LayerShape;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -14,6 +15,8 @@ use crate::weights::{Weights, checked_epsilon};
 
 /// The number of matrix rows compared at a time.
 const COMPARED_ROWS: usize = 4096;
+/// More layers than any model has.
+const MOST_LAYERS: usize = 4096;
 
 /// The heads of attention.
 #[derive(Clone, Copy, Debug)]
@@ -178,12 +181,12 @@ impl Frame {
 /// A model of LLaMA's structure and names: pre-norm blocks and rotary embeddings.
 ///
 /// `block` builds attention and feed-forward layer of a block from its weights.
-pub(super) fn like_llama(
+pub(super) fn like_llama<M>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
-    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
-) -> Result<Decoder> {
+    block: impl Fn(usize, &Weights) -> Result<(M, FeedForward)>,
+) -> Result<Decoder<M>> {
     like_llama_flowing(config, weights, frame, block, |weights, norm| {
         Ok(Flow::Sequential {
             attention: Norms::before(norm(weights, "input_layernorm")?),
@@ -193,18 +196,18 @@ pub(super) fn like_llama(
 }
 
 /// The same with another connection of attention and feed-forward layer.
-pub(super) fn like_llama_flowing(
+pub(super) fn like_llama_flowing<M>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
-    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
+    block: impl Fn(usize, &Weights) -> Result<(M, FeedForward)>,
     flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
-) -> Result<Decoder> {
+) -> Result<Decoder<M>> {
     let hidden = config.size("hidden_size")?;
     let shape = shape(config, hidden, frame.heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| {
+    let blocks = (0..shape.layers.len()).map(|index| {
         let weights = model.at("layers").at(index);
         let (attention, feed_forward) = block(index, &weights)?;
         Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
@@ -281,13 +284,24 @@ pub(super) fn hidden(config: &Config) -> Result<usize> {
 /// The sizes of a model with the usual field names.
 pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shape> {
     Ok(Shape {
-        layers: config.size("num_hidden_layers")?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: equal_layers(config.size("num_hidden_layers")?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: None,
     })
+}
+
+/// Layers that all store keys and values of the same heads.
+pub(super) fn equal_layers(count: usize, heads: Heads) -> Result<Vec<LayerShape>> {
+    Ok(vec![LayerShape::heads(heads.kv, heads.width); checked_layers(count)?])
+}
+
+/// A number of layers that a model can have.
+pub(super) fn checked_layers(count: usize) -> Result<usize> {
+    if count <= MOST_LAYERS {
+        return Ok(count);
+    }
+    Err(Error::unsupported(format!("A model cannot have {count} layers, at most {MOST_LAYERS}")))
 }
 
 /// Attention with the projections `q_proj`, `k_proj`, `v_proj` and a named output projection.
@@ -333,6 +347,22 @@ pub(super) fn gated(weights: &Weights, hidden: usize, inner: usize, activation: 
         down: weights.linear("down_proj", inner, hidden, false)?,
         activation,
     })
+}
+
+/// Gated experts, one below each number.
+pub(super) fn gated_experts(
+    weights: &Weights,
+    count: usize,
+    hidden: usize,
+    inner: usize,
+    activation: Activation,
+) -> Result<Vec<Mlp>> {
+    (0..count).map(|index| gated(&weights.at(index), hidden, inner, activation)).collect()
+}
+
+/// A vector that models keep in 32 bits, on the host.
+pub(super) fn exact_numbers(weights: &Weights, name: &str, count: usize) -> Result<Vec<f32>> {
+    Ok(weights.exact().tensor(name, &[count])?.to_vec1()?)
 }
 
 /// An ungated feed-forward layer.
@@ -387,6 +417,25 @@ pub(super) fn slopes(heads: usize) -> Vec<f32> {
 /// An error that a field has an unsupported value.
 pub(super) fn wrong(config: &Config, field: &str, expected: &str) -> Error {
     config.wrong(field, expected, config.get(field).unwrap_or(&Value::None))
+}
+
+/// Refuses a field with another number than those known. A missing field has the first of them.
+pub(super) fn only_numbers(config: &Config, field: &str, known: &[usize]) -> Result<usize> {
+    let number = config.size_or(field, known[0])?;
+    if known.contains(&number) {
+        return Ok(number);
+    }
+    let known: Vec<String> = known.iter().map(|number| format!("`{number}`")).collect();
+    Err(wrong(config, field, &known.join(" or ")))
+}
+
+/// Refuses a field with another name than those known. A missing field has the first of them.
+pub(super) fn only_names<'a>(config: &'a Config, field: &str, known: &[&'a str]) -> Result<&'a str> {
+    let name = config.string(field)?.unwrap_or(known[0]);
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    Err(wrong(config, field, &format!("`{}`", known.join("` or `"))))
 }
 
 /// Refuses a flag with another value than its default, the only supported one.

@@ -5,7 +5,7 @@ use super::decoder::FeedForward;
 use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts};
+use crate::layers::{Activation, Experts, Routing};
 use crate::weights::Weights;
 
 /// The differences between generations.
@@ -124,15 +124,17 @@ fn mixture(config: &Config, weights: &Weights, generation: Generation, hidden: u
     let shared = if generation == Generation::Second {
         let inner = config.size("shared_expert_intermediate_size")?;
         let gate = weights.linear("shared_expert_gate", hidden, 1, false)?;
-        Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, gate))
+        Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, Some(gate)))
     } else {
         None
     };
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
         routed: (0..count).map(expert).collect::<Result<_>>()?,
-        chosen: config.size("num_experts_per_tok")?,
-        normalise: config.flag_or("norm_topk_prob", false)?,
+        routing: Routing::softmax(
+            config.size("num_experts_per_tok")?,
+            config.flag_or("norm_topk_prob", false)?,
+        ),
         shared,
     })
 }

@@ -8,7 +8,7 @@ use candle_core::{CpuStorage, CudaStorage, CustomOp3, DType, Layout, Result, Sha
 
 use super::{KERNELS, MODULE, view, with_half_floats, with_u32};
 use crate::batch::Batch;
-use crate::cache::LayerCache;
+use crate::cache::RowCache;
 use crate::layers::AttentionOptions;
 
 /// Head widths with a kernel.
@@ -97,7 +97,7 @@ pub(crate) fn attend(
     queries: &Tensor,
     options: &AttentionOptions,
     batch: &Batch,
-    cache: &LayerCache,
+    cache: &RowCache,
 ) -> crate::Result<Option<Tensor>> {
     let (rows, heads, width) = queries.dims3()?;
     let (cache_rows, kv_heads, kv_width) = cache.keys().dims3()?;
@@ -109,6 +109,12 @@ pub(crate) fn attend(
         || kv_heads == 0
         || !heads.is_multiple_of(kv_heads)
         || cache.values().dims() != cache.keys().dims()
+        || cache.value_width() != width
+        || options.coarse_slopes.is_some()
+        || options.distances.is_some()
+        || options.sees_all
+        || options.sinks.is_some()
+        || options.chunk.is_some()
         || options.slopes.as_ref().is_some_and(|slopes| slopes.len() != heads)
     {
         return Ok(None);

@@ -206,7 +206,8 @@ impl Answerer {
                     sums.push(Rolling::new(*index, &windows));
                     sequences.extend(windows.into_iter().map(|window| {
                         let scored = window.continuation.len();
-                        ScoreRequest { tokens: [window.context, window.continuation].concat(), scored }
+                        let tokens = [window.context, window.continuation].concat();
+                        ScoreRequest { tokens, scored, source: 0 }
                     }));
                 }
             }
@@ -249,7 +250,8 @@ impl Answerer {
                     sampling.prompt = tokens.len();
                     sampling.total = tokens.len() + settings.limit;
                     sampling.seed = seed(self.prepared.arguments.seed, settings.seed, one.repeat, &tokens);
-                    sequences.push(GenerationRequest { tokens, limit: settings.limit, sampling });
+                    let limit = settings.limit;
+                    sequences.push(GenerationRequest { tokens, source: 0, limit, sampling });
                     asked.push((index, settings, check));
                 }
             }

@@ -24,7 +24,7 @@ fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
             let own = draws.tokens(length, 100);
             let tokens = if index % 3 == 0 { own } else { [examples.clone(), own].concat() };
             let sampling = Sampling { seed: index as u64, ..sampling.clone() };
-            GenerationRequest { tokens, limit: 1 + draws.below(50), sampling }
+            GenerationRequest { tokens, source: 0, limit: 1 + draws.below(50), sampling }
         })
         .collect()
 }
@@ -43,8 +43,7 @@ fn batched_results_equal_single_results() {
         for (rows, sequences) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
             let engine = engine("llama", rows, sequences);
             assert_eq!(all(&engine, &requests), alone, "{rows} rows, {sequences:?} sequences");
-            let cache = engine.cache(1, 1).unwrap();
-            assert_eq!(cache.as_ref().unwrap().available(), cache.as_ref().unwrap().capacity());
+            engine.check_free();
         }
         assert!(alone.iter().any(|made| made.is_cut));
         assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
@@ -102,6 +101,7 @@ fn recomputes_like_the_reference_beyond_a_length() {
             .iter()
             .map(|(tokens, _)| GenerationRequest {
                 tokens: tokens.to_vec(),
+                source: 0,
                 limit: 32,
                 sampling: Sampling::default(),
             })
@@ -127,6 +127,7 @@ fn shrinks_batches_when_memory_runs_out() {
     let mut asked = requests(40, &warm);
     asked.push(GenerationRequest {
         tokens: Draws(1).tokens(400, 100),
+        source: 0,
         limit: 5,
         sampling: Sampling::default(),
     });

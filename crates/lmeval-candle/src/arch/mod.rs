@@ -22,6 +22,7 @@
 mod bloom;
 mod cohere;
 mod decoder;
+mod deepseek;
 mod falcon;
 mod gemma;
 mod glm;
@@ -393,6 +394,20 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["mpt"],
         positions: None,
         build: mpt::build,
+    },
+    Entry {
+        models: "DeepSeek V2, DeepSeek Coder V2",
+        classes: &["DeepseekV2ForCausalLM"],
+        model_types: &["deepseek_v2"],
+        positions: Some(2048),
+        build: deepseek::build_2,
+    },
+    Entry {
+        models: "DeepSeek V3 and R1, Kimi K2, Moonlight",
+        classes: &["DeepseekV3ForCausalLM"],
+        model_types: &["deepseek_v3", "kimi_k2"],
+        positions: Some(4096),
+        build: deepseek::build_3,
     },
 ];
 

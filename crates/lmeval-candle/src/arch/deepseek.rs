@@ -37,8 +37,9 @@ pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
     parts::only_flag(config, "norm_topk_prob", false)?;
     let method = parts::only_names(config, "topk_method", &["greedy", "group_limited_greedy"])?;
     let grouped = method == "group_limited_greedy";
-    build(config, weights, RotaryStyle::Neighbours, 0, &|_| {
-        let groups = if grouped { Some(groups(config, 1)?) } else { None };
+    let dense = config.size_or("first_k_dense_replace", 0)?;
+    build(config, weights, RotaryStyle::Neighbours, &|layer| Ok(layer < dense), &|_| {
+        let groups = if grouped { Some(groups(config, [0, 0], 1)?) } else { None };
         let scale = config.number_or("routed_scaling_factor", 1.0)? as f32;
         let routing = Routing::softmax(config.size("num_experts_per_tok")?, false);
         Ok(Routing { groups, scale, is_wide: true, ..routing })
@@ -49,19 +50,47 @@ pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
 pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     parts::only_names(config, "scoring_func", &["sigmoid"])?;
     parts::only_names(config, "topk_method", &["noaux_tc"])?;
-    let interleaved = config.flag_or("rope_interleave", true)?;
-    let style = if interleaved { RotaryStyle::Neighbours } else { RotaryStyle::Halves };
-    build(config, weights, style, 3, &|gate| routing_3(config, gate, 2.5))
+    let style = style(config)?;
+    let dense = config.size_or("first_k_dense_replace", 3)?;
+    build(config, weights, style, &|layer| Ok(layer < dense), &|gate| routing_3(config, gate, 2.5, [8, 4]))
 }
 
-/// The routing of V3, which several models have taken over. `scale` is the default factor of the weights.
-pub(super) fn routing_3(config: &Config, gate: &Weights, scale: f64) -> Result<Routing> {
+/// Builds GLM 4 MoE Lite: V3 with other defaults.
+pub(super) fn build_glm_lite(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_names(config, "topk_method", &["noaux_tc"])?;
+    let style = style(config)?;
+    let kinds = config.strings("mlp_layer_types")?;
+    let is_dense = |layer: usize| match kinds.get(layer) {
+        None if kinds.is_empty() => Ok(layer == 0),
+        Some(&"dense") => Ok(true),
+        Some(&"sparse") => Ok(false),
+        _ => {
+            Err(parts::wrong(config, "mlp_layer_types", "a list of `dense` and `sparse`, one for each layer"))
+        }
+    };
+    build(config, weights, style, &is_dense, &|gate| routing_3(config, gate, 1.8, [1, 1]))
+}
+
+/// How rotated dimensions are paired.
+fn style(config: &Config) -> Result<RotaryStyle> {
+    let interleaved = config.flag_or("rope_interleave", true)?;
+    Ok(if interleaved { RotaryStyle::Neighbours } else { RotaryStyle::Halves })
+}
+
+/// The routing of V3, which several models have taken over. The defaults are the factor of the weights, and the number of
+/// groups and of those chosen.
+pub(super) fn routing_3(
+    config: &Config,
+    gate: &Weights,
+    scale: f64,
+    default_groups: [usize; 2],
+) -> Result<Routing> {
     let count = experts(config)?;
     let normalise = config.flag_or("norm_topk_prob", true)?;
     Ok(Routing {
         scoring: Scoring::Sigmoid,
         correction: Some(parts::exact_numbers(gate, "e_score_correction_bias", count)?),
-        groups: Some(groups(config, 2)?),
+        groups: Some(groups(config, default_groups, 2)?),
         normalise: if normalise { Normalise::Sum(1e-20) } else { Normalise::Never },
         scale: config.number_or("routed_scaling_factor", scale)? as f32,
         is_wide: true,
@@ -75,11 +104,11 @@ fn experts(config: &Config) -> Result<usize> {
 }
 
 /// The groups of experts, each of which counts as its `best` experts.
-fn groups(config: &Config, best: usize) -> Result<Groups> {
+fn groups(config: &Config, default: [usize; 2], best: usize) -> Result<Groups> {
     let experts = experts(config)?;
-    let count = config.size("n_group")?;
-    let chosen = config.size("topk_group")?;
-    if !experts.is_multiple_of(count) || experts / count < best {
+    let count = config.size_or("n_group", default[0])?;
+    let chosen = config.size_or("topk_group", default[1])?;
+    if count == 0 || !experts.is_multiple_of(count) || experts / count < best {
         return Err(parts::wrong(config, "n_group", &format!("a divisor of {experts} experts")));
     }
     if chosen > count || config.size("num_experts_per_tok")? > chosen * (experts / count) {
@@ -95,13 +124,12 @@ fn build(
     config: &Config,
     weights: &Weights,
     style: RotaryStyle,
-    dense: usize,
+    is_dense: &dyn Fn(usize) -> Result<bool>,
     routing: BuildRouting<'_>,
 ) -> Result<Box<dyn Architecture>> {
     parts::only_numbers(config, "moe_layer_freq", &[1])?;
     parts::only_flag(config, "mlp_bias", false)?;
     let sizes = sizes(config)?;
-    let dense = config.size_or("first_k_dense_replace", dense)?;
     let hidden = config.size("hidden_size")?;
     let activation = Activation::read(config, "hidden_act", "silu")?;
     let heads = Heads { count: sizes.heads, kv: 1, width: sizes.latent + sizes.rotated }.checked()?;
@@ -109,7 +137,7 @@ fn build(
     let mut decoder: Decoder<LatentAttention> =
         parts::like_llama(config, weights, frame, |index, weights| {
             let mlp = weights.at("mlp");
-            let feed_forward = if index < dense {
+            let feed_forward = if is_dense(index)? {
                 let inner = config.size("intermediate_size")?;
                 FeedForward::Dense(parts::gated(&mlp, hidden, inner, activation)?)
             } else {
@@ -120,10 +148,7 @@ fn build(
     for layer in &mut decoder.shape.layers {
         *layer = sizes.layer();
     }
-    // Layers that predict further tokens.
-    for extra in 0..config.size_or("num_nextn_predict_layers", 0)?.min(decoder.shape.layers.len()) {
-        weights.skip(format!("model.layers.{}", decoder.shape.layers.len() + extra));
-    }
+    parts::skip_predictors(config, weights)?;
     Ok(Box::new(decoder))
 }
 

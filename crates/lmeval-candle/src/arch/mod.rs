@@ -29,6 +29,7 @@ mod glm;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
+mod gpt_oss;
 mod gptj;
 mod llama;
 mod mistral;
@@ -408,6 +409,27 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["deepseek_v3", "kimi_k2"],
         positions: Some(4096),
         build: deepseek::build_3,
+    },
+    Entry {
+        models: "gpt-oss",
+        classes: &["GptOssForCausalLM"],
+        model_types: &["gpt_oss"],
+        positions: Some(131_072),
+        build: gpt_oss::build,
+    },
+    Entry {
+        models: "GLM 4.5 to 4.7",
+        classes: &["Glm4MoeForCausalLM"],
+        model_types: &["glm4_moe"],
+        positions: Some(131_072),
+        build: glm::build_experts,
+    },
+    Entry {
+        models: "GLM 4.7 Flash",
+        classes: &["Glm4MoeLiteForCausalLM"],
+        model_types: &["glm4_moe_lite"],
+        positions: Some(202_752),
+        build: deepseek::build_glm_lite,
     },
 ];
 

@@ -360,6 +360,21 @@ pub(super) fn gated_experts(
     (0..count).map(|index| gated(&weights.at(index), hidden, inner, activation)).collect()
 }
 
+/// Skips the layers behind the last one, which predict further tokens.
+pub(super) fn skip_predictors(config: &Config, weights: &Weights) -> Result<()> {
+    let layers = config.size("num_hidden_layers")?;
+    for extra in 0..config.size_or("num_nextn_predict_layers", 1)?.min(layers) {
+        weights.skip(format!("model.layers.{}", layers + extra));
+    }
+    Ok(())
+}
+
+/// The matrices of a tensor that holds those of all experts, `[experts, …]`.
+pub(super) fn stacked(weights: &Weights, name: &str, shape: [usize; 3]) -> Result<Vec<Tensor>> {
+    let all = weights.tensor(name, &shape)?;
+    (0..shape[0]).map(|expert| Ok(all.get(expert)?)).collect()
+}
+
 /// A vector that models keep in 32 bits, on the host.
 pub(super) fn exact_numbers(weights: &Weights, name: &str, count: usize) -> Result<Vec<f32>> {
     Ok(weights.exact().tensor(name, &[count])?.to_vec1()?)

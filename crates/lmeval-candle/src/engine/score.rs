@@ -403,15 +403,9 @@ mod tests {
 
     #[test]
     fn batched_results_equal_single_results() {
-        for name in [
-            "llama",
-            "gpt2",
-            "gemma3",
-            "qwen3_moe",
-            "phi3_longrope",
-            "llama_rope_dynamic",
-            "deepseek_v3",
-        ] {
+        for name in
+            ["llama", "gpt2", "gemma3", "qwen3_moe", "phi3_longrope", "llama_rope_dynamic", "deepseek_v3"]
+        {
             let requests = requests(&mut Draws(3), 24);
             let alone: Vec<Score> = {
                 let engine = engine(name, 1024, None);

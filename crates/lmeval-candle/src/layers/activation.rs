@@ -12,7 +12,7 @@ use crate::config::Config;
 const CHUNK: usize = 16 * 1024;
 
 /// An elementwise activation function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
@@ -42,6 +42,14 @@ pub(crate) enum Activation {
     Tanh,
     /// `x`.
     Identity,
+    /// `x · sigmoid(slope · x)` of a number clamped to at most the limit. The numbers that it gates are clamped on both sides
+    /// and increased by 1.
+    Clamped {
+        /// Scales the number in the sigmoid.
+        slope: f64,
+        /// The largest number.
+        limit: f64,
+    },
 }
 
 /// Functions by their names in configurations.
@@ -100,6 +108,10 @@ impl Activation {
             Self::Sigmoid => ops::sigmoid(rows),
             Self::Tanh => rows.tanh(),
             Self::Identity => Ok(rows.clone()),
+            Self::Clamped { slope, limit } => {
+                let rows = rows.minimum(limit)?;
+                &rows * ops::sigmoid(&(&rows * slope)?)?
+            }
         }
     }
 
@@ -113,6 +125,9 @@ impl Activation {
             && let Some(made) = crate::cuda::silu_times(gate, rows)?
         {
             return Ok(made);
+        }
+        if let Self::Clamped { limit, .. } = self {
+            return self.forward(gate)? * (rows.clamp(-limit, limit)? + 1.0)?;
         }
         self.forward(gate)? * rows
     }

@@ -69,17 +69,14 @@ fn build_tied(
         },
         positions: None,
     };
-    let prefixes = ["model", "language_model.model", "model.language_model", ""];
-    let model = weights.find(&prefixes, "embed_tokens.weight")?;
+    let model = weights.find(&parts::PREFIXES, "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers.len())
         .map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
     let mut input = Input::new(&embedding)?;
     input.scale = Some((hidden as f64).sqrt());
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
-    let inner = "language_model.lm_head";
-    let head = if weights.at(inner).has("weight") { inner } else { "lm_head" };
-    let head = parts::head(weights, head, &embedding, tied)?;
+    let head = parts::head(weights, parts::head_name(weights), &embedding, tied)?;
     let mut output = Output::new(model.rms_norm("norm", hidden, epsilon, NORM_OFFSET)?, head);
     output.cap = match generation {
         Generation::First => None,

@@ -31,7 +31,9 @@ mod gpt_neo;
 mod gpt_neox;
 mod gpt_oss;
 mod gptj;
+mod images;
 mod llama;
+mod llama4;
 mod mistral;
 mod mixtral;
 mod mpt;
@@ -430,6 +432,20 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["glm4_moe_lite"],
         positions: Some(202_752),
         build: deepseek::build_glm_lite,
+    },
+    Entry {
+        models: "Llama 4, text only",
+        classes: &["Llama4ForCausalLM"],
+        model_types: &["llama4_text"],
+        positions: Some(131_072),
+        build: llama4::build,
+    },
+    Entry {
+        models: "Llama 4 with images; only text input is supported",
+        classes: &["Llama4ForConditionalGeneration"],
+        model_types: &["llama4"],
+        positions: Some(131_072),
+        build: images::build_llama4,
     },
 ];
 

@@ -205,7 +205,7 @@ pub(super) fn like_llama_flowing<M>(
 ) -> Result<Decoder<M>> {
     let hidden = config.size("hidden_size")?;
     let shape = shape(config, hidden, frame.heads)?;
-    let model = weights.find(&["model", ""], "embed_tokens.weight")?;
+    let model = weights.find(&PREFIXES, "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers.len()).map(|index| {
         let weights = model.at("layers").at(index);
@@ -213,7 +213,8 @@ pub(super) fn like_llama_flowing<M>(
         Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
     });
     let blocks = blocks.collect::<Result<_>>()?;
-    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", frame.tied)?)?;
+    let tied = config.flag_or("tie_word_embeddings", frame.tied)?;
+    let head = head(weights, head_name(weights), &embedding, tied)?;
     Ok(Decoder {
         shape,
         input: Input::new(&embedding)?,
@@ -221,6 +222,15 @@ pub(super) fn like_llama_flowing<M>(
         output: Output::new((frame.norm)(&model, "norm")?, head),
         rotaries: vec![Rotary::new(frame.rotary, frame.rotated, frame.style)?],
     })
+}
+
+/// The prefixes of a model, alone and as the language model of one that reads images.
+pub(super) const PREFIXES: [&str; 4] = ["model", "language_model.model", "model.language_model", ""];
+
+/// The name of the head, alone or as part of the language model of one that reads images.
+pub(super) fn head_name(weights: &Weights) -> &'static str {
+    let inner = "language_model.lm_head";
+    if weights.at(inner).has("weight") { inner } else { "lm_head" }
 }
 
 /// Loads the output head `name`, with a bias if the checkpoint has one.
@@ -254,6 +264,12 @@ fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// An RMS norm without weights.
+pub(super) fn plain_rms_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
+    let weight = Tensor::ones(width, weights.dtype(), weights.device())?;
+    Ok(Norm::Rms { weight, epsilon: checked_epsilon(epsilon)? })
 }
 
 /// A layer norm without weights.
@@ -330,6 +346,8 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
         value,
         output,
         head_norms: None,
+        rotates_first: false,
+        temperature: None,
         row_norms: None,
         clip: None,
         heads: heads.count,

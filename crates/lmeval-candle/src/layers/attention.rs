@@ -163,6 +163,25 @@ pub(crate) fn attend(
     batch.padded()?.attend(&queries, options, cache)
 }
 
+/// Scales queries by `weight · ln(1 + ⌊(position + 1) / step⌋) + 1`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Temperature {
+    /// The number of positions with the same scale.
+    pub step: f32,
+    /// Scales the logarithm.
+    pub weight: f32,
+}
+
+impl Temperature {
+    fn apply(self, queries: &Tensor, batch: &Batch) -> Result<Tensor> {
+        let scale =
+            |position: &u32| self.weight * ((*position as f32 + 1.0) / self.step).floor().ln_1p() + 1.0;
+        let scales: Vec<f32> = batch.positions().iter().map(scale).collect();
+        let scales = Tensor::from_vec(scales, (batch.rows(), 1, 1), batch.device())?;
+        Ok(queries.broadcast_mul(&scales.to_dtype(queries.dtype())?)?)
+    }
+}
+
 /// Multi-head attention: projections, optional query and key norms, optional rotation, and an output projection.
 #[derive(Debug)]
 pub(crate) struct SelfAttention {
@@ -176,6 +195,10 @@ pub(crate) struct SelfAttention {
     pub output: Linear,
     /// Query and key norms over each head.
     pub head_norms: Option<(Norm, Norm)>,
+    /// Whether these norms come behind the rotation.
+    pub rotates_first: bool,
+    /// Scales queries by their positions.
+    pub temperature: Option<Temperature>,
     /// Query and key norms over all heads at once.
     pub row_norms: Option<(Norm, Norm)>,
     /// Clamps queries, keys and values to this absolute value.
@@ -214,11 +237,21 @@ impl SelfAttention {
         let mut queries = queries.reshape((count, self.heads, self.head_width))?;
         let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
         let values = values.reshape((count, self.kv_heads, self.head_width))?;
-        if let Some((query_norm, key_norm)) = &self.head_norms {
-            (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
+        let norm = |(queries, keys): (Tensor, Tensor)| match &self.head_norms {
+            Some((query_norm, key_norm)) => Ok((query_norm.forward(&queries)?, key_norm.forward(&keys)?)),
+            None => Ok::<_, candle_core::Error>((queries, keys)),
+        };
+        if !self.rotates_first {
+            (queries, keys) = norm((queries, keys))?;
         }
         if let Some(angles) = angles {
             (queries, keys) = (angles.apply(&queries)?, angles.apply(&keys)?);
+        }
+        if self.rotates_first {
+            (queries, keys) = norm((queries, keys))?;
+        }
+        if let Some(temperature) = self.temperature {
+            queries = temperature.apply(&queries, batch)?;
         }
         let cache = cache.rows()?;
         cache.write(batch, &keys, Some(&values))?;

@@ -17,7 +17,7 @@ mod rotary;
 pub(crate) mod simd;
 
 pub(crate) use activation::Activation;
-pub(crate) use attention::{AttentionOptions, Distances, SelfAttention, attend};
+pub(crate) use attention::{AttentionOptions, Distances, SelfAttention, Temperature, attend};
 pub(crate) use attention_padded::Padded;
 pub(crate) use experts::{Experts, Groups, Normalise, Routing, Scoring};
 pub(crate) use latent::{LatentAttention, LatentSizes, QueryProjection};

@@ -7,7 +7,7 @@ use candle_nn::{Embedding, Module};
 
 use super::{Architecture, Shape, logits};
 use crate::batch::Batch;
-use crate::cache::{Cache, LayerCache};
+use crate::cache::{Cache, LayerCache, LayerShape};
 use crate::error::Result;
 use crate::layers::{Angles, Experts, Linear, Mlp, Norm, Rotary, SelfAttention};
 
@@ -61,6 +61,9 @@ pub(super) struct Block<M = SelfAttention> {
 
 /// A layer that reads earlier tokens: attention, or something in its place.
 pub(super) trait Mixer: Debug + Send + Sync {
+    /// What it stores.
+    fn stores(&self) -> LayerShape;
+
     /// Computes the output for rows `[rows, hidden]`, with rotary angles if the block rotates.
     fn forward(
         &self,
@@ -72,6 +75,10 @@ pub(super) trait Mixer: Debug + Send + Sync {
 }
 
 impl Mixer for SelfAttention {
+    fn stores(&self) -> LayerShape {
+        LayerShape::heads(self.kv_heads, self.head_width)
+    }
+
     fn forward(
         &self,
         rows: &Tensor,
@@ -84,6 +91,10 @@ impl Mixer for SelfAttention {
 }
 
 impl Mixer for Box<dyn Mixer> {
+    fn stores(&self) -> LayerShape {
+        self.as_ref().stores()
+    }
+
     fn forward(
         &self,
         rows: &Tensor,

@@ -6,7 +6,7 @@ use super::Architecture;
 use super::decoder::{Decoder, FeedForward, Mixer};
 use super::parts::{self, Frame, Heads};
 use crate::batch::Batch;
-use crate::cache::LayerCache;
+use crate::cache::{LayerCache, LayerShape};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{
@@ -19,6 +19,10 @@ use crate::weights::Weights;
 const EPSILON: f64 = 1e-6;
 
 impl Mixer for LatentAttention {
+    fn stores(&self) -> LayerShape {
+        self.sizes.layer()
+    }
+
     fn forward(
         &self,
         rows: &Tensor,
@@ -134,20 +138,16 @@ fn build(
     let activation = Activation::read(config, "hidden_act", "silu")?;
     let heads = Heads { count: sizes.heads, kv: 1, width: sizes.latent + sizes.rotated }.checked()?;
     let frame = Frame { rotated: sizes.rotated, style, ..Frame::new(config, heads, 1e-6, 10_000.0)? };
-    let mut decoder: Decoder<LatentAttention> =
-        parts::like_llama(config, weights, frame, |index, weights| {
-            let mlp = weights.at("mlp");
-            let feed_forward = if is_dense(index)? {
-                let inner = config.size("intermediate_size")?;
-                FeedForward::Dense(parts::gated(&mlp, hidden, inner, activation)?)
-            } else {
-                FeedForward::Experts(mixture(config, &mlp, activation, routing(&mlp.at("gate"))?)?)
-            };
-            Ok((attention(config, &weights.at("self_attn"), sizes)?, feed_forward))
-        })?;
-    for layer in &mut decoder.shape.layers {
-        *layer = sizes.layer();
-    }
+    let decoder: Decoder<LatentAttention> = parts::like_llama(config, weights, frame, |index, weights| {
+        let mlp = weights.at("mlp");
+        let feed_forward = if is_dense(index)? {
+            let inner = config.size("intermediate_size")?;
+            FeedForward::Dense(parts::gated(&mlp, hidden, inner, activation)?)
+        } else {
+            FeedForward::Experts(mixture(config, &mlp, activation, routing(&mlp.at("gate"))?)?)
+        };
+        Ok((attention(config, &weights.at("self_attn"), sizes)?, feed_forward))
+    })?;
     parts::skip_predictors(config, weights)?;
     Ok(Box::new(decoder))
 }

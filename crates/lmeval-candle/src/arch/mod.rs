@@ -43,6 +43,7 @@ mod parts;
 mod phi;
 mod phi3;
 mod qwen;
+mod qwen_next;
 mod stablelm;
 mod starcoder2;
 
@@ -446,6 +447,13 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["llama4"],
         positions: Some(131_072),
         build: images::build_llama4,
+    },
+    Entry {
+        models: "Qwen 3 Next",
+        classes: &["Qwen3NextForCausalLM"],
+        model_types: &["qwen3_next"],
+        positions: Some(32_768),
+        build: qwen_next::build,
     },
 ];
 

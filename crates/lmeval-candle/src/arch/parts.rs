@@ -4,7 +4,7 @@ use candle_core::{DType, Tensor};
 use lmeval_pycompat::{Dict, Value};
 
 use super::Shape;
-use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Mixer, Norms, Output};
 use crate::cache::LayerShape;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -181,7 +181,7 @@ impl Frame {
 /// A model of LLaMA's structure and names: pre-norm blocks and rotary embeddings.
 ///
 /// `block` builds attention and feed-forward layer of a block from its weights.
-pub(super) fn like_llama<M>(
+pub(super) fn like_llama<M: Mixer>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
@@ -196,7 +196,7 @@ pub(super) fn like_llama<M>(
 }
 
 /// The same with another connection of attention and feed-forward layer.
-pub(super) fn like_llama_flowing<M>(
+pub(super) fn like_llama_flowing<M: Mixer>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
@@ -204,7 +204,7 @@ pub(super) fn like_llama_flowing<M>(
     flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
 ) -> Result<Decoder<M>> {
     let hidden = config.size("hidden_size")?;
-    let shape = shape(config, hidden, frame.heads)?;
+    let mut shape = shape(config, hidden, frame.heads)?;
     let model = weights.find(&PREFIXES, "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers.len()).map(|index| {
@@ -212,7 +212,8 @@ pub(super) fn like_llama_flowing<M>(
         let (attention, feed_forward) = block(index, &weights)?;
         Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
     });
-    let blocks = blocks.collect::<Result<_>>()?;
+    let blocks: Vec<Block<M>> = blocks.collect::<Result<_>>()?;
+    shape.layers = blocks.iter().map(|block| block.attention.stores()).collect();
     let tied = config.flag_or("tie_word_embeddings", frame.tied)?;
     let head = head(weights, head_name(weights), &embedding, tied)?;
     Ok(Decoder {
@@ -342,6 +343,7 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
     let [query, key, value] = projections;
     SelfAttention {
         query,
+        is_gated: false,
         key,
         value,
         output,

@@ -187,6 +187,8 @@ impl Temperature {
 pub(crate) struct SelfAttention {
     /// The query projection.
     pub query: Linear,
+    /// Whether the query projection has a gate of the output behind the query of each head.
+    pub is_gated: bool,
     /// The key projection.
     pub key: Linear,
     /// The value projection.
@@ -234,6 +236,12 @@ impl SelfAttention {
             values = values.clamp(-clip, clip)?;
         }
         let count = rows.dim(0)?;
+        let mut gate = None;
+        if self.is_gated {
+            let both = queries.reshape((count, self.heads, 2 * self.head_width))?;
+            gate = Some(both.narrow(2, self.head_width, self.head_width)?.contiguous()?);
+            queries = both.narrow(2, 0, self.head_width)?.contiguous()?;
+        }
         let mut queries = queries.reshape((count, self.heads, self.head_width))?;
         let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
         let values = values.reshape((count, self.kv_heads, self.head_width))?;
@@ -255,7 +263,10 @@ impl SelfAttention {
         }
         let cache = cache.rows()?;
         cache.write(batch, &keys, Some(&values))?;
-        let made = attend(&queries, &self.options, batch, cache)?;
+        let mut made = attend(&queries, &self.options, batch, cache)?;
+        if let Some(gate) = gate {
+            made = (&made * candle_nn::ops::sigmoid(&gate)?.reshape(made.shape())?)?;
+        }
         Ok(self.output.forward(&made)?)
     }
 }

@@ -15,6 +15,7 @@ mod norm;
 mod per_head;
 mod rotary;
 pub(crate) mod simd;
+mod states;
 
 pub(crate) use activation::Activation;
 pub(crate) use attention::{AttentionOptions, Distances, SelfAttention, Temperature, attend};
@@ -26,3 +27,6 @@ pub(crate) use mlp::Mlp;
 pub(crate) use norm::Norm;
 pub(crate) use per_head::PerHead;
 pub(crate) use rotary::{Angles, Rotary, RotaryParameters, RotaryStyle};
+pub(crate) use states::{
+    CausalConv, ChannelScan, DeltaInputs, HeadScan, HeadScanInputs, delta_rule, softplus,
+};

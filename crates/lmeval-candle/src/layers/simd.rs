@@ -17,11 +17,11 @@ pub(super) const LANES: usize = 16;
 const TILE: usize = 6;
 
 /// The instruction set of this CPU.
-static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+pub(super) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
 /// `exp(x)` for `x <= 0` with a relative error below 3e-7; 0 below -87.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5 · 2^23 rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.0);

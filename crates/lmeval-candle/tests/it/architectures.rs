@@ -290,8 +290,11 @@ fn sixteen_bit_results_are_close() {
         }
         let mean = apart.iter().sum::<f32>() / apart.len() as f32;
         let own = expected["half_difference"].as_f64().unwrap_or(0.0) as f32;
-        if !below(mean, HALF_TOLERANCE.max(1.5 * own)) {
-            failed.push(format!("{name}: {mean} apart on average"));
+        // A row for which other experts are chosen is far apart.
+        apart.sort_by(f32::total_cmp);
+        let median = apart[apart.len() / 2];
+        if !below(mean, HALF_TOLERANCE.max(3.0 * own)) || !below(median, HALF_TOLERANCE) {
+            failed.push(format!("{name}: {mean} apart on average, {median} in the median"));
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");

@@ -15,13 +15,13 @@ fn all(engine: &Engine, requests: &[GenerationRequest]) -> Vec<Generated> {
     made.into_iter().map(Option::unwrap).collect()
 }
 
-fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
+fn requests(count: usize, sampling: &Sampling, vocabulary: usize) -> Vec<GenerationRequest> {
     let mut draws = Draws(11);
-    let examples = draws.tokens(20, 100);
+    let examples = draws.tokens(20, vocabulary);
     (0..count)
         .map(|index| {
             let length = 1 + draws.below(12);
-            let own = draws.tokens(length, 100);
+            let own = draws.tokens(length, vocabulary);
             let tokens = if index % 3 == 0 { own } else { [examples.clone(), own].concat() };
             let sampling = Sampling { seed: index as u64, ..sampling.clone() };
             GenerationRequest { tokens, source: 0, limit: 1 + draws.below(50), sampling }
@@ -33,20 +33,24 @@ fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
 fn batched_results_equal_single_results() {
     let warm = Sampling { temperature: 0.8, top_k: 20, top_p: 0.95, ..Sampling::default() };
     let penalised = Sampling { repetition_penalty: 1.3, ..Sampling::default() };
-    for sampling in [Sampling::default(), warm, penalised] {
-        let mut requests = requests(8, &sampling);
-        // The same prompt twice.
-        requests.push(requests[1].clone());
-        let single = engine("llama", 1024, Some(1));
-        let alone: Vec<Generated> =
-            requests.iter().map(|request| all(&single, std::slice::from_ref(request))[0].clone()).collect();
-        for (rows, sequences) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
-            let engine = engine("llama", rows, sequences);
-            assert_eq!(all(&engine, &requests), alone, "{rows} rows, {sequences:?} sequences");
-            engine.check_free();
+    let all_settings = [Sampling::default(), warm, penalised];
+    let cases = [("llama", 100, &all_settings[..]), ("qwen3_next", 60, &all_settings[..1])];
+    for (name, vocabulary, settings) in cases {
+        for sampling in settings {
+            let mut requests = requests(8, sampling, vocabulary);
+            // The same prompt twice.
+            requests.push(requests[1].clone());
+            let single = engine(name, 1024, Some(1));
+            let alone = |request| all(&single, std::slice::from_ref(request))[0].clone();
+            let alone: Vec<Generated> = requests.iter().map(alone).collect();
+            for (rows, sequences) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
+                let engine = engine(name, rows, sequences);
+                assert_eq!(all(&engine, &requests), alone, "{name}, {rows} rows, {sequences:?} sequences");
+                engine.check_free();
+            }
+            assert!(alone.iter().any(|made| made.is_cut));
+            assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
         }
-        assert!(alone.iter().any(|made| made.is_cut));
-        assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
     }
 }
 
@@ -124,7 +128,7 @@ fn recomputes_like_the_reference_beyond_a_length() {
 #[test]
 fn shrinks_batches_when_memory_runs_out() {
     let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
-    let mut asked = requests(40, &warm);
+    let mut asked = requests(40, &warm, 100);
     asked.push(GenerationRequest {
         tokens: Draws(1).tokens(400, 100),
         source: 0,

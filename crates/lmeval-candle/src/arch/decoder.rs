@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use candle_nn::{Embedding, Module};
 
 use super::{Architecture, Shape, logits};
@@ -115,6 +115,8 @@ pub(super) enum Flow {
     Parallel { attention: Norm, feed_forward: Option<Norm> },
     /// Like sequential, with a norm after each residual sum.
     NormedSum { attention: Norm, feed_forward: Norm },
+    /// The mixer alone, without a feed-forward layer. The residual sum may be in float32 whatever the model computes in.
+    Alone { norm: Norm, is_wide: bool },
 }
 
 /// The norms around a layer.
@@ -143,6 +145,8 @@ impl Norms {
 pub(super) enum FeedForward {
     Dense(Mlp),
     Experts(Experts),
+    /// For blocks of a mixer alone.
+    None,
 }
 
 impl FeedForward {
@@ -150,6 +154,7 @@ impl FeedForward {
         match self {
             Self::Dense(mlp) => mlp.forward(rows),
             Self::Experts(experts) => experts.forward(rows),
+            Self::None => Ok(rows.zeros_like()?),
         }
     }
 }
@@ -223,6 +228,11 @@ impl<M: Mixer> Block<M> {
                 let rows = attention.forward(&(&rows + attend(&rows)?)?)?;
                 Ok(feed_forward.forward(&(&rows + self.feed_forward.forward(&rows)?)?)?)
             }
+            Flow::Alone { norm, is_wide } => {
+                let made = attend(&norm.forward(&rows.to_dtype(norm.dtype())?)?)?;
+                let dtype = if *is_wide { DType::F32 } else { rows.dtype() };
+                Ok((rows.to_dtype(dtype)? + made.to_dtype(dtype)?)?)
+            }
         }
     }
 }
@@ -251,12 +261,14 @@ impl<M: Mixer> Architecture for Decoder<M> {
 
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor> {
         let mut rows = self.input.forward(batch)?;
+        let dtype = rows.dtype();
         let angles = self.rotaries.iter().map(|rotary| rotary.at(batch, rows.dtype()));
         let angles: Vec<Angles> = angles.collect::<Result<_>>()?;
         for (index, block) in self.blocks.iter().enumerate() {
             batch.check()?;
             rows = block.forward(rows, &angles, batch, cache.layer(index)?)?;
         }
+        let rows = rows.to_dtype(dtype)?;
         match &self.output.norm {
             Some(norm) => Ok(norm.forward(&rows)?),
             None => Ok(rows),

@@ -34,6 +34,8 @@ mod gptj;
 mod images;
 mod llama;
 mod llama4;
+mod mamba;
+mod mamba2;
 mod mistral;
 mod mixtral;
 mod mpt;
@@ -454,6 +456,27 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["qwen3_next"],
         positions: Some(32_768),
         build: qwen_next::build,
+    },
+    Entry {
+        models: "Mamba",
+        classes: &["MambaForCausalLM"],
+        model_types: &["mamba"],
+        positions: None,
+        build: mamba::build,
+    },
+    Entry {
+        models: "Falcon Mamba",
+        classes: &["FalconMambaForCausalLM"],
+        model_types: &["falcon_mamba"],
+        positions: None,
+        build: mamba::build_falcon,
+    },
+    Entry {
+        models: "Mamba 2, Codestral Mamba",
+        classes: &["Mamba2ForCausalLM"],
+        model_types: &["mamba2"],
+        positions: None,
+        build: mamba2::build,
     },
 ];
 

@@ -138,6 +138,11 @@ impl Config {
         strings.ok_or_else(|| self.wrong(name, "a list of strings", value))
     }
 
+    /// The first present list of strings of several names; empty if all are missing.
+    pub fn first_strings(&self, names: &[&str]) -> Result<Vec<&str>> {
+        self.strings(names.iter().find(|name| self.has(name)).copied().unwrap_or_default())
+    }
+
     /// An optional list of numbers.
     pub fn numbers(&self, name: &str) -> Result<Option<Vec<f64>>> {
         let Some(value) = self.get(name) else { return Ok(None) };

@@ -150,7 +150,8 @@ pub(super) enum FeedForward {
 }
 
 impl FeedForward {
-    fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+    /// Computes the outputs of rows.
+    pub(super) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         match self {
             Self::Dense(mlp) => mlp.forward(rows),
             Self::Experts(experts) => experts.forward(rows),

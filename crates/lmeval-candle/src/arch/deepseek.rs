@@ -229,5 +229,6 @@ pub(super) fn mixture(
         routing,
         routed: parts::gated_experts(&weights.at("experts"), count, hidden, inner, activation)?,
         shared,
+        narrowed: None,
     })
 }

@@ -87,5 +87,6 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts>
         },
         routed: experts.collect::<Result<_>>()?,
         shared: None,
+        narrowed: None,
     })
 }

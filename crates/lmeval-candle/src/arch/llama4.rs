@@ -135,5 +135,6 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize, activation: Activa
         },
         routed: experts.collect::<Result<_>>()?,
         shared: Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, None)),
+        narrowed: None,
     })
 }

@@ -14,12 +14,14 @@ use crate::weights::Weights;
 
 /// Builds Mamba.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
-    build_with(config, weights, true, &|weights| Mamba::load(&Options::read(config)?, weights))
+    let frame = Frame::read(config, true)?;
+    build_with(config, weights, frame, &|_, weights| Mamba::load(&Options::read(config)?, weights))
 }
 
 /// Builds Falcon Mamba, which normalises the factors of the scan.
 pub(super) fn build_falcon(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
-    build_with(config, weights, true, &|weights| {
+    let frame = Frame::read(config, true)?;
+    build_with(config, weights, frame, &|_, weights| {
         let options = Options::read(config)?;
         let mut mamba = Mamba::load(&options, weights)?;
         let epsilon = config.number_or("mixer_rms_eps", 1e-6)?;
@@ -29,35 +31,53 @@ pub(super) fn build_falcon(config: &Config, weights: &Weights) -> Result<Box<dyn
     })
 }
 
-/// Builds a model of layers without feed-forward parts. `tied` is the default of `tie_word_embeddings`.
+/// What models of layers without feed-forward parts differ in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// The number of layers.
+    pub(super) layers: usize,
+    /// The default of `tie_word_embeddings`.
+    pub(super) tied: bool,
+    /// Whether residual sums are in float32 whatever the model computes in.
+    pub(super) is_wide: bool,
+}
+
+impl Frame {
+    /// The fields of Mamba. `tied` is the default of `tie_word_embeddings`.
+    pub(super) fn read(config: &Config, tied: bool) -> Result<Self> {
+        let is_wide = config.flag_or("residual_in_fp32", true)?;
+        Ok(Self { layers: config.size("num_hidden_layers")?, tied, is_wide })
+    }
+}
+
+/// Builds a model of layers without feed-forward parts.
 pub(super) fn build_with<M: Mixer + 'static>(
     config: &Config,
     weights: &Weights,
-    tied: bool,
-    mixer: &dyn Fn(&Weights) -> Result<M>,
+    frame: Frame,
+    mixer: &dyn Fn(usize, &Weights) -> Result<M>,
 ) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let vocabulary = config.size("vocab_size")?;
-    let layers = parts::checked_layers(config.size("num_hidden_layers")?)?;
-    let model = weights.find(&["backbone", ""], "embeddings.weight")?;
+    let model = weights.find(&["backbone", "model", ""], "embeddings.weight")?;
     let embedding = model.tensor("embeddings.weight", &[vocabulary, hidden])?;
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let is_wide = config.flag_or("residual_in_fp32", true)?;
-    let blocks = (0..layers).map(|index| {
+    let blocks = (0..frame.layers).map(|index| {
         let weights = model.at("layers").at(index);
+        let norm = weights.rms_norm("norm", hidden, epsilon, 0.0)?;
         Ok(Block {
-            flow: Flow::Alone { norm: weights.rms_norm("norm", hidden, epsilon, 0.0)?, is_wide },
-            attention: mixer(&weights.at("mixer"))?,
+            flow: Flow::Alone { norm, is_wide: frame.is_wide },
+            attention: mixer(index, &weights.at("mixer"))?,
             feed_forward: FeedForward::None,
             rotary: None,
         })
     });
     let blocks: Vec<Block<M>> = blocks.collect::<Result<_>>()?;
-    let stored = blocks.iter().map(|block| block.attention.stores()).collect();
-    let tied = config.flag_or("tie_word_embeddings", tied)?;
+    let layers = blocks.iter().map(|block| block.attention.stores()).collect();
+    let tied = config.flag_or("tie_word_embeddings", frame.tied)?;
     let head = parts::head(weights, "lm_head", &embedding, tied)?;
     Ok(Box::new(Decoder {
-        shape: Shape { layers: stored, hidden, vocabulary, positions: None },
+        shape: Shape { layers, hidden, vocabulary, positions: None },
         input: Input::new(&embedding)?,
         blocks,
         output: Output::new(model.rms_norm("norm_f", hidden, epsilon, 0.0)?, head),

@@ -39,7 +39,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         limits: limits(config)?,
         norm: GatedNorm { epsilon: config.number_or("layer_norm_epsilon", 1e-5)?, ..GatedNorm::default() },
     };
-    mamba::build_with(config, weights, false, &|weights| Mamba2::load(&options, weights))
+    let frame = mamba::Frame::read(config, false)?;
+    mamba::build_with(config, weights, frame, &|_, weights| Mamba2::load(&options, weights))
 }
 
 /// The bounds of times: `time_step_limit`, whose second number may be infinite.
@@ -163,6 +164,20 @@ pub(super) struct Mamba2 {
     norm: Option<Tensor>,
     output: Linear,
     options: Options,
+}
+
+impl Options {
+    /// Reads the names that hybrids have. `inner` is the width of all heads together.
+    pub(super) fn read(config: &Config, inner: usize) -> Result<Self> {
+        let bias = config.flag_or("mamba_proj_bias", false)?;
+        Ok(Self {
+            sizes: Sizes::read(config, inner)?,
+            biases: [bias, config.flag_or("mamba_conv_bias", true)?, bias],
+            activation: Activation::read(config, "hidden_act", "silu")?,
+            limits: limits(config)?,
+            norm: GatedNorm { epsilon: config.number_or("rms_norm_eps", 1e-5)?, ..GatedNorm::default() },
+        })
+    }
 }
 
 impl Mamba2 {

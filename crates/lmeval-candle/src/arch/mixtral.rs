@@ -40,5 +40,6 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts>
         routed: (0..count).map(expert).collect::<Result<_>>()?,
         routing: Routing::softmax(config.size("num_experts_per_tok")?, true),
         shared: None,
+        narrowed: None,
     })
 }

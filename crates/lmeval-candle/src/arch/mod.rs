@@ -19,11 +19,13 @@
 //! Everything must work on any device: no step may read tensor values back, except an expert router. To test an
 //! architecture, add a tiny checkpoint to `tests/fixtures` with the output of `transformers`.
 
+mod bamba;
 mod bloom;
 mod cohere;
 mod decoder;
 mod deepseek;
 mod falcon;
+mod falcon_h1;
 mod gemma;
 mod glm;
 mod gpt2;
@@ -31,7 +33,9 @@ mod gpt_neo;
 mod gpt_neox;
 mod gpt_oss;
 mod gptj;
+mod granite_hybrid;
 mod images;
+mod jamba;
 mod llama;
 mod llama4;
 mod mamba;
@@ -39,6 +43,7 @@ mod mamba2;
 mod mistral;
 mod mixtral;
 mod mpt;
+mod nemotron_h;
 mod olmo;
 mod opt;
 mod parts;
@@ -477,6 +482,48 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["mamba2"],
         positions: None,
         build: mamba2::build,
+    },
+    Entry {
+        models: "Granite 4",
+        classes: &["GraniteMoeHybridForCausalLM"],
+        model_types: &["granitemoehybrid"],
+        positions: Some(2048),
+        build: granite_hybrid::build,
+    },
+    Entry {
+        models: "Granite 3 with experts",
+        classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
+        model_types: &["granitemoe", "granitemoeshared"],
+        positions: Some(2048),
+        build: granite_hybrid::build_experts,
+    },
+    Entry {
+        models: "Falcon H1",
+        classes: &["FalconH1ForCausalLM"],
+        model_types: &["falcon_h1"],
+        positions: Some(8192),
+        build: falcon_h1::build,
+    },
+    Entry {
+        models: "Nemotron H, Nemotron Nano 2 and 3",
+        classes: &["NemotronHForCausalLM"],
+        model_types: &["nemotron_h"],
+        positions: Some(4096),
+        build: nemotron_h::build,
+    },
+    Entry {
+        models: "Bamba",
+        classes: &["BambaForCausalLM"],
+        model_types: &["bamba"],
+        positions: Some(262_144),
+        build: bamba::build,
+    },
+    Entry {
+        models: "Jamba",
+        classes: &["JambaForCausalLM"],
+        model_types: &["jamba"],
+        positions: Some(262_144),
+        build: jamba::build,
     },
 ];
 

@@ -83,6 +83,7 @@ pub(super) fn build_experts(config: &Config, weights: &Weights) -> Result<Box<dy
                 config.flag_or("norm_topk_prob", false)?,
             ),
             shared: None,
+            narrowed: None,
         };
         Ok((attention, FeedForward::Experts(experts)))
     })?))

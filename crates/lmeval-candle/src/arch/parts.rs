@@ -147,6 +147,8 @@ pub(super) struct Frame {
     pub(super) tied: bool,
     /// Loads a norm of rows.
     pub(super) norm: NormBuilder,
+    /// The name of the last norm.
+    pub(super) last_norm: &'static str,
 }
 
 /// Loads a norm by name.
@@ -174,6 +176,7 @@ impl Frame {
             rotary,
             tied: false,
             norm: Box::new(move |weights, name| weights.rms_norm(name, hidden, epsilon, 0.0)),
+            last_norm: "norm",
         })
     }
 }
@@ -220,7 +223,7 @@ pub(super) fn like_llama_flowing<M: Mixer>(
         shape,
         input: Input::new(&embedding)?,
         blocks,
-        output: Output::new((frame.norm)(&model, "norm")?, head),
+        output: Output::new((frame.norm)(&model, frame.last_norm)?, head),
         rotaries: vec![Rotary::new(frame.rotary, frame.rotated, frame.style)?],
     })
 }

@@ -144,5 +144,6 @@ pub(super) fn experts(
         routed: parts::gated_experts(&weights.at("experts"), count, hidden, inner, activation)?,
         routing: Routing::softmax(config.size("num_experts_per_tok")?, normalise),
         shared,
+        narrowed: None,
     })
 }

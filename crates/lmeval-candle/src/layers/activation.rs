@@ -42,6 +42,8 @@ pub(crate) enum Activation {
     Tanh,
     /// `x`.
     Identity,
+    /// `silu(scale · x)`.
+    ScaledSilu(f64),
     /// `x · sigmoid(slope · x)` of a number clamped to at most the limit. The numbers that it gates are clamped on both sides
     /// and increased by 1.
     Clamped {
@@ -108,6 +110,7 @@ impl Activation {
             Self::Sigmoid => ops::sigmoid(rows),
             Self::Tanh => rows.tanh(),
             Self::Identity => Ok(rows.clone()),
+            Self::ScaledSilu(scale) => (rows * scale)?.silu(),
             Self::Clamped { slope, limit } => {
                 let rows = rows.minimum(limit)?;
                 &rows * ops::sigmoid(&(&rows * slope)?)?

@@ -18,6 +18,8 @@ pub(crate) struct Experts {
     pub routed: Vec<Mlp>,
     /// The expert of all rows, and its gate.
     pub shared: Option<(Mlp, Option<Linear>)>,
+    /// Projections to the width of the rows that experts read, and back.
+    pub narrowed: Option<(Linear, Linear)>,
 }
 
 /// How experts are chosen from the router's logits.
@@ -190,7 +192,11 @@ impl Experts {
                 work[expert].1.push(weight);
             }
         }
-        let mut made = rows.zeros_like()?;
+        let read = match &self.narrowed {
+            Some((narrow, _)) => &narrow.forward(rows)?,
+            None => rows,
+        };
+        let mut made = read.zeros_like()?;
         for (expert, (indexes, weights)) in self.routed.iter().zip(work) {
             if indexes.is_empty() {
                 continue;
@@ -198,13 +204,16 @@ impl Experts {
             let count = indexes.len();
             let indexes = Tensor::new(indexes, rows.device())?;
             let weights = Tensor::from_vec(weights, (count, 1), rows.device())?.to_dtype(rows.dtype())?;
-            let inputs = rows.index_select(&indexes, 0)?;
+            let inputs = read.index_select(&indexes, 0)?;
             let outputs = if self.routing.weighs_inputs {
                 expert.forward(&inputs.broadcast_mul(&weights)?)?
             } else {
                 expert.forward(&inputs)?.broadcast_mul(&weights)?
             };
             made = made.index_add(&indexes, &outputs, 0)?;
+        }
+        if let Some((_, widen)) = &self.narrowed {
+            made = widen.forward(&made)?;
         }
         if let Some((shared, gate)) = &self.shared {
             let mut outputs = shared.forward(rows)?;

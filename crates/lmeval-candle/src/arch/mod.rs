@@ -24,6 +24,7 @@ mod bloom;
 mod cohere;
 mod decoder;
 mod deepseek;
+mod ernie;
 mod falcon;
 mod falcon_h1;
 mod gemma;
@@ -34,12 +35,15 @@ mod gpt_neox;
 mod gpt_oss;
 mod gptj;
 mod granite_hybrid;
+mod hunyuan;
 mod images;
 mod jamba;
+mod lfm2;
 mod llama;
 mod llama4;
 mod mamba;
 mod mamba2;
+mod minicpm;
 mod mistral;
 mod mixtral;
 mod mpt;
@@ -49,6 +53,7 @@ mod opt;
 mod parts;
 mod phi;
 mod phi3;
+mod phimoe;
 mod qwen;
 mod qwen_next;
 mod stablelm;
@@ -524,6 +529,55 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["jamba"],
         positions: Some(262_144),
         build: jamba::build,
+    },
+    Entry {
+        models: "LFM 2",
+        classes: &["Lfm2ForCausalLM"],
+        model_types: &["lfm2"],
+        positions: Some(128_000),
+        build: lfm2::build,
+    },
+    Entry {
+        models: "LFM 2 with experts",
+        classes: &["Lfm2MoeForCausalLM"],
+        model_types: &["lfm2_moe"],
+        positions: Some(128_000),
+        build: lfm2::build_experts,
+    },
+    Entry {
+        models: "Hunyuan",
+        classes: &["HunYuanDenseV1ForCausalLM"],
+        model_types: &["hunyuan_v1_dense"],
+        positions: Some(2048),
+        build: hunyuan::build,
+    },
+    Entry {
+        models: "Hunyuan with experts",
+        classes: &["HunYuanMoEV1ForCausalLM"],
+        model_types: &["hunyuan_v1_moe"],
+        positions: Some(2048),
+        build: hunyuan::build_experts,
+    },
+    Entry {
+        models: "ERNIE 4.5 with experts",
+        classes: &["Ernie4_5_MoeForCausalLM"],
+        model_types: &["ernie4_5_moe"],
+        positions: Some(131_072),
+        build: ernie::build_experts,
+    },
+    Entry {
+        models: "MiniCPM 3",
+        classes: &["MiniCPM3ForCausalLM"],
+        model_types: &["minicpm3"],
+        positions: Some(32_768),
+        build: minicpm::build_3,
+    },
+    Entry {
+        models: "Phi 3.5 MoE",
+        classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        model_types: &["phimoe"],
+        positions: Some(131_072),
+        build: phimoe::build,
     },
 ];
 

@@ -43,6 +43,12 @@ impl RotaryParameters {
         Self { theta, scaling: Scaling::None }
     }
 
+    /// Wavelengths stretched by a factor each, for sequences of any length. Sines and cosines are scaled by `attention`.
+    pub(crate) fn stretched(theta: f64, factors: Vec<f64>, attention: f64) -> Self {
+        let long = factors.clone();
+        Self { theta, scaling: Scaling::Long { short: factors, long, original: usize::MAX, attention } }
+    }
+
     /// The object of a configuration with rotary parameters.
     ///
     /// Reference: the older of the two names wins.

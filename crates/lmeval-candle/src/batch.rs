@@ -71,19 +71,31 @@ pub struct Batch {
     ragged: OnceLock<crate::cuda::Ragged>,
 }
 
+impl Segment {
+    /// The number of its keys.
+    pub fn keys(&self) -> usize {
+        self.spans.iter().map(|span| span.len).sum()
+    }
+}
+
 impl Batch {
     /// Creates a batch from segments and their concatenated tokens.
     pub fn new(tokens: &[u32], segments: Vec<Segment>, device: &Device) -> Result<Self> {
-        let mut positions = Vec::with_capacity(tokens.len());
-        let mut destinations = Vec::with_capacity(tokens.len());
+        let batch = Self::of(Tensor::new(tokens, device)?, segments);
+        debug_assert_eq!(tokens.len(), batch.destinations.len());
+        Ok(batch)
+    }
+
+    /// Creates a batch from tokens on a device. Segments that only read keys need no rows of their own among them.
+    pub(crate) fn of(tokens: Tensor, segments: Vec<Segment>) -> Self {
+        let mut positions = Vec::new();
+        let mut destinations = Vec::new();
         for segment in &segments {
             positions.extend((segment.offset..segment.offset + segment.len).map(|position| position as u32));
             let own = segment.spans.iter().flat_map(|span| span.rows()).skip(segment.offset);
             destinations.extend(own);
         }
-        debug_assert_eq!(tokens.len(), destinations.len());
-        let tokens = Tensor::new(tokens, device)?;
-        Ok(Self {
+        Self {
             tokens,
             positions,
             destinations,
@@ -92,7 +104,7 @@ impl Batch {
             padded: OnceLock::new(),
             #[cfg(feature = "cuda")]
             ragged: OnceLock::new(),
-        })
+        }
     }
 
     /// Cancels the forward pass when the flag is set.

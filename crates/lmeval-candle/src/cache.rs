@@ -82,6 +82,12 @@ impl RowCache {
         Ok(Self { keys: empty()?, values, value_width: shape.values_in_keys.unwrap_or(shape.width) })
     }
 
+    /// Keys and values that no cache has stored, `[rows, heads, width]`.
+    pub(crate) fn of(keys: Tensor, values: Tensor) -> Result<Self> {
+        let value_width = values.dim(2)?;
+        Ok(Self { keys, values: Some(values), value_width })
+    }
+
     /// The keys, used and free rows alike.
     pub fn keys(&self) -> &Tensor {
         &self.keys

@@ -21,7 +21,7 @@ use crate::weights::{Gguf, Source, Weights, files_of_folder, open_folder, parame
 pub(crate) struct Opened {
     pub(crate) config: Config,
     source: Arc<dyn Source>,
-    entry: &'static Entry,
+    pub(crate) entry: &'static Entry,
     /// The data type of the computation.
     pub(crate) dtype: DType,
     /// The data type that weights are rounded to first.

@@ -58,6 +58,7 @@ mod qwen;
 mod qwen_next;
 mod stablelm;
 mod starcoder2;
+mod t5;
 
 use std::fmt::Debug;
 
@@ -100,6 +101,11 @@ pub trait Architecture: Debug + Send + Sync {
 
     /// The length beyond which a growing sequence is recomputed from the start.
     fn length_crossing(&self) -> Option<usize> {
+        None
+    }
+
+    /// The first token of a decoder behind an encoder, whose input is the source of segments; `None` without an encoder.
+    fn decoder_start(&self) -> Option<u32> {
         None
     }
 }
@@ -579,7 +585,24 @@ pub const ARCHITECTURES: &[Entry] = &[
         positions: Some(131_072),
         build: phimoe::build,
     },
+    Entry {
+        models: "T5, T5 1.1, Flan-T5, T0; mT5",
+        classes: &["T5ForConditionalGeneration", "MT5ForConditionalGeneration"],
+        model_types: &["t5", "mt5"],
+        positions: None,
+        build: t5::build,
+    },
 ];
+
+/// The classes with an encoder and a decoder.
+const WITH_ENCODER: [&str; 2] = ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"];
+
+impl Entry {
+    /// Whether an encoder reads the context.
+    pub fn has_encoder(&self) -> bool {
+        self.classes.iter().any(|class| WITH_ENCODER.contains(class))
+    }
+}
 
 /// Finds the architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
@@ -651,10 +674,10 @@ mod tests {
     fn unknown_classes_say_what_is_known() {
         assert!(find(&config(Some("LlamaForCausalLM"), None)).is_ok());
         assert!(find(&config(None, Some("mistral"))).is_ok());
-        let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
+        let error = find(&config(Some("BartForConditionalGeneration"), Some("llama"))).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The native engine has no models of the class `T5ForConditionalGeneration`"
+            "The native engine has no models of the class `BartForConditionalGeneration`"
         );
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
         assert_eq!(hint, TORCH);

@@ -421,7 +421,8 @@ impl<'a, 'r> Generation<'a, 'r> {
                 }
                 let sequence = &self.sequences[active.sequence];
                 let mut random = sequence.random.clone();
-                let token = sequence.request.sampling.choose(&mut logits, &sequence.tokens(), &mut random)?;
+                let GenerationRequest { sampling, source, .. } = sequence.request;
+                let token = sampling.choose(&mut logits, &sequence.tokens(), *source, &mut random)?;
                 Ok((token, random))
             };
             let chosen = self.active[first..].par_iter().zip(rows).map(choose);

@@ -432,6 +432,33 @@ mod tests {
     }
 
     #[test]
+    fn sources_are_encoded_once() {
+        let mut draws = Draws(21);
+        let sources: Vec<Vec<u32>> = (1..6).map(|length| draws.tokens(7 * length, 60)).collect();
+        let mut requests = Vec::new();
+        for source in &sources {
+            for _ in 0..4 {
+                let scored = 1 + draws.below(3);
+                let tokens = [source.as_slice(), &[0], &draws.tokens(scored, 3)].concat();
+                requests.push(ScoreRequest { tokens, scored, source: source.len() });
+            }
+        }
+        let alone = engine("encoders/t5", 1024, None);
+        let alone: Vec<Score> =
+            requests.iter().map(|request| all(&alone, std::slice::from_ref(request))[0]).collect();
+        for (rows, sequences) in [(1024, None), (10, None), (1024, Some(2))] {
+            let engine = engine("encoders/t5", rows, sequences);
+            let together = all(&engine, &requests);
+            for (alone, together) in alone.iter().zip(&together) {
+                assert!((alone.logprob - together.logprob).abs() < 5e-5, "{alone:?} {together:?}");
+                assert!(!engine.device.is_cpu() || alone == together, "{alone:?} {together:?}");
+            }
+            assert!(engine.stats.saved().unwrap() > 0.6, "{:?}", engine.stats);
+            engine.check_free();
+        }
+    }
+
+    #[test]
     fn results_are_deterministic() {
         let mut draws = Draws(5);
         let requests = requests(&mut draws, 12);

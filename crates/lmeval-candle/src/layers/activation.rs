@@ -81,7 +81,11 @@ const NAMES: &[(&str, Activation)] = &[
 impl Activation {
     /// Reads the function named by a configuration field.
     pub(crate) fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
-        let name = config.string(field)?.unwrap_or(default);
+        Self::named(config, field, config.string(field)?.unwrap_or(default))
+    }
+
+    /// The function of a name that a configuration field contains.
+    pub(crate) fn named(config: &Config, field: &str, name: &str) -> crate::Result<Self> {
         if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }

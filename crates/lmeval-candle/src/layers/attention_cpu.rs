@@ -99,7 +99,7 @@ impl Tensors<'_> {
     /// Computes a task. `made` is `[queries, heads, value width]`.
     fn attend(&self, piece: &Piece<'_>, options: &AttentionOptions, made: &mut [f32]) {
         let Piece { segment, first, count } = *piece;
-        let all = segment.offset + segment.len;
+        let all = segment.keys();
         let visible = options.keys_of(segment.offset + first + count - 1, all).end;
         // The first key that any query of the task attends to.
         let hidden = options.keys_of(segment.offset + first, all).start;
@@ -125,6 +125,7 @@ impl Tensors<'_> {
         let Self { heads, width, value_width, value_pitch, .. } = *self;
         let group = heads / self.kv_heads;
         let position = piece.segment.offset + piece.first;
+        let all = piece.segment.keys();
         let padded = rows.len().next_multiple_of(LANES);
         let count = piece.count * group;
         let head = |row: usize| kv_head * group + row % group;
@@ -153,7 +154,7 @@ impl Tensors<'_> {
         }
         for (row, scores) in scratch.scores.chunks_exact_mut(padded).enumerate() {
             let position = position + row / group;
-            let keys = options.keys_of(position, piece.segment.offset + piece.segment.len);
+            let keys = options.keys_of(position, all);
             let (first, end) = (keys.start - hidden, keys.end - hidden);
             scores[..first].fill(0.0);
             scores[end..].fill(0.0);

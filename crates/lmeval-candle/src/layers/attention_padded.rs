@@ -46,7 +46,7 @@ impl Padded {
         let shared = shared(segments);
         let prefix: usize = shared.iter().map(|span| span.len).sum();
         let queries = segments.iter().map(|segment| segment.len).max().unwrap_or(0);
-        let keys = segments.iter().map(|segment| segment.offset + segment.len - prefix).max().unwrap_or(0);
+        let keys = segments.iter().map(|segment| segment.keys() - prefix).max().unwrap_or(0);
         let is_even = segments.iter().all(|segment| segment.len == queries);
         let mut query_rows = Vec::new();
         let mut row_queries = Vec::new();
@@ -57,12 +57,11 @@ impl Padded {
             query_rows.extend((0..queries).map(|query| (segment.first + query.min(last)) as u32));
             row_queries.extend((0..segment.len).map(|query| (index * queries + query) as u32));
             let rows = segment.spans.iter().flat_map(|span| span.rows()).skip(prefix);
-            let own: Vec<u32> =
-                rows.take(segment.offset + segment.len - prefix).map(|row| row as u32).collect();
+            let own: Vec<u32> = rows.map(|row| row as u32).collect();
             let filler = own.first().copied().unwrap_or(0);
             let missing = keys - own.len();
             key_rows.extend(own.into_iter().chain(std::iter::repeat_n(filler, missing)));
-            let all = segment.offset + segment.len;
+            let all = segment.keys();
             positions.extend((0..queries).map(|query| (segment.offset + query.min(last), all)));
         }
         let tensor = |numbers: Vec<u32>| Tensor::new(numbers, device);

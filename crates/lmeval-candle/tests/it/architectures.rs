@@ -28,7 +28,7 @@ const ACTIVATIONS: &str = "one of `silu`, `swish`, `gelu`, `gelu_python`, `gelu_
 pub(crate) type Rows = Vec<Vec<f32>>;
 
 /// The device of `LM_EVAL_TEST_DEVICE`, by default the CPU.
-fn device() -> &'static Device {
+pub(crate) fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     DEVICE.get_or_init(|| {
         let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
@@ -67,7 +67,7 @@ pub(crate) fn load(name: &str) -> (Box<dyn Architecture>, Value) {
     load_as(name, DType::F32)
 }
 
-fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
+pub(crate) fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
     let folder = fixtures().join(name);
     let config = Config::read(&folder.join("config.json")).unwrap();
     let model = build(&folder, &config, dtype).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -140,7 +140,7 @@ impl<'model> Run<'model> {
     }
 }
 
-fn log_probabilities(logits: &Tensor) -> Rows {
+pub(crate) fn log_probabilities(logits: &Tensor) -> Rows {
     ops::log_softmax(logits, D::Minus1).unwrap().to_vec2().unwrap()
 }
 
@@ -302,8 +302,10 @@ fn sixteen_bit_results_are_close() {
 
 #[test]
 fn every_architecture_has_a_checkpoint() {
+    let encoders = crate::encoders::NAMES.map(str::to_owned);
     let classes: Vec<String> = names()
         .iter()
+        .chain(&encoders)
         .map(|name| {
             let config = fs_err::read(fixtures().join(name).join("config.json")).unwrap();
             let config: Value = serde_json::from_slice(&config).unwrap();

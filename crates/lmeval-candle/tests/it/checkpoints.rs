@@ -65,7 +65,8 @@ fn unused_tensors_are_named() {
 
 #[test]
 fn models_use_all_their_tensors() {
-    for name in names() {
+    let encoders = crate::encoders::NAMES.map(str::to_owned);
+    for name in names().into_iter().chain(encoders) {
         let folder = fixtures().join(&name);
         let config = Config::read(&folder.join("config.json")).unwrap();
         let source = Arc::new(Safetensors::from_folder(&folder).unwrap());

@@ -4,6 +4,7 @@
 
 mod architectures;
 mod checkpoints;
+mod encoders;
 mod generation;
 mod gguf;
 mod hub;

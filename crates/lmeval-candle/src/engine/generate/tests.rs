@@ -55,6 +55,29 @@ fn batched_results_equal_single_results() {
 }
 
 #[test]
+fn decoders_continue_shared_sources() {
+    let mut draws = Draws(4);
+    let sources: Vec<Vec<u32>> = (1..5).map(|length| draws.tokens(6 * length, 60)).collect();
+    let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
+    let requests: Vec<GenerationRequest> = (0..10)
+        .map(|index| {
+            let source = &sources[index % sources.len()];
+            let tokens = [source.as_slice(), &[0]].concat();
+            let sampling = Sampling { seed: index as u64, prompt: 1, ..warm.clone() };
+            GenerationRequest { tokens, source: source.len(), limit: 5 + 3 * index, sampling }
+        })
+        .collect();
+    let single = engine("encoders/t5", 1024, Some(1));
+    let alone = |request| all(&single, std::slice::from_ref(request))[0].clone();
+    let alone: Vec<Generated> = requests.iter().map(alone).collect();
+    for (rows, sequences) in [(1024, None), (16, Some(3))] {
+        let engine = engine("encoders/t5", rows, sequences);
+        assert_eq!(all(&engine, &requests), alone, "{rows} rows, {sequences:?} sequences");
+        engine.check_free();
+    }
+}
+
+#[test]
 fn recomputes_like_the_reference_beyond_a_length() {
     // Recorded from `generate` of `transformers`, one prompt at a time; rotations change beyond 24 tokens.
     let long: [(&[u32], [u32; 32]); 3] = [

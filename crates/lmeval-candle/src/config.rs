@@ -181,6 +181,17 @@ impl Config {
         Self { fields: Arc::new(fields), path: self.path.clone() }
     }
 
+    /// A copy of this object in which these fields are set, unless they are present.
+    pub fn with_defaults(&self, defaults: &[(&str, Value)]) -> Self {
+        let mut fields = (*self.fields).clone();
+        for (name, value) in defaults {
+            if fields.get_str(name).is_none() {
+                fields.insert(*name, value.clone());
+            }
+        }
+        Self { fields: Arc::new(fields), path: self.path.clone() }
+    }
+
     /// An error that a field has an unsupported value.
     pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> Error {
         Error::WrongField { field: self.named(name), expected: expected.into(), found: repr::repr(found) }

@@ -186,10 +186,14 @@ impl Weights {
         self.linear_as_stored(name, width, vocabulary)
     }
 
-    /// Tensors below this prefix are known and not needed, such as layers for predicting several tokens at once.
+    /// The tensor of this name and those below it are known and not needed, such as layers for predicting several tokens at
+    /// once.
     pub fn skip(&self, name: impl fmt::Display) {
-        let prefix = format!("{}.", self.full(name));
-        let names = self.source.names().into_iter().filter(|name| name.starts_with(&prefix));
+        let full = self.full(name);
+        let is_below = |name: &String| {
+            name.strip_prefix(&full).is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'.', ..]))
+        };
+        let names = self.source.names().into_iter().filter(is_below);
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
     }
 

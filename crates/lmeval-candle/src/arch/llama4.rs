@@ -5,9 +5,7 @@ use super::decoder::FeedForward;
 use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{
-    Activation, Experts, Linear, Mlp, RotaryStyle, Routing, Scoring, SelfAttention, Temperature,
-};
+use crate::layers::{Activation, Experts, RotaryStyle, Routing, Scoring, SelfAttention, Temperature};
 use crate::weights::Weights;
 
 /// Builds the model.
@@ -65,7 +63,7 @@ fn attention(config: &Config, weights: &Weights, heads: Heads, layer: usize) -> 
             return Err(parts::wrong(config, "floor_scale", "a number above zero"));
         }
         let weight = config.number_or("attn_scale", 0.1)? as f32;
-        attention.temperature = Some(Temperature { step, weight });
+        attention.temperature = Some(Temperature { first: 1.0, step, weight });
     }
     Ok(attention)
 }
@@ -114,18 +112,6 @@ fn has_experts(config: &Config, layer: usize) -> Result<bool> {
 fn mixture(config: &Config, weights: &Weights, hidden: usize, activation: Activation) -> Result<Experts> {
     let inner = config.size("intermediate_size")?;
     let count = config.size("num_local_experts")?;
-    let own = weights.at("experts");
-    let both = parts::stacked(&own, "gate_up_proj", [count, hidden, 2 * inner])?;
-    let down = parts::stacked(&own, "down_proj", [count, inner, hidden])?;
-    let experts = both.into_iter().zip(down).map(|(both, down)| {
-        let both = Linear::from_transposed(both, None);
-        Ok(Mlp {
-            gate: Some(both.outputs(0, inner)?),
-            up: both.outputs(inner, inner)?,
-            down: Linear::from_transposed(down, None),
-            activation,
-        })
-    });
     Ok(Experts {
         router: weights.linear("router", hidden, count, false)?,
         routing: Routing {
@@ -133,7 +119,7 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize, activation: Activa
             weighs_inputs: true,
             ..Routing::softmax(config.size_or("num_experts_per_tok", 1)?, false)
         },
-        routed: experts.collect::<Result<_>>()?,
+        routed: parts::gated_experts(&weights.at("experts"), count, hidden, inner, activation)?,
         shared: Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, None)),
         narrowed: None,
     })

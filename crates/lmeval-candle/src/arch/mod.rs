@@ -592,6 +592,52 @@ pub const ARCHITECTURES: &[Entry] = &[
         positions: None,
         build: t5::build,
     },
+    Entry {
+        models: "Ministral 3",
+        classes: &["Ministral3ForCausalLM"],
+        model_types: &["ministral3"],
+        positions: Some(262_144),
+        build: mistral::build_ministral_3,
+    },
+    Entry {
+        models: "Qwen 2 VL and 2.5 VL; only text input is supported",
+        classes: &["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"],
+        model_types: &["qwen2_vl", "qwen2_5_vl"],
+        positions: Some(32_768),
+        build: images::build_qwen2,
+    },
+    Entry {
+        models: "Qwen 3 VL; only text input is supported",
+        classes: &["Qwen3VLForConditionalGeneration"],
+        model_types: &["qwen3_vl"],
+        positions: Some(128_000),
+        build: images::build_qwen3,
+    },
+    Entry {
+        models: "Qwen 3 VL with experts; only text input is supported",
+        classes: &["Qwen3VLMoeForConditionalGeneration"],
+        model_types: &["qwen3_vl_moe"],
+        positions: Some(128_000),
+        build: images::build_qwen3_experts,
+    },
+    Entry {
+        models: "Llava 1.5, Next and OneVision over any known language model; only text input is supported",
+        classes: &[
+            "LlavaForConditionalGeneration",
+            "LlavaNextForConditionalGeneration",
+            "LlavaOnevisionForConditionalGeneration",
+        ],
+        model_types: &["llava", "llava_next", "llava_onevision"],
+        positions: None,
+        build: images::build_any,
+    },
+    Entry {
+        models: "Mistral Small 3.1 and Ministral 3 with images; only text input is supported",
+        classes: &["Mistral3ForConditionalGeneration"],
+        model_types: &["mistral3"],
+        positions: Some(131_072),
+        build: images::build_any,
+    },
 ];
 
 /// The classes with an encoder and a decoder.

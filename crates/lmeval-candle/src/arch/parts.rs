@@ -372,7 +372,7 @@ pub(super) fn gated(weights: &Weights, hidden: usize, inner: usize, activation: 
     })
 }
 
-/// Gated experts, one below each number.
+/// Gated experts, one below each number, or all in the tensors `gate_up_proj` and `down_proj`.
 pub(super) fn gated_experts(
     weights: &Weights,
     count: usize,
@@ -380,7 +380,33 @@ pub(super) fn gated_experts(
     inner: usize,
     activation: Activation,
 ) -> Result<Vec<Mlp>> {
-    (0..count).map(|index| gated(&weights.at(index), hidden, inner, activation)).collect()
+    if !weights.has("gate_up_proj") {
+        return (0..count).map(|index| gated(&weights.at(index), hidden, inner, activation)).collect();
+    }
+    let both = stacked_linears(weights, "gate_up_proj", count, hidden, 2 * inner)?;
+    let down = stacked_linears(weights, "down_proj", count, inner, hidden)?;
+    let expert = |(both, down): (Linear, Linear)| {
+        Ok(Mlp { gate: Some(both.outputs(0, inner)?), up: both.outputs(inner, inner)?, down, activation })
+    };
+    both.into_iter().zip(down).map(expert).collect()
+}
+
+/// The linear layers of a tensor that holds those of all experts, `[experts, input, output]`, or with the last two exchanged.
+pub(super) fn stacked_linears(
+    weights: &Weights,
+    name: &str,
+    count: usize,
+    input: usize,
+    output: usize,
+) -> Result<Vec<Linear>> {
+    match stacked(weights, name, [count, input, output]) {
+        Ok(all) => Ok(all.into_iter().map(|matrix| Linear::from_transposed(matrix, None)).collect()),
+        Err(Error::WrongShape { found, .. }) if found == [count, output, input] => {
+            let all = stacked(weights, name, [count, output, input])?;
+            all.into_iter().map(|matrix| Ok(Linear::new(matrix, None)?)).collect()
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Skips the layers behind the last one, which predict further tokens.

@@ -163,9 +163,11 @@ pub(crate) fn attend(
     batch.padded()?.attend(&queries, options, cache)
 }
 
-/// Scales queries by `weight · ln(1 + ⌊(position + 1) / step⌋) + 1`.
+/// Scales queries by `weight · ln(1 + ⌊(position + first) / step⌋) + 1`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Temperature {
+    /// The number of the first position.
+    pub first: f32,
     /// The number of positions with the same scale.
     pub step: f32,
     /// Scales the logarithm.
@@ -174,8 +176,9 @@ pub(crate) struct Temperature {
 
 impl Temperature {
     fn apply(self, queries: &Tensor, batch: &Batch) -> Result<Tensor> {
-        let scale =
-            |position: &u32| self.weight * ((*position as f32 + 1.0) / self.step).floor().ln_1p() + 1.0;
+        let scale = |position: &u32| {
+            self.weight * ((*position as f32 + self.first) / self.step).floor().ln_1p() + 1.0
+        };
         let scales: Vec<f32> = batch.positions().iter().map(scale).collect();
         let scales = Tensor::from_vec(scales, (batch.rows(), 1, 1), batch.device())?;
         Ok(queries.broadcast_mul(&scales.to_dtype(queries.dtype())?)?)

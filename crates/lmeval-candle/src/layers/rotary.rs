@@ -96,7 +96,8 @@ impl Scaling {
             None => own.optional_size("original_max_position_embeddings")?.map_or_else(positions, Ok),
         };
         match name {
-            "default" => Ok(Self::None),
+            // The second rotates by places in images, too; the places of text are its positions.
+            "default" | "mrope" => Ok(Self::None),
             "linear" => Ok(Self::Linear { factor: positive("factor")? }),
             "dynamic" => Ok(Self::Dynamic { factor: positive("factor")?, limit: positions()? }),
             "llama3" => Ok(Self::Llama3 {

@@ -28,6 +28,7 @@ mod ernie;
 mod falcon;
 mod falcon_h1;
 mod gemma;
+mod gemma3n;
 mod glm;
 mod gpt2;
 mod gpt_neo;
@@ -637,6 +638,13 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["mistral3"],
         positions: Some(131_072),
         build: images::build_any,
+    },
+    Entry {
+        models: "Gemma 3n; only text input is supported",
+        classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
+        model_types: &["gemma3n_text", "gemma3n"],
+        positions: Some(32_768),
+        build: gemma3n::build,
     },
 ];
 

@@ -34,6 +34,29 @@ pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
     Ok(Box::new(decoder))
 }
 
+/// Builds MiniCPM 1, 2 and 4 as published, without the code that comes with them.
+pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_numbers(config, "num_experts", &[0])?;
+    if config.has("sparse_config") {
+        return Err(parts::wrong(config, "sparse_config", "missing, because attention is not sparse here"));
+    }
+    let hidden = config.size("hidden_size")?;
+    let heads = Heads::read(config, hidden)?;
+    let frame = Frame { tied: true, ..Frame::new(config, heads, 1e-6, 10_000.0)? };
+    let inner = config.size("intermediate_size")?;
+    let bias = config.flag_or("attention_bias", false)?;
+    let activation = Activation::read(config, "hidden_act", "silu")?;
+    let mut decoder = parts::like_llama(config, weights, frame, |_, weights| {
+        let own = weights.at("self_attn");
+        let attention = parts::attention(&own, hidden, heads, bias, ("o_proj", bias))?;
+        let mlp = parts::gated(&weights.at("mlp"), hidden, inner, activation)?;
+        Ok((attention, FeedForward::Dense(mlp)))
+    })?;
+    // The class's own defaults change nothing but the logits, which have none.
+    scale(config, &mut decoder, [1.0, 1.0, 1.0])?;
+    Ok(Box::new(decoder))
+}
+
 /// Scales embeddings, residuals and logits. The defaults are those of `scale_emb`, `scale_depth` and `dim_model_base`; `null`
 /// means that the last two change nothing.
 fn scale<M: Mixer>(config: &Config, decoder: &mut Decoder<M>, defaults: [f64; 3]) -> Result<()> {

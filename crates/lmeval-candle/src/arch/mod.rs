@@ -19,6 +19,7 @@
 //! Everything must work on any device: no step may read tensor values back, except an expert router. To test an
 //! architecture, add a tiny checkpoint to `tests/fixtures` with the output of `transformers`.
 
+mod baichuan;
 mod bamba;
 mod bloom;
 mod cohere;
@@ -38,6 +39,7 @@ mod gptj;
 mod granite_hybrid;
 mod hunyuan;
 mod images;
+mod internlm;
 mod jamba;
 mod lfm2;
 mod llama;
@@ -645,6 +647,34 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["gemma3n_text", "gemma3n"],
         positions: Some(32_768),
         build: gemma3n::build,
+    },
+    Entry {
+        models: "InternLM 2 and 2.5",
+        classes: &["InternLM2ForCausalLM"],
+        model_types: &["internlm2"],
+        positions: Some(32_768),
+        build: internlm::build_2,
+    },
+    Entry {
+        models: "InternLM 3",
+        classes: &["InternLM3ForCausalLM"],
+        model_types: &["internlm3"],
+        positions: Some(32_768),
+        build: internlm::build_3,
+    },
+    Entry {
+        models: "Baichuan 1 and 2",
+        classes: &["BaichuanForCausalLM", "BaiChuanForCausalLM"],
+        model_types: &["baichuan"],
+        positions: Some(4096),
+        build: baichuan::build,
+    },
+    Entry {
+        models: "MiniCPM 1, 2 and 4",
+        classes: &["MiniCPMForCausalLM"],
+        model_types: &["minicpm"],
+        positions: Some(2048),
+        build: minicpm::build,
     },
 ];
 

@@ -16,6 +16,10 @@ use crate::weights::Weights;
 
 /// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_flag(config, "mamba_use_mlp", true)?;
+    if config.has("attn_layer_indices") {
+        return Err(parts::wrong(config, "attn_layer_indices", "`null`, because all layers have attention"));
+    }
     let hidden = config.size("hidden_size")?;
     let heads = Heads { kv: config.size_or("num_key_value_heads", 8)?, ..Heads::read(config, hidden)? };
     let heads = heads.checked()?;

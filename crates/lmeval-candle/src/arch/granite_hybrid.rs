@@ -61,6 +61,7 @@ fn build_with(
     shared: usize,
     mixer: BuildMixer<'_>,
 ) -> Result<Box<dyn Architecture>> {
+    parts::only_names(config, "normalization_function", &["rmsnorm"])?;
     let hidden = config.size("hidden_size")?;
     let frame = Frame::new(config, Heads::read(config, hidden)?, 1e-6, 10_000.0)?;
     let block = |layer: usize, weights: &Weights| {

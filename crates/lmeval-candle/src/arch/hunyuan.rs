@@ -30,6 +30,7 @@ fn build_with(
 ) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "use_qk_norm", true)?;
     parts::only_flag(config, "use_cla", false)?;
+    parts::only_flag(config, "use_rotary_pos_emb", true)?;
     parts::only_flag(config, "mlp_bias", false)?;
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;

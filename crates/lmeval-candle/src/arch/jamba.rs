@@ -12,6 +12,7 @@ use crate::weights::Weights;
 
 /// Builds the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_flag(config, "mamba_inner_layernorms", true)?;
     let hidden = config.size("hidden_size")?;
     let heads = Heads { kv: config.size_or("num_key_value_heads", 8)?, ..Heads::read(config, hidden)? };
     let heads = heads.checked()?;

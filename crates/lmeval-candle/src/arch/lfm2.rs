@@ -41,6 +41,12 @@ fn build_with(
     feed_forward: BuildFeedForward<'_>,
 ) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
+    for field in ["block_dim", "conv_dim", "conv_dim_out"] {
+        parts::only_numbers(config, field, &[hidden])?;
+    }
+    for field in ["block_use_swiglu", "use_pos_enc"] {
+        parts::only_flag(config, field, true)?;
+    }
     let heads = Heads { kv: config.size_or("num_key_value_heads", 8)?, ..Heads::read(config, hidden)? };
     let heads = heads.checked()?;
     let epsilon = config.number_or("norm_eps", 1e-5)?;

@@ -17,6 +17,7 @@ use crate::weights::{Weights, checked_epsilon};
 
 /// Builds Mamba 2.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_flag(config, "rms_norm", true)?;
     let hidden = config.size("hidden_size")?;
     let sizes = Sizes {
         hidden,

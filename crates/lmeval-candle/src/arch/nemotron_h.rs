@@ -37,7 +37,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let heads = Heads {
         count: config.size_or("num_attention_heads", 32)?,
         kv: config.size_or("num_key_value_heads", 8)?,
-        width: config.size_or("head_dim", 128)?,
+        width: config.size_or("head_dim", config.size_or("attention_head_dim", 128)?)?,
     };
     let heads = heads.checked()?;
     weights.skip("mtp");

@@ -438,6 +438,103 @@ fn refuses_unsupported_configurations() {
             must("no_rope_layers", "a list with an entry for each layer", "[1, 0]"),
         ),
         ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "non-zero", "0.0")),
+        ("deepseek_v2", json!({"norm_topk_prob": true}), must("norm_topk_prob", "`false`", "True")),
+        (
+            "deepseek_v2",
+            json!({"topk_method": "noaux_tc"}),
+            must("topk_method", "`greedy` or `group_limited_greedy`", "'noaux_tc'"),
+        ),
+        ("deepseek_v3", json!({"scoring_func": "softmax"}), must("scoring_func", "`sigmoid`", "'softmax'")),
+        ("deepseek_v3", json!({"n_group": 3}), must("n_group", "a divisor of 8 experts", "3")),
+        ("deepseek_v3", json!({"moe_layer_freq": 2}), must("moe_layer_freq", "`1`", "2")),
+        (
+            "deepseek_v3",
+            json!({"num_key_value_heads": 2}),
+            must("num_key_value_heads", "the number of heads, 4", "2"),
+        ),
+        (
+            "llama4",
+            json!({"layer_types": ["spiral"]}),
+            must(
+                "layer_types",
+                "a list of `chunked_attention` and `full_attention`, one for each layer",
+                "['spiral']",
+            ),
+        ),
+        (
+            "qwen3_next",
+            json!({"layer_types": ["linear_attention"]}),
+            must(
+                "layer_types",
+                "a list of `linear_attention` and `full_attention`, one for each layer",
+                "['linear_attention']",
+            ),
+        ),
+        (
+            "mamba2",
+            json!({"time_step_limit": [0.5, 0.1]}),
+            must("time_step_limit", "two numbers, the smaller one first", "[0.5, 0.1]"),
+        ),
+        ("mamba2", json!({"rms_norm": false}), must("rms_norm", "`true`", "False")),
+        (
+            "mamba2",
+            json!({"head_dim": 8}),
+            must("head_dim", "such that heads of this width have 32 numbers together", "8"),
+        ),
+        (
+            "granite_hybrid",
+            json!({"position_embedding_type": "spiral"}),
+            must("position_embedding_type", "`rope` or `nope`", "'spiral'"),
+        ),
+        (
+            "granite_hybrid",
+            json!({"normalization_function": "layernorm"}),
+            must("normalization_function", "`rmsnorm`", "'layernorm'"),
+        ),
+        (
+            "falcon_h1",
+            json!({"ssm_multipliers": [1.0]}),
+            must("ssm_multipliers", "a list of 5 numbers", "[1.0]"),
+        ),
+        (
+            "nemotron_h_latent",
+            json!({"hybrid_override_pattern": "M*X"}),
+            must("hybrid_override_pattern", "a string of `M`, `*`, `-` and `E`", "'M*X'"),
+        ),
+        ("nemotron_h", json!({"sliding_window": 8}), must("sliding_window", "`null`", "8")),
+        ("jamba", json!({"attn_layer_offset": 3}), must("attn_layer_offset", "less than `attn_layer_period`", "3")),
+        ("lfm2", json!({"conv_dim": 8}), must("conv_dim", "`16`", "8")),
+        ("hunyuan", json!({"use_cla": true}), must("use_cla", "`false`", "True")),
+        (
+            "hunyuan_moe",
+            json!({"num_shared_expert": 2}),
+            must("num_shared_expert", "`1` for each layer", "2"),
+        ),
+        (
+            "phimoe",
+            json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.0], "short_mscale": 1.0, "long_mscale": 2.0}}),
+            must("rope_scaling.long_mscale", "the same as `short_mscale`", "2.0"),
+        ),
+        ("phimoe", json!({"num_experts_per_tok": 1}), must("num_experts_per_tok", "`2`", "1")),
+        (
+            "minicpm",
+            json!({"sparse_config": {"kernel_size": 32}}),
+            must("sparse_config", "missing, because attention is not sparse here", "{'kernel_size': 32}"),
+        ),
+        (
+            "encoders/t5",
+            json!({"feed_forward_proj": "swish-gelu"}),
+            must("feed_forward_proj", "a function, or `gated-` before one", "'swish-gelu'"),
+        ),
+        (
+            "gemma3n",
+            json!({"activation_sparsity_pattern": [0.5, 0.0, 0.0, 1.0]}),
+            must(
+                "activation_sparsity_pattern",
+                "numbers from zero to below one",
+                "[0.5, 0.0, 0.0, 1.0]",
+            ),
+        ),
         ("mpt", json!({"attn_config": {"qk_ln": true}}), must("attn_config.qk_ln", "`false`", "True")),
         (
             "bloom",
@@ -513,6 +610,12 @@ fn names_missing_fields() {
         ("mpt", "d_model"),
         ("olmoe", "num_experts"),
         ("starcoder2", "intermediate_size"),
+        ("deepseek_v3", "kv_lora_rank"),
+        ("gpt_oss", "num_local_experts"),
+        ("qwen3_next", "linear_num_key_heads"),
+        ("mamba", "num_hidden_layers"),
+        ("nemotron_h", "layers_block_type"),
+        ("encoders/t5", "decoder_start_token_id"),
     ];
     for (name, field) in cases {
         let found = refusal(name, &json!({field: null}));

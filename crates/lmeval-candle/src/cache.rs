@@ -4,7 +4,9 @@ mod states;
 
 use candle_core::{DType, Device, Tensor};
 
-pub(crate) use self::states::{Numbers, States};
+#[cfg(feature = "cuda")]
+pub(crate) use self::states::Numbers;
+pub(crate) use self::states::States;
 use crate::arch::Shape;
 use crate::batch::{Batch, Span};
 use crate::error::{Error, Result};

@@ -21,6 +21,7 @@ pub(crate) struct States {
 #[derive(Debug)]
 pub(crate) enum Numbers {
     Host(Mutex<Vec<f32>>),
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only kernels read it"))]
     Device(Tensor),
 }
 
@@ -43,11 +44,13 @@ impl States {
     }
 
     /// The numbers.
+    #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> &Numbers {
         &self.numbers
     }
 
     /// The number of states.
+    #[cfg(feature = "cuda")]
     pub(crate) fn count(&self) -> usize {
         self.count
     }

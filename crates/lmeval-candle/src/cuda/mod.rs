@@ -7,10 +7,12 @@
 
 mod attention;
 mod silu;
+mod states;
 mod store;
 
 pub(crate) use attention::{Ragged, attend};
 pub(crate) use silu::silu_times;
+pub(crate) use states::{conv, delta_rule, scan_channels, scan_heads};
 pub(crate) use store::store_rows;
 
 use candle_core::cuda::CudaStorageSlice;

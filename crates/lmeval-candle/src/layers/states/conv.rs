@@ -1,6 +1,6 @@
 //! Causal convolutions over the tokens of a sequence, one per channel.
 
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
 use super::host;
 use crate::batch::Batch;
@@ -48,7 +48,7 @@ impl CausalConv {
     pub(crate) fn forward(&self, rows: &Tensor, batch: &Batch, states: &States) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         if rows.device().is_cuda() {
-            let inputs = rows.to_dtype(DType::F32)?.contiguous()?;
+            let inputs = rows.to_dtype(candle_core::DType::F32)?.contiguous()?;
             let made = crate::cuda::conv(&inputs, &self.kernels, self.bias.as_ref(), batch, states)?;
             return Ok(made.to_dtype(rows.dtype())?);
         }

@@ -97,6 +97,8 @@ pub(crate) enum Precision {
 /// Validated model arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Arguments {
+    /// Whether the model must have an encoder; `None` if the model decides.
+    pub(crate) has_encoder: Option<bool>,
     pub(crate) pretrained: String,
     /// An adapter: a folder or a name on the hub.
     pub(crate) peft: Option<String>,
@@ -138,13 +140,17 @@ impl Arguments {
     /// Reads and checks the arguments.
     pub(crate) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
         check_names(settings)?;
-        match settings.text("backend").as_deref() {
-            None | Some("default" | "causal") => {}
-            Some(other) => {
-                return Err(unsupported(format!("`backend={other}` is not a causal model")));
-            }
-        }
         Ok(Self {
+            has_encoder: match settings.text("backend").as_deref() {
+                None | Some("default") => None,
+                Some("causal") => Some(false),
+                Some("seq2seq") => Some(true),
+                Some(other) => {
+                    return Err(configuration(format!(
+                        "The model argument `backend` must be `default`, `causal` or `seq2seq`, not `{other}`"
+                    )));
+                }
+            },
             pretrained: settings.required("pretrained", "<folder or name on the hub>")?,
             peft: settings.text("peft"),
             revision: settings.text("revision").unwrap_or_else(|| "main".into()),
@@ -339,7 +345,7 @@ mod tests {
         assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));
         assert!(error("max_length", Value::Int(-1)).contains("non-negative"));
         assert!(error("batch_size", Value::str("many")).contains("`auto`"));
-        assert!(error("backend", Value::str("seq2seq")).contains("causal"));
+        assert!(error("backend", Value::str("seq")).contains("`causal` or `seq2seq`"));
         if cfg!(not(feature = "cuda")) {
             assert!(error("device", Value::str("cuda:1")).contains("scripts/build-cuda"));
         }

@@ -29,7 +29,7 @@ impl Span {
 /// Token `i` of a segment is at position `offset + i` of its sequence and attends to the keys `0..=offset + i`. The keys
 /// are the rows of `spans`, concatenated; the last `len` of them belong to the segment itself. Segments share spans, so
 /// that a common prefix is computed once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// The index of its first row in the batch.
     pub first: usize,
@@ -41,6 +41,20 @@ pub struct Segment {
     pub spans: Vec<Span>,
     /// The length of its sequence if rotary embeddings depend on it, else 0.
     pub length: usize,
+    /// The states that layers with states read and write.
+    pub state: StateUse,
+    /// The number of leading keys that belong to an encoder's input; 0 without an encoder. A segment is either this whole
+    /// input or follows it.
+    pub source: usize,
+}
+
+/// The states of the cache that a segment uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateUse {
+    /// The state after the token before the segment; `None` if it is the first one.
+    pub before: Option<usize>,
+    /// Where to keep the state after its last token, if it is needed. May be the same as `before`.
+    pub after: Option<usize>,
 }
 
 /// The tokens of one forward pass, as rows of one matrix without padding.
@@ -57,19 +71,31 @@ pub struct Batch {
     ragged: OnceLock<crate::cuda::Ragged>,
 }
 
+impl Segment {
+    /// The number of its keys.
+    pub fn keys(&self) -> usize {
+        self.spans.iter().map(|span| span.len).sum()
+    }
+}
+
 impl Batch {
     /// Creates a batch from segments and their concatenated tokens.
     pub fn new(tokens: &[u32], segments: Vec<Segment>, device: &Device) -> Result<Self> {
-        let mut positions = Vec::with_capacity(tokens.len());
-        let mut destinations = Vec::with_capacity(tokens.len());
+        let batch = Self::of(Tensor::new(tokens, device)?, segments);
+        debug_assert_eq!(tokens.len(), batch.destinations.len());
+        Ok(batch)
+    }
+
+    /// Creates a batch from tokens on a device. Segments that only read keys need no rows of their own among them.
+    pub(crate) fn of(tokens: Tensor, segments: Vec<Segment>) -> Self {
+        let mut positions = Vec::new();
+        let mut destinations = Vec::new();
         for segment in &segments {
             positions.extend((segment.offset..segment.offset + segment.len).map(|position| position as u32));
             let own = segment.spans.iter().flat_map(|span| span.rows()).skip(segment.offset);
             destinations.extend(own);
         }
-        debug_assert_eq!(tokens.len(), destinations.len());
-        let tokens = Tensor::new(tokens, device)?;
-        Ok(Self {
+        Self {
             tokens,
             positions,
             destinations,
@@ -78,7 +104,7 @@ impl Batch {
             padded: OnceLock::new(),
             #[cfg(feature = "cuda")]
             ragged: OnceLock::new(),
-        })
+        }
     }
 
     /// Cancels the forward pass when the flag is set.

@@ -143,6 +143,11 @@ impl Config {
         strings.ok_or_else(|| self.wrong(name, "a list of strings", value))
     }
 
+    /// The first present list of strings of several names; empty if all are missing.
+    pub fn first_strings(&self, names: &[&str]) -> Result<Vec<&str>> {
+        self.strings(names.iter().find(|name| self.has(name)).copied().unwrap_or_default())
+    }
+
     /// An optional list of numbers.
     pub fn numbers(&self, name: &str) -> Result<Option<Vec<f64>>> {
         let Some(value) = self.get(name) else { return Ok(None) };
@@ -177,6 +182,17 @@ impl Config {
         let mut fields = (*self.fields).clone();
         for (name, value) in with.fields.iter() {
             fields.insert(name.clone(), value.clone());
+        }
+        Self { fields: Arc::new(fields), path: self.path.clone() }
+    }
+
+    /// A copy of this object in which these fields are set, unless they are present.
+    pub fn with_defaults(&self, defaults: &[(&str, Value)]) -> Self {
+        let mut fields = (*self.fields).clone();
+        for (name, value) in defaults {
+            if fields.get_str(name).is_none() {
+                fields.insert(*name, value.clone());
+            }
         }
         Self { fields: Arc::new(fields), path: self.path.clone() }
     }

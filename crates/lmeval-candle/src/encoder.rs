@@ -94,21 +94,38 @@ impl PromptEncoder {
         max_length: usize,
     ) -> Result<ScoreRequest, ModelError> {
         let (context, continuation) = self.split(context, continuation)?;
-        if continuation.is_empty() {
-            return Err(request("Nothing to score: the continuation has no tokens"));
-        }
-        if continuation.len() > max_length {
-            return Err(request(format!(
-                "The continuation has {} tokens, but the model's maximum length is {max_length}",
-                continuation.len()
-            )));
-        }
+        check_continuation(&continuation, max_length)?;
         let scored = continuation.len();
         let mut tokens = context;
         tokens.extend(continuation);
         let surplus = tokens.len().saturating_sub(max_length + 1);
         tokens.drain(..surplus);
-        Ok(ScoreRequest { tokens, scored })
+        Ok(ScoreRequest { tokens, scored, source: 0 })
+    }
+
+    /// Encodes a context as the source of an encoder, truncated on the left to `max_length` tokens, and its continuation as
+    /// what a decoder returns that begins with the token `start`.
+    pub(crate) fn source_and_target(
+        &self,
+        context: &str,
+        continuation: &str,
+        start: u32,
+        max_length: usize,
+    ) -> Result<ScoreRequest, ModelError> {
+        let (source, target) = if context.is_empty() {
+            self.split(context, continuation)?
+        } else {
+            let stripped = strings::rstrip(context);
+            // Reference: the two are encoded on their own, with the spaces between them before the second.
+            let target = format!("{}{continuation}", &context[stripped.len()..]);
+            (self.encode(stripped)?, self.tokenizer.encode(&target, false)?)
+        };
+        decoder_request(source, start, target, max_length)
+    }
+
+    /// Encodes a prompt as the source of an encoder, with the special tokens of the tokenizer.
+    pub(crate) fn encode_source(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.tokenizer.encode(text, true)
     }
 
     fn split(&self, context: &str, continuation: &str) -> Result<(Vec<u32>, Vec<u32>), ModelError> {
@@ -132,6 +149,37 @@ impl PromptEncoder {
         }
         Ok((vec![prefix], tokens))
     }
+}
+
+/// A request for a decoder, whose first token `start` stands for the target shifted by one.
+pub(crate) fn decoder_request(
+    mut source: Vec<u32>,
+    start: u32,
+    target: Vec<u32>,
+    max_length: usize,
+) -> Result<ScoreRequest, ModelError> {
+    check_continuation(&target, max_length)?;
+    if source.is_empty() {
+        return Err(request("The context has no tokens"));
+    }
+    source.drain(..source.len().saturating_sub(max_length));
+    let (count, scored) = (source.len(), target.len());
+    let tokens = [source, vec![start], target].concat();
+    Ok(ScoreRequest { tokens, scored, source: count })
+}
+
+/// Refuses a continuation that cannot be scored.
+fn check_continuation(continuation: &[u32], max_length: usize) -> Result<(), ModelError> {
+    if continuation.is_empty() {
+        return Err(request("Nothing to score: the continuation has no tokens"));
+    }
+    if continuation.len() > max_length {
+        return Err(request(format!(
+            "The continuation has {} tokens, but the model's maximum length is {max_length}",
+            continuation.len()
+        )));
+    }
+    Ok(())
 }
 
 /// An error of a single request.

@@ -115,7 +115,8 @@ impl From<Error> for ModelError {
     fn from(error: Error) -> Self {
         let kind = match &error {
             Error::Cancelled => ModelErrorKind::Unreachable,
-            Error::Unsupported { .. } => ModelErrorKind::Unsupported,
+            // Torch may support the value.
+            Error::Unsupported { .. } | Error::WrongField { .. } => ModelErrorKind::Unsupported,
             Error::TooLarge(_) => ModelErrorKind::Request,
             // Do not retry on a device that failed.
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
@@ -124,6 +125,7 @@ impl From<Error> for ModelError {
         let converted = Self::new(kind, without_backtrace(&error.to_string()));
         match error {
             Error::Unsupported { hint: Some(hint), .. } => converted.hint(hint),
+            Error::WrongField { .. } => converted.hint(TORCH),
             Error::MissingWeight(_) | Error::WrongShape { .. } => converted
                 .hint("The weights do not belong to this configuration, or a file of the model is missing"),
             Error::TooLarge(_) => {

@@ -21,8 +21,8 @@ mod model;
 mod registry;
 mod weights;
 
-pub use batch::{Batch, Segment, Span};
-pub use cache::Cache;
+pub use batch::{Batch, Segment, Span, StateUse};
+pub use cache::{Cache, LayerCache, LayerShape, RowCache, RowShape, StateShape};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use hub::locate_model;
@@ -31,4 +31,4 @@ pub use matrix::DeviceMatrix;
 pub use matrix::{Matrix, StoredMatrix};
 pub use model::serve;
 pub use registry::models;
-pub use weights::{Adapted, Gguf, Quantised, Raw, Safetensors, Source, TorchFiles, Weights};
+pub use weights::{Adapted, Gguf, Quantised, Raw, Safetensors, Source, Stacking, TorchFiles, Weights};

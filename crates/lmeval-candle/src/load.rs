@@ -23,7 +23,7 @@ use crate::weights::{
 pub(crate) struct Opened {
     pub(crate) config: Config,
     source: Arc<dyn Source>,
-    entry: &'static Entry,
+    pub(crate) entry: &'static Entry,
     /// The data type of the computation.
     pub(crate) dtype: DType,
     /// The data type that weights are rounded to first.

@@ -22,6 +22,8 @@ pub(crate) use self::low_rank::{LowRank, Patched};
 #[cfg(feature = "cuda")]
 pub use self::stored::DeviceMatrix;
 pub(crate) use self::stored::Owned;
+#[cfg(feature = "cuda")]
+use self::stored::SelectedOnDevice;
 pub use self::stored::StoredMatrix;
 use self::stored::{Rounded, Selected, Strided};
 
@@ -126,6 +128,10 @@ impl Matrix {
                 let (matrix, dtype) = (Arc::clone(matrix), *dtype);
                 Ok(Self(Form::Device { matrix, first: own + first, count, dtype }))
             }
+            // Products on GPUs need a matrix without gaps.
+            Form::Transposed(tensor) if !tensor.device().is_cpu() => {
+                Ok(Self(Form::Transposed(tensor.narrow(1, first, count)?.contiguous()?)))
+            }
             _ => Ok(self.tensor()?.narrow(0, first, count)?.into()),
         }
     }
@@ -136,6 +142,17 @@ impl Matrix {
             Form::Stored(matrix) => {
                 let matrix = Arc::clone(matrix);
                 Ok(Self(Form::Stored(Arc::new(Selected { matrix, rows }))))
+            }
+            #[cfg(feature = "cuda")]
+            Form::Device { .. } if rows.is_sorted_by(|row, next| row + 1 == *next) && !rows.is_empty() => {
+                self.narrow(rows[0] as usize, rows.len())
+            }
+            #[cfg(feature = "cuda")]
+            Form::Device { matrix, first, dtype, .. } => {
+                let rows: Vec<u32> = rows.iter().map(|row| row + *first as u32).collect();
+                let matrix = SelectedOnDevice::new(Arc::clone(matrix), &rows)?;
+                let (count, dtype) = (rows.len(), *dtype);
+                Ok(Self(Form::Device { matrix: Arc::new(matrix), first: 0, count, dtype }))
             }
             _ => {
                 let tensor = self.tensor()?;

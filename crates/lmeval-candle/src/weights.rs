@@ -49,10 +49,10 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
-    /// The matrices of a tensor `[matrices, columns, rows]`, or of one `[columns, rows]`, in their stored form: `[rows, columns]` each; `None` if
-    /// they must be loaded.
-    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
-        let _ = name;
+    /// The matrices of a tensor of three dimensions, or of one, in their stored form: `[rows, columns]` each; `None` if they must be
+    /// loaded.
+    fn stacked(&self, name: &str, stacking: Stacking) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+        let _ = (name, stacking);
         Ok(None)
     }
 
@@ -72,6 +72,15 @@ pub trait Source: Send + Sync {
     fn check_loaded(&self) -> Result<()> {
         Ok(())
     }
+}
+
+/// How a tensor stores several matrices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacking {
+    /// `[matrices, rows, columns]`.
+    Matrices,
+    /// `[matrices, columns, rows]`.
+    Transposes,
 }
 
 /// The bytes of a tensor as they are stored.
@@ -176,12 +185,11 @@ impl Weights {
     }
 
     /// Loads the matrix of a linear layer. On a GPU, too, quantised ones stay in their stored form, if the format allows.
-    fn matrix_of_layer(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
-        #[cfg(feature = "cuda")]
+    pub fn layer(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
         if self.device.is_cuda() {
             let full = self.checked(name, &shape)?;
             if let Some(stored) = self.source.stored_matrix(&full)?
-                && let Some(matrix) = Matrix::on_device(stored.as_ref(), self.dtype, &self.device)?
+                && let Some(matrix) = self.on_device(stored.as_ref())?
             {
                 self.mark(full);
                 return Ok(matrix);
@@ -190,34 +198,66 @@ impl Weights {
         self.matrix(name, shape)
     }
 
-    /// Loads the matrices of a tensor `[matrices, input, output]` as `[output, input]` each, and checks its shape.
-    pub fn stacked(&self, name: &str, shape: [usize; 3]) -> Result<Vec<Matrix>> {
-        match self.stored_transposes(name, &shape)? {
-            Some(matrices) => Ok(matrices),
-            None => {
-                let all = self.tensor(name, &shape)?;
-                (0..shape[0]).map(|index| Ok(Matrix::from_transposed(all.get(index)?))).collect()
-            }
+    /// Loads the matrices of linear layers that a tensor holds, `[matrices, output, input]`, and checks its shape, which is another one if
+    /// it holds their transposes. Like those of single layers, quantised ones stay in their stored form.
+    pub fn stacked(&self, name: &str, shape: [usize; 3], stacking: Stacking) -> Result<Vec<Matrix>> {
+        let [count, output, input] = shape;
+        let shape = match stacking {
+            Stacking::Matrices => shape,
+            Stacking::Transposes => [count, input, output],
+        };
+        if let Some(matrices) = self.stored_stack(name, &shape, stacking)? {
+            return Ok(matrices);
         }
+        let all = self.tensor(name, &shape)?;
+        let matrix = |matrix: Tensor| match stacking {
+            Stacking::Matrices => matrix.into(),
+            Stacking::Transposes => Matrix::from_transposed(matrix),
+        };
+        (0..count).map(|index| Ok(matrix(all.get(index)?))).collect()
     }
 
     /// Loads a matrix that is stored as `[input, output]`, and checks its shape.
     pub fn transposed(&self, name: &str, shape: [usize; 2]) -> Result<Matrix> {
-        match self.stored_transposes(name, &shape)?.and_then(|mut matrices| matrices.pop()) {
+        let stored = self.stored_stack(name, &shape, Stacking::Transposes)?;
+        match stored.and_then(|mut matrices| matrices.pop()) {
             Some(matrix) => Ok(matrix),
             None => Ok(Matrix::from_transposed(self.tensor(name, &shape)?)),
         }
     }
 
-    /// The matrices of a tensor of transposes in their stored form, on the CPU and if the format allows.
-    fn stored_transposes(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<Matrix>>> {
-        if !self.device.is_cpu() || self.dtype != DType::F32 {
+    /// The matrices of a tensor in their stored form, if the format allows.
+    fn stored_stack(&self, name: &str, shape: &[usize], stacking: Stacking) -> Result<Option<Vec<Matrix>>> {
+        let is_on_host = self.device.is_cpu() && self.dtype == DType::F32;
+        if !is_on_host && !self.device.is_cuda() {
             return Ok(None);
         }
         let full = self.checked(name, shape)?;
-        let Some(matrices) = self.source.stacked(&full)? else { return Ok(None) };
-        self.mark(full);
-        Ok(Some(matrices.into_iter().map(|matrix| self.rounded(matrix)).collect::<Result<_>>()?))
+        let Some(matrices) = self.source.stacked(&full, stacking)? else { return Ok(None) };
+        let made: Option<Vec<Matrix>> = if is_on_host {
+            matrices.into_iter().map(|matrix| self.rounded(matrix).map(Some)).collect::<Result<_>>()?
+        } else {
+            matrices.iter().map(|matrix| self.on_device(matrix.as_ref())).collect::<Result<_>>()?
+        };
+        if made.is_some() {
+            self.mark(full);
+        }
+        Ok(made)
+    }
+
+    /// A copy of a stored matrix on the GPU, if its format allows.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "without CUDA there is no GPU")
+    )]
+    fn on_device(&self, matrix: &dyn StoredMatrix) -> Result<Option<Matrix>> {
+        #[cfg(feature = "cuda")]
+        return Ok(Matrix::on_device(matrix, self.dtype, &self.device)?);
+        #[cfg(not(feature = "cuda"))]
+        {
+            let _ = matrix;
+            Ok(None)
+        }
     }
 
     /// A stored matrix with the rounding of these weights.
@@ -272,7 +312,7 @@ impl Weights {
     /// Loads a linear layer: `name.weight` of shape `[output, input]`, and `name.bias` if `bias` is set.
     pub fn linear(&self, name: &str, input: usize, output: usize, bias: bool) -> Result<Linear> {
         let below = self.at(name);
-        let weight = below.matrix_of_layer("weight", [output, input])?;
+        let weight = below.layer("weight", [output, input])?;
         let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
         Ok(Linear::new(weight, bias)?)
     }
@@ -306,6 +346,28 @@ impl Weights {
         }
         let (vocabulary, width) = embedding.shape()?;
         self.linear_as_stored(name, width, vocabulary)
+    }
+
+    /// The tensor of this name and those below it are known and not needed, such as layers for predicting several tokens at
+    /// once.
+    pub fn skip(&self, name: impl fmt::Display) {
+        let full = self.full(name);
+        let is_below = |name: &String| {
+            name.strip_prefix(&full).is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'.', ..]))
+        };
+        let names = self.source.names().into_iter().filter(is_below);
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    /// The same weights in float32, without rounding them first: for numbers that models keep in 32 bits whatever they compute
+    /// in.
+    pub fn exact(&self) -> Self {
+        Self { dtype: DType::F32, rounded: None, ..self.clone() }
+    }
+
+    /// The same weights, rounded as usual but computed with in float32.
+    pub fn widened(&self) -> Self {
+        Self { dtype: DType::F32, rounded: Some(self.rounded.unwrap_or(self.dtype)), ..self.clone() }
     }
 
     /// The device that weights are loaded onto.

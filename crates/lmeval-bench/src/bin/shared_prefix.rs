@@ -133,13 +133,26 @@ fn shared(sizes: Sizes, cache: &mut Cache, device: &Device) -> Result<Batch, Box
     let take = |cache: &mut Cache, rows| cache.take(rows).ok_or("the cache is too small");
     let prefix = take(cache, sizes.prefix)?;
     let mut all = tokens(sizes, 0)[..sizes.prefix].to_vec();
-    let mut segments =
-        vec![Segment { first: 0, len: sizes.prefix, offset: 0, length: sizes.prefix, spans: prefix.clone() }];
+    let mut segments = vec![Segment {
+        first: 0,
+        len: sizes.prefix,
+        offset: 0,
+        length: sizes.prefix,
+        spans: prefix.clone(),
+        ..Segment::default()
+    }];
     for sequence in 0..sizes.sequences {
         let mut spans = prefix.clone();
         spans.extend(take(cache, sizes.rest)?);
         let length = sizes.prefix + sizes.rest;
-        segments.push(Segment { first: all.len(), len: sizes.rest, offset: sizes.prefix, length, spans });
+        segments.push(Segment {
+            first: all.len(),
+            len: sizes.rest,
+            offset: sizes.prefix,
+            length,
+            spans,
+            ..Segment::default()
+        });
         all.extend(&tokens(sizes, sequence)[sizes.prefix..]);
     }
     Ok(Batch::new(&all, segments, device)?)
@@ -181,7 +194,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let build = |dtype| -> Result<_, Box<dyn Error>> {
         let model = model(sizes, dtype, &device)?;
         let rows = sizes.prefix + sizes.sequences * sizes.rest;
-        let cache = Cache::new(&model.shape(), rows + sizes.prefix + sizes.rest, dtype, &device)?;
+        let cache = Cache::new(model.shape(), rows + sizes.prefix + sizes.rest, 0, dtype, &device)?;
         Ok((model, cache))
     };
     let (model, mut cache) = build(dtype)?;
@@ -196,8 +209,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut worst = (0.0f32, 1.0f32);
     for sequence in [0, sizes.sequences / 2, sizes.sequences - 1] {
         let all = tokens(sizes, sequence);
-        let segment =
-            Segment { first: 0, len: all.len(), offset: 0, length: all.len(), spans: spans.clone() };
+        let segment = Segment {
+            first: 0,
+            len: all.len(),
+            offset: 0,
+            length: all.len(),
+            spans: spans.clone(),
+            ..Segment::default()
+        };
         let alone = Batch::new(&all, vec![segment], &device)?;
         let rows = model.forward(&alone, &cache)?;
         let alone = model.head(&rows.narrow(0, all.len() - sizes.scored, sizes.scored)?)?;

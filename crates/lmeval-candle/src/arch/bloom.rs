@@ -14,9 +14,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let hidden = parts::hidden(config)?;
     let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
     let shape = Shape {
-        layers: config.first_size(&["n_layer", "num_hidden_layers"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["n_layer", "num_hidden_layers"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: None,
@@ -24,7 +22,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
     let embedding = model.matrix("word_embeddings.weight", [shape.vocabulary, hidden])?;
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let blocks = (0..shape.layers).map(|index| block(&model.at("h").at(index), heads, epsilon));
+    let blocks = (0..shape.layers.len()).map(|index| block(&model.at("h").at(index), heads, epsilon));
     let mut input = Input::new(&embedding)?;
     input.norm = Some(model.layer_norm("word_embeddings_layernorm", hidden, epsilon)?);
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;

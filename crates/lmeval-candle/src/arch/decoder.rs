@@ -1,20 +1,22 @@
 //! The decoder that all architectures configure: embedding, blocks of attention and feed-forward layers, norm and head.
 
-use candle_core::Tensor;
+use std::fmt::Debug;
+
+use candle_core::{DType, Tensor};
 
 use super::{Architecture, Shape, logits};
 use crate::batch::Batch;
-use crate::cache::{Cache, LayerCache};
+use crate::cache::{Cache, LayerCache, LayerShape};
 use crate::error::Result;
 use crate::layers::{Angles, Experts, Linear, Mlp, Norm, Rotary, SelfAttention};
 use crate::matrix::Matrix;
 
 /// A decoder-only transformer.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct Decoder<M = SelfAttention> {
     pub(super) shape: Shape,
     pub(super) input: Input,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block<M>>,
     pub(super) output: Output,
     /// Rotary embeddings: one for all blocks, or one per kind of block.
     pub(super) rotaries: Vec<Rotary>,
@@ -49,12 +51,59 @@ pub(super) struct Output {
 
 /// A transformer block.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct Block<M = SelfAttention> {
     pub(super) flow: Flow,
-    pub(super) attention: SelfAttention,
+    pub(super) attention: M,
     pub(super) feed_forward: FeedForward,
     /// The index of the block's rotary embedding; `None` without rotation.
     pub(super) rotary: Option<usize>,
+}
+
+/// A layer that reads earlier tokens: attention, or something in its place.
+pub(super) trait Mixer: Debug + Send + Sync {
+    /// What it stores.
+    fn stores(&self) -> LayerShape;
+
+    /// Computes the output for rows `[rows, hidden]`, with rotary angles if the block rotates.
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor>;
+}
+
+impl Mixer for SelfAttention {
+    fn stores(&self) -> LayerShape {
+        LayerShape::heads(self.kv_heads, self.head_width)
+    }
+
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor> {
+        self.attend(rows, angles, batch, cache)
+    }
+}
+
+impl Mixer for Box<dyn Mixer> {
+    fn stores(&self) -> LayerShape {
+        self.as_ref().stores()
+    }
+
+    fn forward(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Tensor> {
+        self.as_ref().forward(rows, angles, batch, cache)
+    }
 }
 
 /// How attention and feed-forward layer of a block are connected.
@@ -66,6 +115,8 @@ pub(super) enum Flow {
     Parallel { attention: Norm, feed_forward: Option<Norm> },
     /// Like sequential, with a norm after each residual sum.
     NormedSum { attention: Norm, feed_forward: Norm },
+    /// The mixer alone, without a feed-forward layer. The residual sum may be in float32 whatever the model computes in.
+    Alone { norm: Norm, is_wide: bool },
 }
 
 /// The norms around a layer.
@@ -93,14 +144,18 @@ impl Norms {
 #[derive(Debug)]
 pub(super) enum FeedForward {
     Dense(Mlp),
-    Experts(Experts),
+    Experts(Box<Experts>),
+    /// For blocks of a mixer alone.
+    None,
 }
 
 impl FeedForward {
-    fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+    /// Computes the outputs of rows.
+    pub(super) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         match self {
             Self::Dense(mlp) => mlp.forward(rows),
             Self::Experts(experts) => experts.forward(rows),
+            Self::None => Ok(rows.zeros_like()?),
         }
     }
 }
@@ -147,7 +202,7 @@ impl Output {
     }
 }
 
-impl Block {
+impl<M: Mixer> Block<M> {
     fn forward(&self, rows: Tensor, angles: &[Angles], batch: &Batch, cache: &LayerCache) -> Result<Tensor> {
         let angles = self.rotary.and_then(|index| angles.get(index));
         let attend = |rows: &Tensor| self.attention.forward(rows, angles, batch, cache);
@@ -168,6 +223,11 @@ impl Block {
             Flow::NormedSum { attention, feed_forward } => {
                 let rows = attention.forward(&(&rows + attend(&rows)?)?)?;
                 Ok(feed_forward.forward(&(&rows + self.feed_forward.forward(&rows)?)?)?)
+            }
+            Flow::Alone { norm, is_wide } => {
+                let made = attend(&norm.forward(&rows.to_dtype(norm.dtype())?)?)?;
+                let dtype = if *is_wide { DType::F32 } else { rows.dtype() };
+                Ok((rows.to_dtype(dtype)? + made.to_dtype(dtype)?)?)
             }
         }
     }
@@ -190,19 +250,21 @@ impl Norms {
     }
 }
 
-impl Architecture for Decoder {
-    fn shape(&self) -> Shape {
-        self.shape
+impl<M: Mixer> Architecture for Decoder<M> {
+    fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor> {
         let mut rows = self.input.forward(batch)?;
+        let dtype = rows.dtype();
         let angles = self.rotaries.iter().map(|rotary| rotary.at(batch, rows.dtype()));
         let angles: Vec<Angles> = angles.collect::<Result<_>>()?;
         for (index, block) in self.blocks.iter().enumerate() {
             batch.check()?;
             rows = block.forward(rows, &angles, batch, cache.layer(index)?)?;
         }
+        let rows = rows.to_dtype(dtype)?;
         match &self.output.norm {
             Some(norm) => Ok(norm.forward(&rows)?),
             None => Ok(rows),

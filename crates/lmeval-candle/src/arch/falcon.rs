@@ -41,16 +41,14 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     };
     let heads = Heads { kv, ..Heads::equal(count, hidden)? }.checked()?;
     let shape = Shape {
-        layers: config.first_size(&["num_hidden_layers", "n_layer"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["num_hidden_layers", "n_layer"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: None,
     };
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
     let embedding = model.matrix("word_embeddings.weight", [shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), kind, heads));
+    let blocks = (0..shape.layers.len()).map(|index| block(config, &model.at("h").at(index), kind, heads));
     let rotaries = if alibi {
         Vec::new()
     } else {

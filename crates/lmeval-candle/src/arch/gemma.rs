@@ -60,9 +60,7 @@ fn build_tied(
     let hidden = config.size("hidden_size")?;
     let heads = heads(config, generation)?;
     let shape = Shape {
-        layers: config.size("num_hidden_layers")?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.size("num_hidden_layers")?, heads)?,
         hidden,
         vocabulary: match generation {
             // Reference: published Gemma 3 configurations omit fields with the class's defaults.
@@ -71,17 +69,14 @@ fn build_tied(
         },
         positions: None,
     };
-    let prefixes = ["model", "language_model.model", "model.language_model", ""];
-    let model = weights.find(&prefixes, "embed_tokens.weight")?;
+    let model = weights.find(&parts::PREFIXES, "embed_tokens.weight")?;
     let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
-    let blocks =
-        (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
+    let blocks = (0..shape.layers.len())
+        .map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
     let mut input = Input::new(&embedding)?;
     input.scale = Some((hidden as f64).sqrt());
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
-    let inner = "language_model.lm_head";
-    let head = if weights.at(inner).has("weight") { inner } else { "lm_head" };
-    let head = parts::head(weights, head, &embedding, tied)?;
+    let head = parts::head(weights, parts::head_name(weights), &embedding, tied)?;
     let mut output = Output::new(model.rms_norm("norm", hidden, epsilon, NORM_OFFSET)?, head);
     output.cap = match generation {
         Generation::First => None,

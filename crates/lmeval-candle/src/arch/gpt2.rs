@@ -38,9 +38,7 @@ fn build_with(
     }
     let positions = config.first_size(&["n_positions", "max_position_embeddings"])?;
     let shape = Shape {
-        layers: config.first_size(&["n_layer", "num_hidden_layers"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["n_layer", "num_hidden_layers"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: Some(positions),
@@ -48,7 +46,7 @@ fn build_with(
     let model = weights.find(&["transformer", ""], "wte.weight")?;
     let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
     let table = model.matrix("wpe.weight", [positions, hidden])?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads, index));
+    let blocks = (0..shape.layers.len()).map(|index| block(config, &model.at("h").at(index), heads, index));
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {

@@ -16,9 +16,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let heads = Heads::equal(config.first_size(&["num_heads", "num_attention_heads"])?, hidden)?;
     let positions = config.size("max_position_embeddings")?;
     let shape = Shape {
-        layers: config.first_size(&["num_layers", "num_hidden_layers"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["num_layers", "num_hidden_layers"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: Some(positions),
@@ -26,7 +24,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["transformer", ""], "wte.weight")?;
     let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
     let table = model.matrix("wpe.weight", [positions, hidden])?;
-    let windows = windows(config, shape.layers)?;
+    let windows = windows(config, shape.layers.len())?;
     let blocks = windows.iter().enumerate();
     let blocks = blocks.map(|(index, window)| block(config, &model.at("h").at(index), heads, *window));
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;

@@ -15,7 +15,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let shape = parts::shape(config, hidden, heads)?;
     let model = weights.find(&["gpt_neox", ""], "embed_in.weight")?;
     let embedding = model.matrix("embed_in.weight", [shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads));
+    let blocks = (0..shape.layers.len()).map(|index| block(config, &model.at("layers").at(index), heads));
     // Reference: at the top level, these two fields have only their old names.
     let parameters = RotaryParameters::read_object(
         config,

@@ -13,9 +13,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let hidden = config.first_size(&["n_embd", "hidden_size"])?;
     let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
     let shape = Shape {
-        layers: config.first_size(&["n_layer", "num_hidden_layers"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["n_layer", "num_hidden_layers"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         // The reference precomputes a table of sines and cosines.
@@ -23,7 +21,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     };
     let model = weights.find(&["transformer", ""], "wte.weight")?;
     let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads));
+    let blocks = (0..shape.layers.len()).map(|index| block(config, &model.at("h").at(index), heads));
     let width = config.size_or("rotary_dim", 64)?;
     if width > heads.width {
         return Err(parts::wrong(config, "rotary_dim", "at most the width of a head"));

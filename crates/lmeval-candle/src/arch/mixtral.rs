@@ -5,7 +5,7 @@ use super::decoder::FeedForward;
 use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts, Mlp};
+use crate::layers::{Activation, Experts, Mlp, Routing};
 use crate::weights::Weights;
 
 /// Builds the model.
@@ -18,7 +18,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
             parts::attention(&weights.at("self_attn"), hidden, heads, false, ("o_proj", false))?;
         attention.options.window = parts::window(config, None)?;
         let experts = mixture(config, &weights.at("block_sparse_moe"), hidden)?;
-        Ok((attention, FeedForward::Experts(experts)))
+        Ok((attention, FeedForward::Experts(Box::new(experts))))
     })?))
 }
 
@@ -38,8 +38,8 @@ fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts>
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
         routed: (0..count).map(expert).collect::<Result<_>>()?,
-        chosen: config.size("num_experts_per_tok")?,
-        normalise: true,
+        routing: Routing::softmax(config.size("num_experts_per_tok")?, true),
         shared: None,
+        narrowed: None,
     })
 }

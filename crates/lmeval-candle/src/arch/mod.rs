@@ -19,48 +19,65 @@
 //! Everything must work on any device: no step may read tensor values back, except an expert router. To test an
 //! architecture, add a tiny checkpoint to `tests/fixtures` with the output of `transformers`.
 
+mod baichuan;
+mod bamba;
 mod bloom;
 mod cohere;
 mod decoder;
+mod deepseek;
+mod ernie;
 mod falcon;
+mod falcon_h1;
 mod gemma;
+mod gemma3n;
 mod glm;
 mod gpt2;
 mod gpt_neo;
 mod gpt_neox;
+mod gpt_oss;
 mod gptj;
+mod granite_hybrid;
+mod hunyuan;
+mod images;
+mod internlm;
+mod jamba;
+mod lfm2;
 mod llama;
+mod llama4;
+mod mamba;
+mod mamba2;
+mod minicpm;
 mod mistral;
 mod mixtral;
 mod mpt;
+mod nemotron_h;
 mod olmo;
 mod opt;
 mod parts;
 mod phi;
 mod phi3;
+mod phimoe;
 mod qwen;
+mod qwen_next;
 mod stablelm;
 mod starcoder2;
+mod t5;
 
 use std::fmt::Debug;
 
 use candle_core::{DType, Tensor};
 
 use crate::batch::Batch;
-use crate::cache::Cache;
+use crate::cache::{Cache, LayerShape};
 use crate::config::Config;
 use crate::error::{Error, Result, TORCH};
 use crate::weights::Weights;
 
 /// The sizes of a model that the engine needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of layers.
-    pub layers: usize,
-    /// The number of key/value heads.
-    pub kv_heads: usize,
-    /// The width of a key/value head.
-    pub head_width: usize,
+    /// What each layer stores.
+    pub layers: Vec<LayerShape>,
     /// The width of rows.
     pub hidden: usize,
     /// The vocabulary size.
@@ -72,7 +89,7 @@ pub struct Shape {
 /// A language model.
 pub trait Architecture: Debug + Send + Sync {
     /// The sizes of the model.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> &Shape;
 
     /// Computes the rows after the final norm, `[rows, hidden]`, and stores keys and values in the cache.
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor>;
@@ -87,6 +104,11 @@ pub trait Architecture: Debug + Send + Sync {
 
     /// The length beyond which a growing sequence is recomputed from the start.
     fn length_crossing(&self) -> Option<usize> {
+        None
+    }
+
+    /// The first token of a decoder behind an encoder, whose input is the source of segments; `None` without an encoder.
+    fn decoder_start(&self) -> Option<u32> {
         None
     }
 }
@@ -398,7 +420,273 @@ pub const ARCHITECTURES: &[Entry] = &[
         positions: None,
         build: mpt::build,
     },
+    Entry {
+        models: "DeepSeek V2, DeepSeek Coder V2",
+        classes: &["DeepseekV2ForCausalLM"],
+        model_types: &["deepseek_v2"],
+        positions: Some(2048),
+        build: deepseek::build_2,
+    },
+    Entry {
+        models: "DeepSeek V3 and R1, Kimi K2, Moonlight",
+        classes: &["DeepseekV3ForCausalLM"],
+        model_types: &["deepseek_v3", "kimi_k2"],
+        positions: Some(4096),
+        build: deepseek::build_3,
+    },
+    Entry {
+        models: "gpt-oss",
+        classes: &["GptOssForCausalLM"],
+        model_types: &["gpt_oss"],
+        positions: Some(131_072),
+        build: gpt_oss::build,
+    },
+    Entry {
+        models: "GLM 4.5 to 4.7",
+        classes: &["Glm4MoeForCausalLM"],
+        model_types: &["glm4_moe"],
+        positions: Some(131_072),
+        build: glm::build_experts,
+    },
+    Entry {
+        models: "GLM 4.7 Flash",
+        classes: &["Glm4MoeLiteForCausalLM"],
+        model_types: &["glm4_moe_lite"],
+        positions: Some(202_752),
+        build: deepseek::build_glm_lite,
+    },
+    Entry {
+        models: "Llama 4, text only",
+        classes: &["Llama4ForCausalLM"],
+        model_types: &["llama4_text"],
+        positions: Some(131_072),
+        build: llama4::build,
+    },
+    Entry {
+        models: "Llama 4 with images; only text input is supported",
+        classes: &["Llama4ForConditionalGeneration"],
+        model_types: &["llama4"],
+        positions: Some(131_072),
+        build: images::build_llama4,
+    },
+    Entry {
+        models: "Qwen 3 Next",
+        classes: &["Qwen3NextForCausalLM"],
+        model_types: &["qwen3_next"],
+        positions: Some(32_768),
+        build: qwen_next::build,
+    },
+    Entry {
+        models: "Mamba",
+        classes: &["MambaForCausalLM"],
+        model_types: &["mamba"],
+        positions: None,
+        build: mamba::build,
+    },
+    Entry {
+        models: "Falcon Mamba",
+        classes: &["FalconMambaForCausalLM"],
+        model_types: &["falcon_mamba"],
+        positions: None,
+        build: mamba::build_falcon,
+    },
+    Entry {
+        models: "Mamba 2, Codestral Mamba",
+        classes: &["Mamba2ForCausalLM"],
+        model_types: &["mamba2"],
+        positions: None,
+        build: mamba2::build,
+    },
+    Entry {
+        models: "Granite 4",
+        classes: &["GraniteMoeHybridForCausalLM"],
+        model_types: &["granitemoehybrid"],
+        positions: Some(2048),
+        build: granite_hybrid::build,
+    },
+    Entry {
+        models: "Granite 3 with experts",
+        classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
+        model_types: &["granitemoe", "granitemoeshared"],
+        positions: Some(2048),
+        build: granite_hybrid::build_experts,
+    },
+    Entry {
+        models: "Falcon H1",
+        classes: &["FalconH1ForCausalLM"],
+        model_types: &["falcon_h1"],
+        positions: Some(8192),
+        build: falcon_h1::build,
+    },
+    Entry {
+        models: "Nemotron H, Nemotron Nano 2 and 3",
+        classes: &["NemotronHForCausalLM"],
+        model_types: &["nemotron_h"],
+        positions: Some(4096),
+        build: nemotron_h::build,
+    },
+    Entry {
+        models: "Bamba",
+        classes: &["BambaForCausalLM"],
+        model_types: &["bamba"],
+        positions: Some(262_144),
+        build: bamba::build,
+    },
+    Entry {
+        models: "Jamba",
+        classes: &["JambaForCausalLM"],
+        model_types: &["jamba"],
+        positions: Some(262_144),
+        build: jamba::build,
+    },
+    Entry {
+        models: "LFM 2",
+        classes: &["Lfm2ForCausalLM"],
+        model_types: &["lfm2"],
+        positions: Some(128_000),
+        build: lfm2::build,
+    },
+    Entry {
+        models: "LFM 2 with experts",
+        classes: &["Lfm2MoeForCausalLM"],
+        model_types: &["lfm2_moe"],
+        positions: Some(128_000),
+        build: lfm2::build_experts,
+    },
+    Entry {
+        models: "Hunyuan",
+        classes: &["HunYuanDenseV1ForCausalLM"],
+        model_types: &["hunyuan_v1_dense"],
+        positions: Some(2048),
+        build: hunyuan::build,
+    },
+    Entry {
+        models: "Hunyuan with experts",
+        classes: &["HunYuanMoEV1ForCausalLM"],
+        model_types: &["hunyuan_v1_moe"],
+        positions: Some(2048),
+        build: hunyuan::build_experts,
+    },
+    Entry {
+        models: "ERNIE 4.5 with experts",
+        classes: &["Ernie4_5_MoeForCausalLM"],
+        model_types: &["ernie4_5_moe"],
+        positions: Some(131_072),
+        build: ernie::build_experts,
+    },
+    Entry {
+        models: "MiniCPM 3",
+        classes: &["MiniCPM3ForCausalLM"],
+        model_types: &["minicpm3"],
+        positions: Some(32_768),
+        build: minicpm::build_3,
+    },
+    Entry {
+        models: "Phi 3.5 MoE",
+        classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        model_types: &["phimoe"],
+        positions: Some(131_072),
+        build: phimoe::build,
+    },
+    Entry {
+        models: "T5, T5 1.1, Flan-T5, T0; mT5",
+        classes: &["T5ForConditionalGeneration", "MT5ForConditionalGeneration"],
+        model_types: &["t5", "mt5"],
+        positions: None,
+        build: t5::build,
+    },
+    Entry {
+        models: "Ministral 3",
+        classes: &["Ministral3ForCausalLM"],
+        model_types: &["ministral3"],
+        positions: Some(262_144),
+        build: mistral::build_ministral_3,
+    },
+    Entry {
+        models: "Qwen 2 VL and 2.5 VL; only text input is supported",
+        classes: &["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"],
+        model_types: &["qwen2_vl", "qwen2_5_vl"],
+        positions: Some(32_768),
+        build: images::build_qwen2,
+    },
+    Entry {
+        models: "Qwen 3 VL; only text input is supported",
+        classes: &["Qwen3VLForConditionalGeneration"],
+        model_types: &["qwen3_vl"],
+        positions: Some(128_000),
+        build: images::build_qwen3,
+    },
+    Entry {
+        models: "Qwen 3 VL with experts; only text input is supported",
+        classes: &["Qwen3VLMoeForConditionalGeneration"],
+        model_types: &["qwen3_vl_moe"],
+        positions: Some(128_000),
+        build: images::build_qwen3_experts,
+    },
+    Entry {
+        models: "Llava 1.5, Next and OneVision over any known language model; only text input is supported",
+        classes: &[
+            "LlavaForConditionalGeneration",
+            "LlavaNextForConditionalGeneration",
+            "LlavaOnevisionForConditionalGeneration",
+        ],
+        model_types: &["llava", "llava_next", "llava_onevision"],
+        positions: None,
+        build: images::build_any,
+    },
+    Entry {
+        models: "Mistral Small 3.1 and Ministral 3 with images; only text input is supported",
+        classes: &["Mistral3ForConditionalGeneration"],
+        model_types: &["mistral3"],
+        positions: Some(131_072),
+        build: images::build_any,
+    },
+    Entry {
+        models: "Gemma 3n; only text input is supported",
+        classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
+        model_types: &["gemma3n_text", "gemma3n"],
+        positions: Some(32_768),
+        build: gemma3n::build,
+    },
+    Entry {
+        models: "InternLM 2 and 2.5",
+        classes: &["InternLM2ForCausalLM"],
+        model_types: &["internlm2"],
+        positions: Some(32_768),
+        build: internlm::build_2,
+    },
+    Entry {
+        models: "InternLM 3",
+        classes: &["InternLM3ForCausalLM"],
+        model_types: &["internlm3"],
+        positions: Some(32_768),
+        build: internlm::build_3,
+    },
+    Entry {
+        models: "Baichuan 1 and 2",
+        classes: &["BaichuanForCausalLM", "BaiChuanForCausalLM"],
+        model_types: &["baichuan"],
+        positions: Some(4096),
+        build: baichuan::build,
+    },
+    Entry {
+        models: "MiniCPM 1, 2 and 4",
+        classes: &["MiniCPMForCausalLM"],
+        model_types: &["minicpm"],
+        positions: Some(2048),
+        build: minicpm::build,
+    },
 ];
+
+/// The classes with an encoder and a decoder.
+const WITH_ENCODER: [&str; 2] = ["T5ForConditionalGeneration", "MT5ForConditionalGeneration"];
+
+impl Entry {
+    /// Whether an encoder reads the context.
+    pub fn has_encoder(&self) -> bool {
+        self.classes.iter().any(|class| WITH_ENCODER.contains(class))
+    }
+}
 
 /// Finds the architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
@@ -461,10 +749,10 @@ mod tests {
     fn unknown_classes_say_what_is_known() {
         assert!(find(&config(Some("LlamaForCausalLM"), None)).is_ok());
         assert!(find(&config(None, Some("mistral"))).is_ok());
-        let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
+        let error = find(&config(Some("BartForConditionalGeneration"), Some("llama"))).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The native engine has no models of the class `T5ForConditionalGeneration`"
+            "The native engine has no models of the class `BartForConditionalGeneration`"
         );
         let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
         assert_eq!(hint, TORCH);

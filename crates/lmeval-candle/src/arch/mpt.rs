@@ -19,9 +19,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let hidden = config.first_size(&["d_model", "hidden_size"])?;
     let heads = Heads::equal(config.first_size(&["n_heads", "num_attention_heads"])?, hidden)?;
     let shape = Shape {
-        layers: config.first_size(&["n_layers", "num_hidden_layers"])?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: parts::equal_layers(config.first_size(&["n_layers", "num_hidden_layers"])?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: None,
@@ -29,8 +27,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["transformer", ""], "wte.weight")?;
     let embedding = model.matrix("wte.weight", [shape.vocabulary, hidden])?;
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let blocks =
-        (0..shape.layers).map(|index| block(own.as_ref(), &model.at("blocks").at(index), heads, epsilon));
+    let blocks = (0..shape.layers.len())
+        .map(|index| block(own.as_ref(), &model.at("blocks").at(index), heads, epsilon));
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {
         shape,

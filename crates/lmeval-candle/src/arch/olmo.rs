@@ -5,7 +5,7 @@ use super::decoder::{FeedForward, Flow, Norms};
 use super::parts::{self, Frame, Heads, NormBuilder};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts, Rotary, RotaryStyle, SelfAttention};
+use crate::layers::{Activation, Experts, Rotary, RotaryStyle, Routing, SelfAttention};
 use crate::weights::Weights;
 
 /// The epsilon of OLMo 1's norms, which have no weights and no field in the configuration.
@@ -78,11 +78,14 @@ pub(super) fn build_experts(config: &Config, weights: &Weights) -> Result<Box<dy
         let experts = Experts {
             router: mlp.linear("gate", hidden, count, false)?,
             routed: (0..count).map(expert).collect::<Result<_>>()?,
-            chosen: config.size("num_experts_per_tok")?,
-            normalise: config.flag_or("norm_topk_prob", false)?,
+            routing: Routing::softmax(
+                config.size("num_experts_per_tok")?,
+                config.flag_or("norm_topk_prob", false)?,
+            ),
             shared: None,
+            narrowed: None,
         };
-        Ok((attention, FeedForward::Experts(experts)))
+        Ok((attention, FeedForward::Experts(Box::new(experts))))
     })?))
 }
 

@@ -24,7 +24,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, width])?;
     let table = model.matrix("embed_positions.weight", [positions + POSITIONS_BEFORE as usize, hidden])?;
     let first = config.flag_or("do_layer_norm_before", true)?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads, first));
+    let blocks =
+        (0..shape.layers.len()).map(|index| block(config, &model.at("layers").at(index), heads, first));
     let blocks = blocks.collect::<Result<_>>()?;
     let mut input = Input::new(&embedding)?.with_positions(table, POSITIONS_BEFORE)?;
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;

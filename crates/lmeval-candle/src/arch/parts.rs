@@ -4,14 +4,18 @@ use candle_core::Tensor;
 use lmeval_pycompat::{Dict, Value};
 
 use super::Shape;
-use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Mixer, Norms, Output};
+use crate::cache::LayerShape;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
     Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
 use crate::matrix::Matrix;
-use crate::weights::{Weights, checked_epsilon};
+use crate::weights::{Stacking, Weights, checked_epsilon};
+
+/// More layers than any model has.
+const MOST_LAYERS: usize = 4096;
 
 /// The heads of attention.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +145,8 @@ pub(super) struct Frame {
     pub(super) tied: bool,
     /// Loads a norm of rows.
     pub(super) norm: NormBuilder,
+    /// The name of the last norm.
+    pub(super) last_norm: &'static str,
 }
 
 /// Loads a norm by name.
@@ -168,6 +174,7 @@ impl Frame {
             rotary,
             tied: false,
             norm: Box::new(move |weights, name| weights.rms_norm(name, hidden, epsilon, 0.0)),
+            last_norm: "norm",
         })
     }
 }
@@ -175,12 +182,12 @@ impl Frame {
 /// A model of LLaMA's structure and names: pre-norm blocks and rotary embeddings.
 ///
 /// `block` builds attention and feed-forward layer of a block from its weights.
-pub(super) fn like_llama(
+pub(super) fn like_llama<M: Mixer>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
-    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
-) -> Result<Decoder> {
+    block: impl Fn(usize, &Weights) -> Result<(M, FeedForward)>,
+) -> Result<Decoder<M>> {
     like_llama_flowing(config, weights, frame, block, |weights, norm| {
         Ok(Flow::Sequential {
             attention: Norms::before(norm(weights, "input_layernorm")?),
@@ -190,31 +197,42 @@ pub(super) fn like_llama(
 }
 
 /// The same with another connection of attention and feed-forward layer.
-pub(super) fn like_llama_flowing(
+pub(super) fn like_llama_flowing<M: Mixer>(
     config: &Config,
     weights: &Weights,
     frame: Frame,
-    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
+    block: impl Fn(usize, &Weights) -> Result<(M, FeedForward)>,
     flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
-) -> Result<Decoder> {
+) -> Result<Decoder<M>> {
     let hidden = config.size("hidden_size")?;
-    let shape = shape(config, hidden, frame.heads)?;
-    let model = weights.find(&["model", ""], "embed_tokens.weight")?;
+    let mut shape = shape(config, hidden, frame.heads)?;
+    let model = weights.find(&PREFIXES, "embed_tokens.weight")?;
     let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| {
+    let blocks = (0..shape.layers.len()).map(|index| {
         let weights = model.at("layers").at(index);
         let (attention, feed_forward) = block(index, &weights)?;
         Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
     });
-    let blocks = blocks.collect::<Result<_>>()?;
-    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", frame.tied)?)?;
+    let blocks: Vec<Block<M>> = blocks.collect::<Result<_>>()?;
+    shape.layers = blocks.iter().map(|block| block.attention.stores()).collect();
+    let tied = config.flag_or("tie_word_embeddings", frame.tied)?;
+    let head = head(weights, head_name(weights), &embedding, tied)?;
     Ok(Decoder {
         shape,
         input: Input::new(&embedding)?,
         blocks,
-        output: Output::new((frame.norm)(&model, "norm")?, head),
+        output: Output::new((frame.norm)(&model, frame.last_norm)?, head),
         rotaries: vec![Rotary::new(frame.rotary, frame.rotated, frame.style)?],
     })
+}
+
+/// The prefixes of a model, alone and as the language model of one that reads images.
+pub(super) const PREFIXES: [&str; 4] = ["model", "language_model.model", "model.language_model", ""];
+
+/// The name of the head, alone or as part of the language model of one that reads images.
+pub(super) fn head_name(weights: &Weights) -> &'static str {
+    let inner = "language_model.lm_head";
+    if weights.at(inner).has("weight") { inner } else { "lm_head" }
 }
 
 /// Loads the output head `name`, with a bias if the checkpoint has one.
@@ -242,6 +260,12 @@ pub(super) fn head(
     Ok(Linear::new(matrix, bias)?)
 }
 
+/// An RMS norm without weights.
+pub(super) fn plain_rms_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
+    let weight = Tensor::ones(width, weights.dtype(), weights.device())?;
+    Ok(Norm::Rms { weight, epsilon: checked_epsilon(epsilon)? })
+}
+
 /// A layer norm without weights.
 pub(super) fn plain_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
     let ones = Tensor::ones(width, weights.dtype(), weights.device())?;
@@ -257,7 +281,7 @@ pub(super) fn fused(
     bias: bool,
 ) -> Result<(Matrix, Option<Tensor>)> {
     let below = weights.at(name);
-    let weight = below.matrix("weight", [output, input])?;
+    let weight = below.layer("weight", [output, input])?;
     let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
     Ok((weight, bias))
 }
@@ -270,13 +294,24 @@ pub(super) fn hidden(config: &Config) -> Result<usize> {
 /// The sizes of a model with the usual field names.
 pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shape> {
     Ok(Shape {
-        layers: config.size("num_hidden_layers")?,
-        kv_heads: heads.kv,
-        head_width: heads.width,
+        layers: equal_layers(config.size("num_hidden_layers")?, heads)?,
         hidden,
         vocabulary: config.size("vocab_size")?,
         positions: None,
     })
+}
+
+/// Layers that all store keys and values of the same heads.
+pub(super) fn equal_layers(count: usize, heads: Heads) -> Result<Vec<LayerShape>> {
+    Ok(vec![LayerShape::heads(heads.kv, heads.width); checked_layers(count)?])
+}
+
+/// A number of layers that a model can have.
+pub(super) fn checked_layers(count: usize) -> Result<usize> {
+    if count <= MOST_LAYERS {
+        return Ok(count);
+    }
+    Err(Error::unsupported(format!("A model cannot have {count} layers, at most {MOST_LAYERS}")))
 }
 
 /// Attention with the projections `q_proj`, `k_proj`, `v_proj` and a named output projection.
@@ -301,10 +336,13 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
     let [query, key, value] = projections;
     SelfAttention {
         query,
+        is_gated: false,
         key,
         value,
         output,
         head_norms: None,
+        rotates_first: false,
+        temperature: None,
         row_norms: None,
         clip: None,
         heads: heads.count,
@@ -322,6 +360,56 @@ pub(super) fn gated(weights: &Weights, hidden: usize, inner: usize, activation: 
         down: weights.linear("down_proj", inner, hidden, false)?,
         activation,
     })
+}
+
+/// Gated experts, one below each number, or all in the tensors `gate_up_proj` and `down_proj`.
+pub(super) fn gated_experts(
+    weights: &Weights,
+    count: usize,
+    hidden: usize,
+    inner: usize,
+    activation: Activation,
+) -> Result<Vec<Mlp>> {
+    if !weights.has("gate_up_proj") {
+        return (0..count).map(|index| gated(&weights.at(index), hidden, inner, activation)).collect();
+    }
+    let both = stacked_linears(weights, "gate_up_proj", count, hidden, 2 * inner)?;
+    let down = stacked_linears(weights, "down_proj", count, inner, hidden)?;
+    let expert = |(both, down): (Linear, Linear)| {
+        Ok(Mlp { gate: Some(both.outputs(0, inner)?), up: both.outputs(inner, inner)?, down, activation })
+    };
+    both.into_iter().zip(down).map(expert).collect()
+}
+
+/// The linear layers of a tensor that holds those of all experts, `[experts, input, output]`, or with the last two exchanged.
+pub(super) fn stacked_linears(
+    weights: &Weights,
+    name: &str,
+    count: usize,
+    input: usize,
+    output: usize,
+) -> Result<Vec<Linear>> {
+    let all = match weights.stacked(name, [count, output, input], Stacking::Transposes) {
+        Err(Error::WrongShape { found, .. }) if found == [count, output, input] => {
+            weights.stacked(name, [count, output, input], Stacking::Matrices)?
+        }
+        other => other?,
+    };
+    all.into_iter().map(|matrix| Ok(Linear::new(matrix, None)?)).collect()
+}
+
+/// Skips the layers behind the last one, which predict further tokens.
+pub(super) fn skip_predictors(config: &Config, weights: &Weights) -> Result<()> {
+    let layers = config.size("num_hidden_layers")?;
+    for extra in 0..config.size_or("num_nextn_predict_layers", 1)?.min(layers) {
+        weights.skip(format!("model.layers.{}", layers + extra));
+    }
+    Ok(())
+}
+
+/// A vector that models keep in 32 bits, on the host.
+pub(super) fn exact_numbers(weights: &Weights, name: &str, count: usize) -> Result<Vec<f32>> {
+    Ok(weights.exact().tensor(name, &[count])?.to_vec1()?)
 }
 
 /// An ungated feed-forward layer.
@@ -376,6 +464,25 @@ pub(super) fn slopes(heads: usize) -> Vec<f32> {
 /// An error that a field has an unsupported value.
 pub(super) fn wrong(config: &Config, field: &str, expected: &str) -> Error {
     config.wrong(field, expected, config.get(field).unwrap_or(&Value::None))
+}
+
+/// Refuses a field with another number than those known. A missing field has the first of them.
+pub(super) fn only_numbers(config: &Config, field: &str, known: &[usize]) -> Result<usize> {
+    let number = config.size_or(field, known[0])?;
+    if known.contains(&number) {
+        return Ok(number);
+    }
+    let known: Vec<String> = known.iter().map(|number| format!("`{number}`")).collect();
+    Err(wrong(config, field, &known.join(" or ")))
+}
+
+/// Refuses a field with another name than those known. A missing field has the first of them.
+pub(super) fn only_names<'a>(config: &'a Config, field: &str, known: &[&'a str]) -> Result<&'a str> {
+    let name = config.string(field)?.unwrap_or(known[0]);
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    Err(wrong(config, field, &format!("`{}`", known.join("` or `"))))
 }
 
 /// Refuses a flag with another value than its default, the only supported one.

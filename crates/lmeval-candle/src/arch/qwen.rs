@@ -5,7 +5,7 @@ use super::decoder::FeedForward;
 use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts};
+use crate::layers::{Activation, Experts, Routing};
 use crate::weights::Weights;
 
 /// The differences between generations.
@@ -61,7 +61,7 @@ fn build(
         }
         attention.options.window = window(config, generation, experts, index)?;
         let feed_forward = if experts && sparse(config, index)? {
-            FeedForward::Experts(mixture(config, &weights.at("mlp"), generation, hidden)?)
+            FeedForward::Experts(Box::new(mixture(config, &weights.at("mlp"), generation, hidden)?))
         } else {
             let activation = Activation::read(config, "hidden_act", "silu")?;
             let inner = config.size("intermediate_size")?;
@@ -106,7 +106,7 @@ fn window(config: &Config, generation: Generation, experts: bool, layer: usize) 
 }
 
 /// Whether a layer has experts.
-fn sparse(config: &Config, layer: usize) -> Result<bool> {
+pub(super) fn sparse(config: &Config, layer: usize) -> Result<bool> {
     let dense = config.numbers("mlp_only_layers")?.unwrap_or_default();
     let step = config.size_or("decoder_sparse_step", 1)?;
     if step == 0 {
@@ -117,22 +117,33 @@ fn sparse(config: &Config, layer: usize) -> Result<bool> {
 
 /// The experts of a layer.
 fn mixture(config: &Config, weights: &Weights, generation: Generation, hidden: usize) -> Result<Experts> {
+    let normalise = config.flag_or("norm_topk_prob", false)?;
+    experts(config, weights, generation == Generation::Second, normalise, hidden)
+}
+
+/// Experts with or without one that reads every token.
+pub(super) fn experts(
+    config: &Config,
+    weights: &Weights,
+    has_shared: bool,
+    normalise: bool,
+    hidden: usize,
+) -> Result<Experts> {
     let inner = config.size("moe_intermediate_size")?;
     let activation = Activation::read(config, "hidden_act", "silu")?;
     let count = config.first_size(&["num_experts", "num_local_experts"])?;
-    let expert = |index: usize| parts::gated(&weights.at("experts").at(index), hidden, inner, activation);
-    let shared = if generation == Generation::Second {
+    let shared = if has_shared {
         let inner = config.size("shared_expert_intermediate_size")?;
         let gate = weights.linear("shared_expert_gate", hidden, 1, false)?;
-        Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, gate))
+        Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, Some(gate)))
     } else {
         None
     };
     Ok(Experts {
         router: weights.linear("gate", hidden, count, false)?,
-        routed: (0..count).map(expert).collect::<Result<_>>()?,
-        chosen: config.size("num_experts_per_tok")?,
-        normalise: config.flag_or("norm_topk_prob", false)?,
+        routed: parts::gated_experts(&weights.at("experts"), count, hidden, inner, activation)?,
+        routing: Routing::softmax(config.size("num_experts_per_tok")?, normalise),
         shared,
+        narrowed: None,
     })
 }

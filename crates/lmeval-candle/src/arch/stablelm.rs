@@ -19,7 +19,8 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let shape = parts::shape(config, hidden, heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
     let embedding = model.matrix("embed_tokens.weight", [shape.vocabulary, hidden])?;
-    let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), hidden, heads));
+    let blocks =
+        (0..shape.layers.len()).map(|index| block(config, &model.at("layers").at(index), hidden, heads));
     let width = parts::rotated_width(config, heads.width, 0.25)?;
     let rotary = Rotary::new(RotaryParameters::read(config, 10_000.0)?, width, RotaryStyle::Halves)?;
     let epsilon = config.number_or("layer_norm_eps", 1e-5)?;

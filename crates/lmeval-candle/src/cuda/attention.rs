@@ -8,7 +8,7 @@ use candle_core::{CpuStorage, CudaStorage, CustomOp3, DType, Layout, Result, Sha
 
 use super::{KERNELS, MODULE, view, with_half_floats, with_u32};
 use crate::batch::Batch;
-use crate::cache::LayerCache;
+use crate::cache::RowCache;
 use crate::layers::AttentionOptions;
 
 /// Head widths with a kernel.
@@ -97,7 +97,7 @@ pub(crate) fn attend(
     queries: &Tensor,
     options: &AttentionOptions,
     batch: &Batch,
-    cache: &LayerCache,
+    cache: &RowCache,
 ) -> crate::Result<Option<Tensor>> {
     let (rows, heads, width) = queries.dims3()?;
     let (cache_rows, kv_heads, kv_width) = cache.keys().dims3()?;
@@ -109,6 +109,11 @@ pub(crate) fn attend(
         || kv_heads == 0
         || !heads.is_multiple_of(kv_heads)
         || cache.values().dims() != cache.keys().dims()
+        || cache.value_width() != width
+        || options.coarse_slopes.is_some()
+        || options.distances.is_some()
+        || options.sees_all
+        || options.sinks.as_ref().is_some_and(|sinks| sinks.len() != heads)
         || options.slopes.as_ref().is_some_and(|slopes| slopes.len() != heads)
     {
         return Ok(None);
@@ -116,8 +121,11 @@ pub(crate) fn attend(
     let ragged = batch.ragged()?;
     ragged.check(rows, cache_rows)?;
     let tiles = ragged.tiles(batch, heads / kv_heads)?;
-    let slopes = options.slopes.as_ref().map(|slopes| Tensor::new(slopes.as_slice(), queries.device()));
-    let op = Attention { ragged, tiles, slopes: slopes.transpose()?, options };
+    let numbers = |numbers: &Option<Vec<f32>>| {
+        numbers.as_ref().map(|numbers| Tensor::new(numbers.as_slice(), queries.device())).transpose()
+    };
+    let (slopes, sinks) = (numbers(&options.slopes)?, numbers(&options.sinks)?);
+    let op = Attention { ragged, tiles, slopes, sinks, options };
     let made = queries.contiguous()?.apply_op3_no_bwd(cache.keys(), cache.values(), &op)?;
     Ok(Some(made))
 }
@@ -126,6 +134,7 @@ struct Attention<'a> {
     ragged: &'a Ragged,
     tiles: Tensor,
     slopes: Option<Tensor>,
+    sinks: Option<Tensor>,
     options: &'a AttentionOptions,
 }
 
@@ -164,10 +173,12 @@ impl CustomOp3 for Attention<'_> {
             block_dim: ((ROWS / 16 * 32) as u32, 1, 1),
             shared_mem_bytes: 0,
         };
-        let AttentionOptions { scale, softcap, window, .. } = *self.options;
+        let AttentionOptions { scale, softcap, window, chunk, .. } = *self.options;
         let (cap, window) = (softcap.unwrap_or(0.0), window.unwrap_or(0) as i32);
+        let chunk = chunk.unwrap_or(0) as i32;
         let (head_count, kv_count) = (heads as i32, kv_heads as i32);
-        let slopes = self.slopes.as_ref().map(Tensor::storage_and_layout);
+        let per_head =
+            [&self.slopes, &self.sinks].map(|numbers| numbers.as_ref().map(Tensor::storage_and_layout));
         let storage = with_half_floats!(queries, suffix, Number => {
             let function =
                 device.get_or_load_custom_func(&format!("attention_{suffix}_{width}"), MODULE, KERNELS)?;
@@ -181,18 +192,22 @@ impl CustomOp3 for Attention<'_> {
                     let mut arguments = function.builder();
                     arguments.arg(&queries).arg(&keys).arg(&values).arg(&made).arg(&tiles).arg(&key_rows);
                     let none = 0u64;
-                    let slope_view = match &slopes {
+                    let views = per_head.each_ref().map(|numbers| match numbers {
                         Some((storage, layout)) => match &**storage {
-                            candle_core::Storage::Cuda(storage) => Some(view::<f32>(storage, layout)?),
-                            _ => bail!("the slopes are not on the device"),
+                            candle_core::Storage::Cuda(storage) => view::<f32>(storage, layout).map(Some),
+                            _ => bail!("the numbers of heads are not on the device"),
                         },
-                        None => None,
-                    };
-                    match &slope_view {
-                        Some(slopes) => arguments.arg(slopes),
-                        None => arguments.arg(&none),
-                    };
-                    arguments.arg(&head_count).arg(&kv_count).arg(&scale).arg(&cap).arg(&window);
+                        None => Ok(None),
+                    });
+                    let [slopes, sinks] = views;
+                    let (slopes, sinks) = (slopes?, sinks?);
+                    for numbers in [&slopes, &sinks] {
+                        match numbers {
+                            Some(numbers) => arguments.arg(numbers),
+                            None => arguments.arg(&none),
+                        };
+                    }
+                    arguments.arg(&head_count).arg(&kv_count).arg(&scale).arg(&cap).arg(&window).arg(&chunk);
                     // SAFETY: `attend` has checked the heads, widths and rows of all tensors.
                     unsafe { arguments.launch(config) }.w()?;
                     Ok(())

@@ -112,6 +112,10 @@ impl DeviceMatrix for GroupedOnDevice {
         self.shape
     }
 
+    fn device(&self) -> &Device {
+        self.codes.device()
+    }
+
     fn transpose(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
         self.codes.apply_op1_no_bwd(&ExpandRows { matrix: self, first, count, dtype })?.t()
     }
@@ -252,6 +256,10 @@ impl ColumnsOnDevice {
 impl DeviceMatrix for ColumnsOnDevice {
     fn shape(&self) -> (usize, usize) {
         self.shape
+    }
+
+    fn device(&self) -> &Device {
+        self.words.device()
     }
 
     fn transpose(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {

@@ -81,7 +81,8 @@ struct Tile {
 template <typename T, int WIDTH>
 __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys, const T *__restrict__ values,
                        T *__restrict__ made, const int *__restrict__ tiles, const uint32_t *__restrict__ key_rows,
-                       const float *__restrict__ slopes, int heads, int kv_heads, float scale, float cap, int window) {
+                       const float *__restrict__ slopes, const float *__restrict__ sinks, int heads, int kv_heads,
+                       float scale, float cap, int window, int chunk) {
     constexpr int KEYS = KEYS_AT_ONCE<WIDTH>;
     constexpr int PITCH = WIDTH + 8;  // rows of shared memory start in different banks
     constexpr int STEPS = WIDTH / 16;
@@ -120,7 +121,9 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
     const int last_row = min(tile.row + ROWS, rows) - 1;
     const int end = tile.offset + last_row / group + 1;
     const int first_position = tile.offset + tile.row / group;
-    const int begin = window > 0 ? max(0, first_position + 1 - window) / KEYS * KEYS : 0;
+    const int in_window = window > 0 ? max(0, first_position + 1 - window) : 0;
+    const int in_chunk = chunk > 0 ? first_position / chunk * chunk : 0;
+    const int begin = max(in_window, in_chunk) / KEYS * KEYS;
 
     auto fetch = [&](int stage, int from) {
         constexpr int PIECES = WIDTH / 8;
@@ -176,7 +179,8 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
                 float number = score[part][item] * scale;
                 if (cap > 0.0f) number = cap * tanhf(number / cap);
                 number = (number + slope[half] * key) * LOG2E;
-                bool is_seen = key <= position[half] && (window <= 0 || key > position[half] - window);
+                bool is_seen = key <= position[half] && (window <= 0 || key > position[half] - window) &&
+                               (chunk <= 0 || key >= position[half] / chunk * chunk);
                 number = is_seen ? number : -INFINITY;
                 score[part][item] = number;
                 top[half] = fmaxf(top[half], number);
@@ -233,6 +237,13 @@ __device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys
         int row = row_of[half];
         if (row >= rows) continue;
         float share = 1.0f / total[half];
+        if (sinks != nullptr) {
+            // A further score, whose result is dropped.
+            float sink = sinks[kv_head * group + row % group] * LOG2E;
+            float highest = fmaxf(largest[half], sink);
+            float factor = exp2f(largest[half] - highest);
+            share = factor / (total[half] * factor + exp2f(sink - highest));
+        }
         T *target = made + (static_cast<size_t>(tile.first + row / group) * heads + kv_head * group + row % group) * WIDTH;
 #pragma unroll
         for (int part = 0; part < WIDTH / 8; part++) {
@@ -267,12 +278,235 @@ extern "C" __global__ void store_rows(const int4 *__restrict__ rows, int4 *__res
     for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x) cache[to + piece] = rows[from + piece];
 }
 
+// Layers with states. A segment is four numbers: its first row, its length, and the states before and after it plus 1, or 0
+// without one. Each thread takes the tokens of a segment one by one, and has up to NUMBERS numbers of the state.
+
+// Threads that share the numbers of a state which a row is multiplied with.
+constexpr int SHARED = 8;
+// Channels whose states lie side by side.
+constexpr int SIDE = 16;
+
+__device__ inline float sum_of_shared(float number) {
+#pragma unroll
+    for (int distance = SHARED / 2; distance > 0; distance /= 2) {
+        number += __shfl_xor_sync(0xffffffff, number, distance, SHARED);
+    }
+    return number;
+}
+
+// A convolution of each channel with its own kernel: kernels are [length, channels].
+template <int NUMBERS>
+__device__ void convolve(const float *__restrict__ rows, const float *__restrict__ kernels,
+                                    const float *__restrict__ bias, float *states, float *__restrict__ made,
+                                    const uint32_t *__restrict__ segments, int channels, int length, int count) {
+    int channel = blockIdx.y * blockDim.x + threadIdx.x;
+    if (channel >= channels) return;
+    const uint32_t *segment = segments + blockIdx.x * 4;
+    const int size = (length - 1) * SIDE;
+    size_t group = static_cast<size_t>(channel / SIDE) * count * size + channel % SIDE;
+    float read[NUMBERS], weights[NUMBERS];
+#pragma unroll
+    for (int step = 0; step < NUMBERS; step++) {
+        if (step >= length) break;
+        weights[step] = kernels[static_cast<size_t>(step) * channels + channel];
+        read[step] = segment[2] > 0 && step + 1 < length ? states[group + (segment[2] - 1) * size + step * SIDE] : 0.0f;
+    }
+    float added = bias == nullptr ? 0.0f : bias[channel];
+    for (uint32_t token = 0; token < segment[1]; token++) {
+        size_t at = static_cast<size_t>(segment[0] + token) * channels + channel;
+        float number = rows[at], sum = added;
+#pragma unroll
+        for (int step = 0; step < NUMBERS; step++) {
+            if (step + 1 == length) read[step] = number;
+            if (step < length) sum += weights[step] * read[step];
+        }
+        made[at] = sum;
+#pragma unroll
+        for (int step = 0; step + 1 < NUMBERS; step++) read[step] = read[step + 1];
+    }
+    if (segment[3] > 0) {
+#pragma unroll
+        for (int step = 0; step + 1 < NUMBERS; step++) {
+            if (step + 1 < length) states[group + (segment[3] - 1) * size + step * SIDE] = read[step];
+        }
+    }
+}
+
+// A scan whose heads decay as a whole. Each row of a head has `SHARED` threads.
+template <int NUMBERS>
+__device__ void scan_heads(const float *__restrict__ rows, const float *__restrict__ times,
+                                      const float *__restrict__ inputs, const float *__restrict__ outputs,
+                                      const float *__restrict__ rates, const float *__restrict__ skips, float *states,
+                                      float *__restrict__ made, const uint32_t *__restrict__ segments, int heads,
+                                      int width, int size, int groups, int count) {
+    const uint32_t *segment = segments + blockIdx.x * 4;
+    const int head = blockIdx.y, lane = threadIdx.x % SHARED;
+    const int row = blockIdx.z * (blockDim.x / SHARED) + threadIdx.x / SHARED;
+    const bool is_row = row < width;
+    size_t whole = static_cast<size_t>(width) * size;
+    size_t base = static_cast<size_t>(head) * count * whole + static_cast<size_t>(is_row ? row : 0) * size;
+    float state[NUMBERS];
+#pragma unroll
+    for (int index = 0; index < NUMBERS; index++) {
+        if (index * SHARED + lane >= size) break;
+        state[index] = segment[2] > 0 ? states[base + (segment[2] - 1) * whole + index * SHARED + lane] : 0.0f;
+    }
+    float rate = rates[head], skip = skips[head];
+    int group = head * groups / heads;
+    for (uint32_t token = 0; token < segment[1]; token++) {
+        size_t at = segment[0] + token;
+        float time = times[at * heads + head];
+        float number = is_row ? rows[(at * heads + head) * width + row] : 0.0f;
+        float decay = expf(time * rate), taken = time * number, sum = 0.0f;
+        const float *input = inputs + (at * groups + group) * size, *output = outputs + (at * groups + group) * size;
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index * SHARED + lane >= size) break;
+            state[index] = state[index] * decay + taken * input[index * SHARED + lane];
+            sum += state[index] * output[index * SHARED + lane];
+        }
+        sum = sum_of_shared(sum);
+        if (is_row && lane == 0) made[(at * heads + head) * width + row] = sum + skip * number;
+    }
+    if (segment[3] > 0 && is_row) {
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index * SHARED + lane >= size) break;
+            states[base + (segment[3] - 1) * whole + index * SHARED + lane] = state[index];
+        }
+    }
+}
+
+// A scan in which each number of a state decays for itself: rates are [channels, size].
+template <int NUMBERS>
+__device__ void scan_channels(const float *__restrict__ rows, const float *__restrict__ times,
+                                         const float *__restrict__ inputs, const float *__restrict__ outputs,
+                                         const float *__restrict__ rates, const float *__restrict__ skips,
+                                         float *states, float *__restrict__ made,
+                                         const uint32_t *__restrict__ segments, int channels, int size, int count) {
+    int channel = blockIdx.y * blockDim.x + threadIdx.x;
+    if (channel >= channels) return;
+    const uint32_t *segment = segments + blockIdx.x * 4;
+    size_t whole = static_cast<size_t>(size) * SIDE;
+    size_t group = static_cast<size_t>(channel / SIDE) * count * whole + channel % SIDE;
+    float state[NUMBERS], rate[NUMBERS];
+#pragma unroll
+    for (int index = 0; index < NUMBERS; index++) {
+        if (index >= size) break;
+        rate[index] = rates[static_cast<size_t>(channel) * size + index];
+        state[index] = segment[2] > 0 ? states[group + (segment[2] - 1) * whole + index * SIDE] : 0.0f;
+    }
+    float skip = skips[channel];
+    for (uint32_t token = 0; token < segment[1]; token++) {
+        size_t at = segment[0] + token;
+        float time = times[at * channels + channel], number = rows[at * channels + channel], sum = 0.0f;
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index >= size) break;
+            state[index] = state[index] * expf(time * rate[index]) + time * number * inputs[at * size + index];
+            sum += state[index] * outputs[at * size + index];
+        }
+        made[at * channels + channel] = sum + skip * number;
+    }
+    if (segment[3] > 0) {
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index < size) states[group + (segment[3] - 1) * whole + index * SIDE] = state[index];
+        }
+    }
+}
+
+// The gated delta rule. Each column of a head's state has `SHARED` threads.
+template <int NUMBERS>
+__device__ void delta_rule(const float *__restrict__ queries, const float *__restrict__ keys,
+                                      const float *__restrict__ values, const float *__restrict__ decays,
+                                      const float *__restrict__ corrections, float *states, float *__restrict__ made,
+                                      const uint32_t *__restrict__ segments, int heads, int key_heads, int width,
+                                      int value_width, int count) {
+    const uint32_t *segment = segments + blockIdx.x * 4;
+    const int head = blockIdx.y, lane = threadIdx.x % SHARED;
+    const int column = blockIdx.z * (blockDim.x / SHARED) + threadIdx.x / SHARED;
+    const bool is_column = column < value_width;
+    size_t whole = static_cast<size_t>(width) * value_width;
+    size_t base = static_cast<size_t>(head) * count * whole + (is_column ? column : 0);
+    float state[NUMBERS];
+#pragma unroll
+    for (int index = 0; index < NUMBERS; index++) {
+        if (index * SHARED + lane >= width) break;
+        size_t at = base + static_cast<size_t>(index * SHARED + lane) * value_width;
+        state[index] = segment[2] > 0 ? states[at + (segment[2] - 1) * whole] : 0.0f;
+    }
+    int key_head = head / (heads / key_heads);
+    for (uint32_t token = 0; token < segment[1]; token++) {
+        size_t at = segment[0] + token;
+        const float *key = keys + (at * key_heads + key_head) * width, *query = queries + (at * key_heads + key_head) * width;
+        float decay = decays[at * heads + head], predicted = 0.0f, sum = 0.0f;
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index * SHARED + lane >= width) break;
+            state[index] *= decay;
+            predicted += state[index] * key[index * SHARED + lane];
+        }
+        predicted = sum_of_shared(predicted);
+        float value = is_column ? values[(at * heads + head) * value_width + column] : 0.0f;
+        float change = (value - predicted) * corrections[at * heads + head];
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index * SHARED + lane >= width) break;
+            state[index] += key[index * SHARED + lane] * change;
+            sum += state[index] * query[index * SHARED + lane];
+        }
+        sum = sum_of_shared(sum);
+        if (is_column && lane == 0) made[(at * heads + head) * value_width + column] = sum;
+    }
+    if (segment[3] > 0 && is_column) {
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (index * SHARED + lane >= width) break;
+            states[base + (segment[3] - 1) * whole + static_cast<size_t>(index * SHARED + lane) * value_width] = state[index];
+        }
+    }
+}
+
+#define STATES(NUMBERS)                                                                                               \
+    extern "C" __global__ void convolve_##NUMBERS(const float *rows, const float *kernels, const float *bias,         \
+                                                  float *states, float *made, const uint32_t *segments, int channels, \
+                                                  int length, int count) {                                            \
+        convolve<NUMBERS>(rows, kernels, bias, states, made, segments, channels, length, count);                      \
+    }                                                                                                                 \
+    extern "C" __global__ void scan_heads_##NUMBERS(                                                                  \
+        const float *rows, const float *times, const float *inputs, const float *outputs, const float *rates,         \
+        const float *skips, float *states, float *made, const uint32_t *segments, int heads, int width, int size,     \
+        int groups, int count) {                                                                                      \
+        scan_heads<NUMBERS>(rows, times, inputs, outputs, rates, skips, states, made, segments, heads, width, size,   \
+                            groups, count);                                                                           \
+    }                                                                                                                 \
+    extern "C" __global__ void scan_channels_##NUMBERS(                                                               \
+        const float *rows, const float *times, const float *inputs, const float *outputs, const float *rates,         \
+        const float *skips, float *states, float *made, const uint32_t *segments, int channels, int size,             \
+        int count) {                                                                                                  \
+        scan_channels<NUMBERS>(rows, times, inputs, outputs, rates, skips, states, made, segments, channels, size,    \
+                               count);                                                                                \
+    }                                                                                                                 \
+    extern "C" __global__ void delta_rule_##NUMBERS(                                                                  \
+        const float *queries, const float *keys, const float *values, const float *decays, const float *corrections,  \
+        float *states, float *made, const uint32_t *segments, int heads, int key_heads, int width, int value_width,   \
+        int count) {                                                                                                  \
+        delta_rule<NUMBERS>(queries, keys, values, decays, corrections, states, made, segments, heads, key_heads,     \
+                            width, value_width, count);                                                               \
+    }
+
+STATES(4)
+STATES(16)
+STATES(64)
+
 #define ATTENTION(NAME, TYPE, WIDTH)                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME##_##WIDTH(                                             \
         const TYPE *queries, const TYPE *keys, const TYPE *values, TYPE *made, const int *tiles,                      \
-        const uint32_t *key_rows, const float *slopes, int heads, int kv_heads, float scale, float cap, int window) { \
-        attend<TYPE, WIDTH>(queries, keys, values, made, tiles, key_rows, slopes, heads, kv_heads, scale, cap,        \
-                            window);                                                                                  \
+        const uint32_t *key_rows, const float *slopes, const float *sinks, int heads, int kv_heads, float scale,      \
+        float cap, int window, int chunk) {                                                                           \
+        attend<TYPE, WIDTH>(queries, keys, values, made, tiles, key_rows, slopes, sinks, heads, kv_heads, scale, cap, \
+                            window, chunk);                                                                           \
     }
 
 #define KERNELS(SUFFIX, TYPE)                                                                                         \

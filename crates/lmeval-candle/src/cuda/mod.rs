@@ -8,11 +8,13 @@
 mod attention;
 mod expand;
 mod silu;
+mod states;
 mod store;
 
 pub(crate) use attention::{Ragged, attend};
 pub(crate) use expand::{ColumnsOnDevice, GroupedOnDevice};
 pub(crate) use silu::silu_times;
+pub(crate) use states::{conv, delta_rule, scan_channels, scan_heads};
 pub(crate) use store::store_rows;
 
 use candle_core::cuda::CudaStorageSlice;

@@ -38,6 +38,16 @@ pub(crate) fn scarce(name: &str, rows: usize) -> Engine {
     Engine::new(Box::new(Scarce { model: model(name, &device), rows }), &device, DType::F32, None)
 }
 
+impl Engine {
+    /// Fails if rows or states of the cache are still taken.
+    pub(crate) fn check_free(&self) {
+        let cache = self.cache.lock().unwrap();
+        let cache = cache.as_ref().unwrap();
+        assert_eq!(cache.available(), cache.capacity());
+        assert_eq!(cache.available_states(), cache.states());
+    }
+}
+
 fn model(name: &str, device: &Device) -> Box<dyn Architecture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let config = Config::read(&folder.join("config.json")).unwrap();
@@ -54,7 +64,7 @@ struct Scarce {
 }
 
 impl Architecture for Scarce {
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> &Shape {
         self.model.shape()
     }
 

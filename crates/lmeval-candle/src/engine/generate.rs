@@ -3,11 +3,11 @@
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::Engine;
 use super::head::summarise;
 use super::sample::{Random, Sampling};
-use super::trie::Trie;
-use crate::batch::{Segment, Span};
+use super::trie::{Line, Trie};
+use super::{Engine, Room};
+use crate::batch::{Segment, Span, StateUse};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 
@@ -21,6 +21,8 @@ const CACHE_BYTES: usize = 4 << 30;
 pub(crate) struct GenerationRequest {
     /// The prompt tokens, at least one.
     pub(crate) tokens: Vec<u32>,
+    /// The number of prompt tokens at the start that an encoder reads; 0 without one.
+    pub(crate) source: usize,
     /// The maximum number of tokens to generate.
     pub(crate) limit: usize,
     /// How the next token is chosen.
@@ -70,6 +72,9 @@ struct Active {
     used: usize,
     /// The maximum size of `own`.
     growth: usize,
+    /// Its state, and the one to read in the next step.
+    state: Option<usize>,
+    before: Option<usize>,
 }
 
 impl Active {
@@ -144,6 +149,8 @@ struct Generation<'a, 'r> {
     trie: Trie,
     /// Cache rows by trie node, while a sequence needs them.
     spans: Vec<Vec<Span>>,
+    /// The state after each node, while a sequence needs it.
+    states: Vec<Option<usize>>,
     /// The last hidden row of each node, while a sequence needs it: prompts may end there.
     lasts: Vec<Option<Tensor>>,
     /// The number of sequences that need each node.
@@ -161,8 +168,9 @@ impl<'a, 'r> Generation<'a, 'r> {
         is_done: &'a dyn Fn(usize, &[u32]) -> bool,
     ) -> Self {
         let prompts: Vec<Vec<u32>> = sequences.iter().map(Sequence::tokens).collect();
-        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let trie = Trie::new(&slices, engine.shortest(), engine.rows());
+        let lines = prompts.iter().zip(&sequences);
+        let lines = lines.map(|(tokens, sequence)| Line { tokens, source: sequence.request.source });
+        let trie = Trie::new(&lines.collect::<Vec<_>>(), engine.shortest(), engine.rows());
         let mut users = vec![0; trie.nodes.len()];
         for sequence in 0..sequences.len() {
             trie.path(sequence).for_each(|node| users[node] += 1);
@@ -171,6 +179,7 @@ impl<'a, 'r> Generation<'a, 'r> {
         waiting.sort_by_key(|sequence| std::cmp::Reverse(trie.ends[*sequence]));
         let spans = vec![Vec::new(); trie.nodes.len()];
         let lasts = vec![None; trie.nodes.len()];
+        let states = vec![None; trie.nodes.len()];
         Self {
             engine,
             sequences,
@@ -179,6 +188,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             is_done,
             trie,
             spans,
+            states,
             lasts,
             users,
             waiting,
@@ -229,14 +239,26 @@ impl<'a, 'r> Generation<'a, 'r> {
         Ok(())
     }
 
-    /// The wanted and the minimum number of cache rows: for all sequences at once if memory allows, and for the longest one.
-    fn capacity(&self) -> (usize, usize) {
-        let longest = (0..self.sequences.len()).map(|sequence| self.room(sequence)).max().unwrap_or(0);
-        let row = self.engine.row_bytes();
-        let sequences = self.engine.generated().min(self.sequences.len());
+    /// The wanted and the least room: for all sequences at once if memory allows, and for the largest one.
+    fn capacity(&self) -> (Room, Room) {
+        let rows = (0..self.sequences.len()).map(|sequence| self.room(sequence)).max().unwrap_or(0);
+        let states = (0..self.sequences.len()).map(|sequence| self.states_of(sequence)).max().unwrap_or(0);
+        let least = Room { rows, states };
         // The other half is for activations, and on the CPU for other processes.
         let memory = self.engine.available().map_or(CACHE_BYTES, |bytes| bytes / 2);
-        (longest.max((longest * sequences).min(memory / row.max(1))), longest)
+        let sequences = self.engine.generated().min(self.sequences.len());
+        let fitting = (memory / self.engine.bytes(least).max(1)).clamp(1, sequences);
+        let rows = (rows * sequences).min(memory / self.engine.row_bytes().max(1));
+        let wanted = match states {
+            0 => Room { rows: rows.max(least.rows), states: 0 },
+            _ => Room { rows: least.rows * fitting, states: states * fitting },
+        };
+        (wanted, least)
+    }
+
+    /// States that a sequence may need in total: one after each node, and its own.
+    fn states_of(&self, sequence: usize) -> usize {
+        if self.engine.has_states() { self.trie.path(sequence).count() + 1 } else { 0 }
     }
 
     /// Cache rows that a sequence may need in total.
@@ -252,23 +274,30 @@ impl<'a, 'r> Generation<'a, 'r> {
     ) -> Result<usize> {
         let mut admitted = Vec::new();
         let mut nodes = Vec::new();
-        // Rows that active sequences may still allocate.
+        let has_states = self.engine.has_states();
+        // Rows that active sequences may still allocate, and states of admitted ones.
         let mut reserved: usize = self.active.iter().map(Active::missing).sum();
+        let mut reserved_states = 0;
         while self.active.len() + admitted.len() < self.engine.generated() {
             let Some(&sequence) = self.waiting.last() else { break };
             let fresh: Vec<usize> =
                 self.trie.path(sequence).take_while(|node| self.spans[*node].is_empty()).collect();
             let rows: usize = fresh.iter().map(|node| self.trie.nodes[*node].len()).sum();
             let growth = self.sequences[sequence].growth();
-            if rows + growth + reserved > cache.available() {
+            let states = if has_states { fresh.len() + 1 } else { 0 };
+            if rows + growth + reserved > cache.available()
+                || states + reserved_states > cache.available_states()
+            {
                 break;
             }
             for node in fresh.into_iter().rev() {
                 let Some(spans) = cache.take(self.trie.nodes[node].len()) else { break };
                 self.spans[node] = spans;
+                self.states[node] = if has_states { cache.take_state() } else { None };
                 nodes.push(node);
             }
             reserved += growth;
+            reserved_states += usize::from(has_states);
             self.waiting.pop();
             admitted.push(sequence);
         }
@@ -277,7 +306,8 @@ impl<'a, 'r> Generation<'a, 'r> {
         }
         let last = self.prefill(&nodes, &admitted, cache)?;
         for sequence in &admitted {
-            let spans = self.trie.spans(self.trie.ends[*sequence], &self.spans);
+            let end = self.trie.ends[*sequence];
+            let spans = self.trie.spans(end, &self.spans);
             self.active.push(Active {
                 sequence: *sequence,
                 spans,
@@ -285,6 +315,8 @@ impl<'a, 'r> Generation<'a, 'r> {
                 own: Vec::new(),
                 used: 0,
                 growth: self.sequences[*sequence].growth(),
+                state: if has_states { cache.take_state() } else { None },
+                before: self.states[end],
             });
         }
         let first = self.active.len() - admitted.len();
@@ -314,6 +346,11 @@ impl<'a, 'r> Generation<'a, 'r> {
                     offset: bounds.start,
                     spans,
                     length: self.class,
+                    state: StateUse {
+                        before: bounds.parent.and_then(|parent| self.states[parent]),
+                        after: self.states[*node],
+                    },
+                    source: self.sequences[bounds.sequence].request.source,
                 });
                 tokens.extend_from_slice(&self.prompts[bounds.sequence][bounds.start..bounds.end]);
             }
@@ -352,7 +389,10 @@ impl<'a, 'r> Generation<'a, 'r> {
             active.grow();
             tokens.push(self.sequences[active.sequence].added.last().copied().unwrap_or_default());
             let spans = active.spans.clone();
-            segments.push(Segment { first, len: 1, offset, spans, length: offset + 1 });
+            let before = std::mem::replace(&mut active.before, active.state);
+            let state = StateUse { before, after: active.state };
+            let source = self.sequences[active.sequence].request.source;
+            segments.push(Segment { first, len: 1, offset, spans, length: offset + 1, state, source });
         }
         self.engine.count(tokens.len(), 0);
         let hidden = self.engine.forward(&tokens, segments, cache)?;
@@ -381,7 +421,8 @@ impl<'a, 'r> Generation<'a, 'r> {
                 }
                 let sequence = &self.sequences[active.sequence];
                 let mut random = sequence.random.clone();
-                let token = sequence.request.sampling.choose(&mut logits, &sequence.tokens(), &mut random)?;
+                let GenerationRequest { sampling, source, .. } = sequence.request;
+                let token = sampling.choose(&mut logits, &sequence.tokens(), *source, &mut random)?;
                 Ok((token, random))
             };
             let chosen = self.active[first..].par_iter().zip(rows).map(choose);
@@ -406,10 +447,12 @@ impl<'a, 'r> Generation<'a, 'r> {
             }
             left += 1;
             cache.give_back(active.own);
+            cache.give_back_states(active.state);
             for node in self.trie.path(active.sequence) {
                 self.users[node] -= 1;
                 if self.users[node] == 0 {
                     cache.give_back(std::mem::take(&mut self.spans[node]));
+                    cache.give_back_states(self.states[node].take());
                     self.lasts[node] = None;
                 }
             }

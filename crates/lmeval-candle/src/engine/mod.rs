@@ -16,7 +16,7 @@ use lmeval_core::ModelStats;
 
 use crate::arch::Architecture;
 use crate::batch::{Batch, Segment};
-use crate::cache::Cache;
+use crate::cache::{Cache, LayerShape};
 use crate::error::{Error, Result};
 use crate::memory;
 
@@ -35,8 +35,24 @@ const CPU_SEQUENCES: usize = 32;
 /// Default number of sequences generated at once on GPUs. Each step reads all weights once, whatever the number of
 /// sequences.
 const DEVICE_SEQUENCES: usize = 256;
+/// States beyond those of a path through the trie: for the branches of one pass.
+const BRANCHES: usize = 64;
 /// Maximum number of tokens scored per trie: each needs memory until its request is finished.
 const SCORED: usize = 1 << 20;
+
+/// The room in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Room {
+    rows: usize,
+    states: usize,
+}
+
+impl Room {
+    /// Half the room, but not less than `least`.
+    fn halved(self, least: Self) -> Self {
+        Self { rows: least.rows.max(self.rows / 2), states: least.states.max(self.states / 2) }
+    }
+}
 
 /// A model with its cache and batch sizes.
 #[derive(Debug)]
@@ -155,8 +171,17 @@ impl Engine {
 
     /// Bytes per cache row.
     fn row_bytes(&self) -> usize {
-        let shape = self.model.shape();
-        shape.layers * shape.kv_heads * shape.head_width * 2 * self.dtype.size_in_bytes()
+        self.model.shape().layers.iter().map(|layer| layer.row_bytes(self.dtype)).sum()
+    }
+
+    /// Bytes per state; 0 if the model has none.
+    fn state_bytes(&self) -> usize {
+        self.model.shape().layers.iter().map(LayerShape::state_bytes).sum()
+    }
+
+    /// Whether sequences have states.
+    fn has_states(&self) -> bool {
+        self.model.shape().layers.iter().any(|layer| !layer.states.is_empty())
     }
 
     /// Counts requested tokens, and the tokens actually computed for them.
@@ -170,34 +195,41 @@ impl Engine {
         if self.device.is_cpu() { 1 } else { 16 }
     }
 
-    /// Locks the cache, reallocated if needed with `wanted` rows, or as few as `least` if memory is short.
-    fn cache(&self, wanted: usize, least: usize) -> Result<MutexGuard<'_, Option<Cache>>> {
+    /// Locks the cache, reallocated if needed with `wanted` room, or as little as `least` if memory is short.
+    fn cache(&self, wanted: Room, least: Room) -> Result<MutexGuard<'_, Option<Cache>>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fit = cache
-            .as_ref()
-            .is_some_and(|cache| cache.capacity() >= wanted && cache.available() == cache.capacity());
+        let is_fit = cache.as_ref().is_some_and(|cache| {
+            let is_free = cache.available() == cache.capacity() && cache.available_states() == cache.states();
+            is_free && cache.capacity() >= wanted.rows && cache.states() >= wanted.states
+        });
         if !is_fit {
             // Free the old one first.
             *cache = None;
-            let mut rows = wanted;
+            let mut room = wanted;
             *cache = loop {
                 // On the CPU, running out of memory would kill the process instead of failing the allocation.
-                let is_too_large = self.device.is_cpu()
-                    && self.available().is_some_and(|bytes| rows.saturating_mul(self.row_bytes()) > bytes);
-                if is_too_large && rows > least {
-                    rows = least.max(rows / 2);
+                let is_too_large =
+                    self.device.is_cpu() && self.available().is_some_and(|bytes| self.bytes(room) > bytes);
+                if is_too_large && room != least {
+                    room = room.halved(least);
                     continue;
                 }
                 if is_too_large {
                     return Err(candle_core::Error::Msg("the CPU is out of memory".into()).into());
                 }
-                match Cache::new(&self.model.shape(), rows, self.dtype, &self.device) {
-                    Err(error) if error.is_out_of_memory() && rows > least => rows = least.max(rows / 2),
+                match Cache::new(self.model.shape(), room.rows, room.states, self.dtype, &self.device) {
+                    Err(error) if error.is_out_of_memory() && room != least => room = room.halved(least),
                     other => break Some(other?),
                 }
             };
         }
         Ok(cache)
+    }
+
+    /// The size of a cache.
+    fn bytes(&self, room: Room) -> usize {
+        let rows = room.rows.saturating_mul(self.row_bytes());
+        rows.saturating_add(room.states.saturating_mul(self.state_bytes()))
     }
 
     /// Groups sequences by length class: sequences of different classes are rotated differently and share nothing.

@@ -29,7 +29,7 @@ pub(crate) struct Sampling {
     pub(crate) repetition_penalty: f64,
     /// Further logit processors.
     pub(crate) rules: Arc<Rules>,
-    /// The length of the prompt in tokens, for the rules.
+    /// The length of the prompt in tokens, without what an encoder reads, for the rules.
     pub(crate) prompt: usize,
     /// The maximum total length of prompt and answer, for the rules.
     pub(crate) total: usize,
@@ -62,9 +62,17 @@ impl Sampling {
         self.temperature == 0.0 && self.repetition_penalty == 1.0 && self.rules.is_empty()
     }
 
-    /// Chooses the next token, given all tokens so far in `seen`.
-    pub(crate) fn choose(&self, logits: &mut [f32], seen: &[u32], random: &mut Random) -> Result<u32> {
-        let position = Position { seen, prompt: self.prompt, total: self.total };
+    /// Chooses the next token, given all tokens so far in `seen`. An encoder reads the first `source` of them.
+    pub(crate) fn choose(
+        &self,
+        logits: &mut [f32],
+        seen: &[u32],
+        source: usize,
+        random: &mut Random,
+    ) -> Result<u32> {
+        let (source, seen) = seen.split_at(source);
+        let read = if source.is_empty() { &seen[..self.prompt.min(seen.len())] } else { source };
+        let position = Position { seen, prompt: self.prompt, read, total: self.total };
         self.rules.apply(logits, position, self.repetition_penalty);
         let best = || {
             let best =
@@ -213,7 +221,7 @@ mod tests {
     fn draw(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
         let mut random = Random::new(sampling.seed);
         let mut drawn: Vec<u32> =
-            (0..2000).map(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random).unwrap()).collect();
+            (0..2000).map(|_| sampling.choose(&mut logits.to_vec(), &[], 0, &mut random).unwrap()).collect();
         drawn.sort_unstable();
         drawn.dedup();
         drawn
@@ -281,7 +289,7 @@ mod tests {
         let mut random = Random::new(1);
         let logits = [0.0, (3.0_f32).ln()];
         let ones = (0..20_000)
-            .filter(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random).unwrap() == 1)
+            .filter(|_| sampling.choose(&mut logits.to_vec(), &[], 0, &mut random).unwrap() == 1)
             .count();
         assert!((14_700..15_300).contains(&ones), "{ones}");
     }
@@ -300,11 +308,11 @@ mod tests {
     fn penalises_seen_tokens() {
         let sampling = Sampling { repetition_penalty: 2.0, ..Sampling::default() };
         let mut random = Random::new(0);
-        assert_eq!(sampling.choose(&mut [3.0, 2.0], &[0, 0], &mut random).unwrap(), 1);
-        assert_eq!(sampling.choose(&mut [-3.0, -2.0], &[1], &mut random).unwrap(), 0);
+        assert_eq!(sampling.choose(&mut [3.0, 2.0], &[0, 0], 0, &mut random).unwrap(), 1);
+        assert_eq!(sampling.choose(&mut [-3.0, -2.0], &[1], 0, &mut random).unwrap(), 0);
         let warm = Sampling { temperature: 1.0, ..Sampling::default() };
         for number in [f32::NAN, f32::INFINITY] {
-            assert!(matches!(warm.choose(&mut [number, 1.0], &[], &mut random), Err(Error::NotFinite)));
+            assert!(matches!(warm.choose(&mut [number, 1.0], &[], 0, &mut random), Err(Error::NotFinite)));
         }
     }
 }

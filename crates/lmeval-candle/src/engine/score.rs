@@ -2,10 +2,10 @@
 
 use candle_core::Tensor;
 
-use super::Engine;
 use super::head::summarise;
-use super::trie::Trie;
-use crate::batch::{Segment, Span};
+use super::trie::{Line, Trie};
+use super::{BRANCHES, Engine, Room};
+use crate::batch::{Segment, Span, StateUse};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 
@@ -21,12 +21,14 @@ pub(crate) struct ScoreRequest {
     pub(crate) tokens: Vec<u32>,
     /// The length of the continuation, at least 1.
     pub(crate) scored: usize,
+    /// The number of tokens at the start that an encoder reads; 0 without one.
+    pub(crate) source: usize,
 }
 
 impl ScoreRequest {
     /// The input of the model. The last token is only a target.
-    fn input(&self) -> &[u32] {
-        &self.tokens[..self.tokens.len() - 1]
+    fn input(&self) -> Line<'_> {
+        Line { tokens: &self.tokens[..self.tokens.len() - 1], source: self.source }
     }
 }
 
@@ -138,17 +140,19 @@ struct Pass<'a, 'r> {
     last: Vec<usize>,
     /// Cache rows by node, while needed.
     spans: Vec<Vec<Span>>,
+    /// The state after each node, while needed.
+    states: Vec<Option<usize>>,
 }
 
 impl<'a, 'r> Pass<'a, 'r> {
     fn new(engine: &'a Engine, requests: &'a [(usize, &'r ScoreRequest)], class: usize) -> Self {
-        let inputs: Vec<&[u32]> = requests.iter().map(|(_, request)| request.input()).collect();
+        let inputs: Vec<Line<'_>> = requests.iter().map(|(_, request)| request.input()).collect();
         let trie = Trie::new(&inputs, engine.shortest(), engine.rows());
         let mut users = vec![0; trie.nodes.len()];
         let mut targets = vec![Vec::new(); trie.nodes.len()];
         let mut progress = Vec::with_capacity(requests.len());
         for (index, (_, request)) in requests.iter().enumerate() {
-            let first = inputs[index].len() - request.scored;
+            let first = inputs[index].tokens.len() - request.scored;
             trie.path(index).for_each(|node| users[node] += 1);
             for node in trie.path(index) {
                 let bounds = &trie.nodes[node];
@@ -171,7 +175,32 @@ impl<'a, 'r> Pass<'a, 'r> {
             }
         }
         let spans = vec![Vec::new(); trie.nodes.len()];
-        Self { engine, requests, class, trie, targets, progress, users, last, spans }
+        let states = vec![None; trie.nodes.len()];
+        Self { engine, requests, class, trie, targets, progress, users, last, spans, states }
+    }
+
+    /// Whether other nodes continue a node.
+    fn is_continued(&self, node: usize) -> bool {
+        self.last[node] > node + 1
+    }
+
+    /// The wanted and the least room: for the longest path and one pass, and for the longest path.
+    fn room(&self) -> (Room, Room) {
+        let rows = self.trie.nodes.iter().map(|node| node.end).max().unwrap_or(0);
+        let mut least = Room { rows, states: 0 };
+        let mut wanted = Room { rows: rows + self.engine.rows(), states: 0 };
+        if self.engine.has_states() {
+            // For each node, the states on the path to it.
+            let mut depths = vec![0; self.trie.nodes.len()];
+            for (node, bounds) in self.trie.nodes.iter().enumerate() {
+                let before = bounds.parent.map_or(0, |parent| depths[parent]);
+                depths[node] = before + usize::from(self.is_continued(node));
+            }
+            least.states = depths.iter().copied().max().unwrap_or(0);
+            let branches = depths.len().min(BRANCHES);
+            wanted.states = least.states + branches;
+        }
+        (wanted, least)
     }
 
     /// The unfinished requests.
@@ -182,8 +211,8 @@ impl<'a, 'r> Pass<'a, 'r> {
     }
 
     fn work(&mut self, deliver: &mut dyn FnMut(usize, Result<Score>)) -> Result<()> {
-        let longest = self.trie.nodes.iter().map(|node| node.end).max().unwrap_or(0);
-        let mut guard = self.engine.cache(longest + self.engine.rows(), longest)?;
+        let (wanted, least) = self.room();
+        let mut guard = self.engine.cache(wanted, least)?;
         let Some(cache) = guard.as_mut() else { return Ok(()) };
         let mut first = 0;
         let mut held = Vec::new();
@@ -198,6 +227,7 @@ impl<'a, 'r> Pass<'a, 'r> {
                 let is_needed = self.last[*node] > end;
                 if !is_needed {
                     cache.give_back(std::mem::take(&mut self.spans[*node]));
+                    cache.give_back_states(self.states[*node].take());
                 }
                 is_needed
             });
@@ -215,8 +245,13 @@ impl<'a, 'r> Pass<'a, 'r> {
             if end > first && (rows + node.len() > self.engine.rows() || end - first >= sequences) {
                 break;
             }
+            let keeps_state = self.engine.has_states() && self.is_continued(end);
+            if keeps_state && cache.available_states() == 0 {
+                break;
+            }
             let Some(spans) = cache.take(node.len()) else { break };
             self.spans[end] = spans;
+            self.states[end] = if keeps_state { cache.take_state() } else { None };
             rows += node.len();
             end += 1;
         }
@@ -278,6 +313,11 @@ impl<'a, 'r> Pass<'a, 'r> {
                 offset: bounds.start,
                 spans,
                 length: self.class,
+                state: StateUse {
+                    before: bounds.parent.and_then(|parent| self.states[parent]),
+                    after: self.states[node],
+                },
+                source: self.requests[bounds.sequence].1.source,
             });
             tokens.extend_from_slice(&self.requests[bounds.sequence].1.tokens[bounds.start..bounds.end]);
             let mut own = self.targets[node].clone();
@@ -343,15 +383,19 @@ mod tests {
 
     /// Documents with the same few-shot examples and several options each, some of one token.
     fn requests(draws: &mut Draws, documents: usize) -> Vec<ScoreRequest> {
-        let examples = draws.tokens(37, 100);
+        let examples = draws.tokens(37, 60);
         let mut requests = Vec::new();
         for document in 0..documents {
             let count = 1 + draws.below(9);
-            let question = [examples[..37 - (document % 2) * 30].to_vec(), draws.tokens(count, 100)].concat();
+            let question = [examples[..37 - (document % 2) * 30].to_vec(), draws.tokens(count, 60)].concat();
             for _ in 0..=draws.below(4) {
                 let scored = 1 + draws.below(if document % 3 == 0 { 1 } else { 5 });
                 let option = draws.tokens(scored, 4);
-                requests.push(ScoreRequest { tokens: [question.clone(), option].concat(), scored });
+                requests.push(ScoreRequest {
+                    tokens: [question.clone(), option].concat(),
+                    scored,
+                    source: 0,
+                });
             }
         }
         requests
@@ -359,7 +403,9 @@ mod tests {
 
     #[test]
     fn batched_results_equal_single_results() {
-        for name in ["llama", "gpt2", "gemma3", "qwen3_moe", "phi3_longrope", "llama_rope_dynamic"] {
+        for name in
+            ["llama", "gpt2", "gemma3", "qwen3_moe", "phi3_longrope", "llama_rope_dynamic", "deepseek_v3"]
+        {
             let requests = requests(&mut Draws(3), 24);
             let alone: Vec<Score> = {
                 let engine = engine(name, 1024, None);
@@ -380,9 +426,35 @@ mod tests {
                 // Models whose rotation depends on the length share less.
                 let least = if engine.model.length_boundary().is_none() { 0.66 } else { 0.2 };
                 assert!(engine.stats.saved().unwrap() > least, "{name}: {:?}", engine.stats);
-                let cache = engine.cache(1, 1).unwrap();
-                assert_eq!(cache.as_ref().unwrap().available(), cache.as_ref().unwrap().capacity());
+                engine.check_free();
             }
+        }
+    }
+
+    #[test]
+    fn sources_are_encoded_once() {
+        let mut draws = Draws(21);
+        let sources: Vec<Vec<u32>> = (1..6).map(|length| draws.tokens(7 * length, 60)).collect();
+        let mut requests = Vec::new();
+        for source in &sources {
+            for _ in 0..4 {
+                let scored = 1 + draws.below(3);
+                let tokens = [source.as_slice(), &[0], &draws.tokens(scored, 3)].concat();
+                requests.push(ScoreRequest { tokens, scored, source: source.len() });
+            }
+        }
+        let alone = engine("encoders/t5", 1024, None);
+        let alone: Vec<Score> =
+            requests.iter().map(|request| all(&alone, std::slice::from_ref(request))[0]).collect();
+        for (rows, sequences) in [(1024, None), (10, None), (1024, Some(2))] {
+            let engine = engine("encoders/t5", rows, sequences);
+            let together = all(&engine, &requests);
+            for (alone, together) in alone.iter().zip(&together) {
+                assert!((alone.logprob - together.logprob).abs() < 5e-5, "{alone:?} {together:?}");
+                assert!(!engine.device.is_cpu() || alone == together, "{alone:?} {together:?}");
+            }
+            assert!(engine.stats.saved().unwrap() > 0.6, "{:?}", engine.stats);
+            engine.check_free();
         }
     }
 
@@ -404,7 +476,7 @@ mod tests {
     fn shrinks_passes_when_memory_runs_out() {
         let mut draws = Draws(9);
         let mut requests = requests(&mut draws, 12);
-        requests.push(ScoreRequest { tokens: draws.tokens(700, 100), scored: 600 });
+        requests.push(ScoreRequest { tokens: draws.tokens(700, 100), scored: 600, source: 0 });
         let expected = all(&engine("llama", 1024, None), &requests);
         let mut small = engine("llama", 1024, None);
         small.scored = 20;
@@ -431,7 +503,7 @@ mod tests {
     #[test]
     fn stops_when_cancelled() {
         let engine = engine("llama", 64, None);
-        let request = ScoreRequest { tokens: vec![1, 2, 3], scored: 1 };
+        let request = ScoreRequest { tokens: vec![1, 2, 3], scored: 1, source: 0 };
         engine.cancel();
         let error = engine.score(&[request], &mut |_, _| {}).unwrap_err();
         assert!(matches!(error, Error::Cancelled));

@@ -36,22 +36,51 @@ struct Group {
     /// The length of the prefix that already has nodes.
     depth: usize,
     parent: Option<usize>,
+    /// The length of the source that the next node consists of.
+    source: usize,
+}
+
+/// A sequence of tokens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line<'a> {
+    pub(crate) tokens: &'a [u32],
+    /// The number of tokens at the start that are only shared as a whole, with sequences that have the same ones: the input
+    /// of an encoder.
+    pub(crate) source: usize,
+}
+
+impl<'a> Line<'a> {
+    /// The source and the other tokens. Orders sequences so that those with the same source are together.
+    fn parts(&self) -> (&'a [u32], &'a [u32]) {
+        self.tokens.split_at(self.source)
+    }
 }
 
 impl Trie {
     /// Builds the trie of non-empty sequences.
     ///
-    /// Nodes have at most `longest` tokens. Prefixes shorter than `shortest` are not shared, because a node has a cost too.
-    pub(crate) fn new(sequences: &[&[u32]], shortest: usize, longest: usize) -> Self {
-        let mut order: Vec<usize> = (0..sequences.len()).collect();
-        order.sort_by(|a, b| sequences[*a].cmp(sequences[*b]));
+    /// Nodes have at most `longest` tokens, unless they are a source. Prefixes shorter than `shortest` are not shared, because
+    /// a node has a cost too.
+    pub(crate) fn new(lines: &[Line<'_>], shortest: usize, longest: usize) -> Self {
+        let mut order: Vec<usize> = (0..lines.len()).collect();
+        order.sort_by(|a, b| lines[*a].parts().cmp(&lines[*b].parts()));
+        let sequences: Vec<&[u32]> = lines.iter().map(|line| line.tokens).collect();
         let mut trie = Self { nodes: Vec::new(), ends: vec![0; sequences.len()] };
         let mut groups = Vec::new();
-        if !order.is_empty() {
-            groups.push(Group { first: 0, end: order.len(), depth: 0, parent: None });
+        let sources = order.chunk_by(|a, b| lines[*a].parts().0 == lines[*b].parts().0);
+        let mut first = 0;
+        for members in sources {
+            let end = first + members.len();
+            groups.push(Group { first, end, depth: 0, parent: None, source: lines[members[0]].source });
+            first = end;
         }
-        while let Some(group) = groups.pop() {
+        while let Some(mut group) = groups.pop() {
             let members = &order[group.first..group.end];
+            if group.source > 0 {
+                let source = std::mem::take(&mut group.source);
+                group.parent = trie.chain(None, 0, source, members[0], source);
+                group.depth = source;
+            }
             let common = common(sequences[members[0]], sequences[members[members.len() - 1]]);
             let is_whole = sequences[members[members.len() - 1]].len() == common;
             let mut below = Group { ..group };
@@ -140,18 +169,29 @@ mod tests {
     use super::*;
 
     fn check(sequences: &[&[u32]], shortest: usize, longest: usize) -> Trie {
-        let trie = Trie::new(sequences, shortest, longest);
-        for (index, sequence) in sequences.iter().enumerate() {
+        check_lines(
+            &sequences.iter().map(|tokens| Line { tokens, source: 0 }).collect::<Vec<_>>(),
+            shortest,
+            longest,
+        )
+    }
+
+    fn check_lines(lines: &[Line<'_>], shortest: usize, longest: usize) -> Trie {
+        let trie = Trie::new(lines, shortest, longest);
+        for (index, line) in lines.iter().enumerate() {
+            let sequence = line.tokens;
             let mut path: Vec<usize> = trie.path(index).collect();
             path.reverse();
             let mut found: Vec<u32> = Vec::new();
             for node in path {
                 let node = &trie.nodes[node];
                 assert_eq!(node.start, found.len());
-                assert!(node.len() > 0 && node.len() <= longest);
-                found.extend(&sequences[node.sequence][node.start..node.end]);
+                let is_source = node.start == 0 && line.source > 0;
+                assert!(node.len() > 0 && (node.len() <= longest || is_source));
+                assert!(!is_source || node.len() == line.source);
+                found.extend(&lines[node.sequence].tokens[node.start..node.end]);
             }
-            assert_eq!(found, *sequence);
+            assert_eq!(found, sequence);
         }
         for (index, node) in trie.nodes.iter().enumerate() {
             assert!(node.parent.is_none_or(|parent| parent < index));
@@ -166,6 +206,21 @@ mod tests {
         assert_eq!(check(&sequences, 1, 2).tokens(), 6);
         assert_eq!(check(&sequences, 3, 100).tokens(), 2 + 3 + 1 + 1 + 1);
         assert!(Trie::new(&[], 1, 100).nodes.is_empty());
+    }
+
+    #[test]
+    fn shares_sources_as_a_whole() {
+        let line = |tokens: &'static [u32], source| Line { tokens, source };
+        let lines = [
+            line(&[1, 2, 3, 9, 4], 3),
+            line(&[1, 2, 5, 9, 4], 3),
+            line(&[1, 2, 3, 9, 5], 3),
+            line(&[1, 2, 3, 9, 4], 3),
+            line(&[1, 2, 3, 9], 2),
+        ];
+        // The last three tokens belong to the source of two tokens.
+        assert_eq!(check_lines(&lines, 1, 100).tokens(), (3 + 1 + 1 + 1) + (3 + 2) + (2 + 2));
+        check_lines(&lines, 1, 2);
     }
 
     #[test]

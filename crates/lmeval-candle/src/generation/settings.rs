@@ -97,6 +97,20 @@ impl GenerationSettings {
         })
     }
 
+    /// The maximum number of tokens that a decoder generates after its first token, for a source of this length.
+    pub(crate) fn room_of_decoder(&self, source: usize) -> Result<usize, ModelError> {
+        match (self.allowed, self.total) {
+            (Some(allowed), _) => Ok(allowed),
+            // Reference: the limit is added to the length of the source, and counts the first token.
+            (None, None) => Ok((source + self.limit).saturating_sub(1)),
+            (None, Some(total)) if total > 1 => Ok(total - 1),
+            (None, Some(total)) => Err(request(format!(
+                "The generation setting `max_length` is {total}, which the first token of the decoder takes"
+            ))
+            .hint(USE_MAX_GEN_TOKS)),
+        }
+    }
+
     /// The maximum number of tokens generated after a prompt of this length.
     pub(crate) fn room(&self, prompt: usize, max_length: usize) -> Result<usize, ModelError> {
         match (self.allowed, self.total) {

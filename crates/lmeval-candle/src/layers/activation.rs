@@ -12,7 +12,7 @@ use crate::config::Config;
 const CHUNK: usize = 16 * 1024;
 
 /// An elementwise activation function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
@@ -42,6 +42,16 @@ pub(crate) enum Activation {
     Tanh,
     /// `x`.
     Identity,
+    /// `silu(scale · x)`.
+    ScaledSilu(f64),
+    /// `x · sigmoid(slope · x)` of a number clamped to at most the limit. The numbers that it gates are clamped on both sides
+    /// and increased by 1.
+    Clamped {
+        /// Scales the number in the sigmoid.
+        slope: f64,
+        /// The largest number.
+        limit: f64,
+    },
 }
 
 /// Functions by their names in configurations.
@@ -71,7 +81,11 @@ const NAMES: &[(&str, Activation)] = &[
 impl Activation {
     /// Reads the function named by a configuration field.
     pub(crate) fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
-        let name = config.string(field)?.unwrap_or(default);
+        Self::named(config, field, config.string(field)?.unwrap_or(default))
+    }
+
+    /// The function of a name that a configuration field contains.
+    pub(crate) fn named(config: &Config, field: &str, name: &str) -> crate::Result<Self> {
         if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }
@@ -100,6 +114,11 @@ impl Activation {
             Self::Sigmoid => ops::sigmoid(rows),
             Self::Tanh => rows.tanh(),
             Self::Identity => Ok(rows.clone()),
+            Self::ScaledSilu(scale) => (rows * scale)?.silu(),
+            Self::Clamped { slope, limit } => {
+                let rows = rows.minimum(limit)?;
+                &rows * ops::sigmoid(&(&rows * slope)?)?
+            }
         }
     }
 
@@ -113,6 +132,9 @@ impl Activation {
             && let Some(made) = crate::cuda::silu_times(gate, rows)?
         {
             return Ok(made);
+        }
+        if let Self::Clamped { limit, .. } = self {
+            return self.forward(gate)? * (rows.clamp(-limit, limit)? + 1.0)?;
         }
         self.forward(gate)? * rows
     }

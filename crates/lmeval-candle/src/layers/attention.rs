@@ -7,7 +7,7 @@ use super::linear::Linear;
 use super::norm::Norm;
 use super::rotary::Angles;
 use crate::batch::Batch;
-use crate::cache::LayerCache;
+use crate::cache::{LayerCache, RowCache};
 use crate::error::Result;
 
 /// How attention scores are computed.
@@ -17,6 +17,14 @@ pub(crate) struct AttentionOptions {
     pub scale: f32,
     /// The sliding window: the number of keys a query attends to, including its own.
     pub window: Option<usize>,
+    /// The length of chunks: a query attends to keys of its own chunk only.
+    pub chunk: Option<usize>,
+    /// Whether queries also attend to the keys behind them.
+    pub sees_all: bool,
+    /// A score per head that takes part in the softmax but has no key.
+    pub sinks: Option<Vec<f32>>,
+    /// Biases by the distance of query and key.
+    pub distances: Option<Distances>,
     /// Scores `s` become `cap · tanh(s / cap)`.
     pub softcap: Option<f32>,
     /// ALiBi slopes: `slope · p` is added to the score of the key at position `p`.
@@ -29,16 +37,41 @@ impl AttentionOptions {
     /// Plain attention: the scale is the inverse square root of the head width.
     pub(crate) fn new(head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
-        Self { scale: scale as f32, window: None, softcap: None, slopes: None, coarse_slopes: None }
+        Self {
+            scale: scale as f32,
+            window: None,
+            chunk: None,
+            sees_all: false,
+            sinks: None,
+            distances: None,
+            softcap: None,
+            slopes: None,
+            coarse_slopes: None,
+        }
     }
 
-    /// Whether scores depend on key positions.
+    /// The keys that a query attends to, among all keys of its segment.
+    pub(super) fn keys_of(&self, query: usize, all: usize) -> std::ops::Range<usize> {
+        let window = self.window.map_or(0, |window| (query + 1).saturating_sub(window));
+        let chunk = self.chunk.map_or(0, |chunk| query - query % chunk);
+        window.max(chunk)..if self.sees_all { all } else { query + 1 }
+    }
+
+    /// The score without a key of a head; minus infinity if there is none.
+    pub(super) fn sink(&self, head: usize) -> f32 {
+        self.sinks.as_ref().map_or(f32::NEG_INFINITY, |sinks| sinks[head])
+    }
+
+    /// Whether scores depend on positions.
     pub(super) fn has_biases(&self) -> bool {
-        self.slopes.is_some() || self.coarse_slopes.is_some()
+        self.slopes.is_some() || self.coarse_slopes.is_some() || self.distances.is_some()
     }
 
-    /// The bias of the key at a position.
-    pub(super) fn bias(&self, head: usize, position: usize) -> f32 {
+    /// The bias of a key.
+    pub(super) fn bias(&self, head: usize, query: usize, position: usize) -> f32 {
+        if let Some(distances) = &self.distances {
+            return distances.bias(head, query, position);
+        }
         let plain = self.slopes.as_ref().map_or(0.0, |slopes| slopes[head] * position as f32);
         let coarse = self.coarse_slopes.as_ref().map_or(0.0, |slopes| {
             round_to_bf16(round_to_bf16(slopes[head]) * round_to_bf16(position as f32)) * self.scale
@@ -46,8 +79,9 @@ impl AttentionOptions {
         plain + coarse
     }
 
-    /// Applies cap and position bias to the scaled scores of a head. The first score is that of the key at position `first`.
-    pub(super) fn adjust(&self, head: usize, first: usize, scores: &mut [f32]) {
+    /// Applies cap and position bias to the scaled scores of a head and a query. The first score is that of the key at
+    /// position `first`.
+    pub(super) fn adjust(&self, head: usize, query: usize, first: usize, scores: &mut [f32]) {
         if let Some(cap) = self.softcap {
             for score in scores.iter_mut() {
                 *score = cap * (*score / cap).tanh();
@@ -55,7 +89,7 @@ impl AttentionOptions {
         }
         if self.has_biases() {
             for (index, score) in scores.iter_mut().enumerate() {
-                *score += self.bias(head, first + index);
+                *score += self.bias(head, query, first + index);
             }
         }
     }
@@ -67,29 +101,88 @@ fn round_to_bf16(number: f32) -> f32 {
     f32::from_bits((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000)
 }
 
-/// Computes attention of a batch's queries `[rows, heads, width]`. First stores its keys and values `[rows, kv heads,
-/// width]` in the cache. The result is `[rows, heads · width]`.
+/// Biases by the distance of query and key.
+#[derive(Clone, Debug)]
+pub(crate) struct Distances {
+    /// The bias of each head, from the key `most` positions behind the query to the one `most` positions before it.
+    biases: Vec<f32>,
+    /// The distance from which the bias does not change.
+    most: usize,
+}
+
+impl Distances {
+    /// Biases by bucket, `[heads, buckets]`: half of the buckets hold one distance each, the others grow exponentially up to
+    /// the distance `most`. With `both_ways`, keys behind the query have half of the buckets for themselves.
+    pub(crate) fn new(by_bucket: &[Vec<f32>], most: usize, both_ways: bool) -> Self {
+        let biases = by_bucket.iter().flat_map(|biases| {
+            let behind = (1..=most).rev().map(|distance| (distance, true));
+            let distances = behind.chain((0..=most).map(|distance| (distance, false)));
+            distances
+                .map(|(distance, behind)| biases[bucket(distance, behind, biases.len(), most, both_ways)])
+        });
+        Self { biases: biases.collect(), most }
+    }
+
+    fn bias(&self, head: usize, query: usize, key: usize) -> f32 {
+        let distance = (query + self.most).saturating_sub(key).min(2 * self.most);
+        self.biases[head * (2 * self.most + 1) + distance]
+    }
+}
+
+/// The bucket of a key at a distance from the query, behind it or not.
+fn bucket(distance: usize, behind: bool, buckets: usize, most: usize, both_ways: bool) -> usize {
+    let count = if both_ways { buckets / 2 } else { buckets };
+    let first = if both_ways && behind { count } else { 0 };
+    let distance = if behind && !both_ways { 0 } else { distance };
+    let exact = count / 2;
+    if distance < exact {
+        return first + distance;
+    }
+    // Reference: in float32.
+    let part = (distance as f32 / exact as f32).ln() / (most as f64 / exact as f64).ln() as f32;
+    first + (exact + (part * (count - exact) as f32) as usize).min(count - 1)
+}
+
+/// Computes attention of a batch's queries `[rows, heads, width]` to the keys in the cache. The result is `[rows, heads ·
+/// value width]`.
 pub(crate) fn attend(
     queries: &Tensor,
-    keys: &Tensor,
-    values: &Tensor,
     options: &AttentionOptions,
     batch: &Batch,
-    cache: &LayerCache,
+    cache: &RowCache,
 ) -> Result<Tensor> {
-    cache.write(batch, keys, values)?;
     let queries = queries.contiguous()?;
     if queries.device().is_cpu() && queries.dtype() == DType::F32 {
-        let op = RaggedAttention { batch, options };
+        let op = RaggedAttention { batch, options, value_width: cache.value_width() };
         return Ok(queries.apply_op3_no_bwd(cache.keys(), cache.values(), &op)?);
     }
     #[cfg(feature = "cuda")]
-    if options.coarse_slopes.is_none()
-        && let Some(made) = crate::cuda::attend(&queries, options, batch, cache)?
-    {
+    if let Some(made) = crate::cuda::attend(&queries, options, batch, cache)? {
         return Ok(made);
     }
     batch.padded()?.attend(&queries, options, cache)
+}
+
+/// Scales queries by `weight · ln(1 + ⌊(position + first) / step⌋) + 1`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Temperature {
+    /// The number of the first position.
+    pub first: f32,
+    /// The number of positions with the same scale.
+    pub step: f32,
+    /// Scales the logarithm.
+    pub weight: f32,
+}
+
+impl Temperature {
+    fn apply(self, queries: &Tensor, batch: &Batch) -> Result<Tensor> {
+        let scale = |position: &u32| {
+            self.weight * ((*position as f32 + self.first) / self.step).floor().ln_1p() + 1.0
+        };
+        let scales: Vec<f32> = batch.positions().iter().map(scale).collect();
+        let scales = Tensor::from_vec(scales, (batch.rows(), 1, 1), batch.device())?;
+        Ok(queries.broadcast_mul(&scales.to_dtype(queries.dtype())?)?)
+    }
 }
 
 /// Multi-head attention: projections, optional query and key norms, optional rotation, and an output projection.
@@ -97,6 +190,8 @@ pub(crate) fn attend(
 pub(crate) struct SelfAttention {
     /// The query projection.
     pub query: Linear,
+    /// Whether the query projection has a gate of the output behind the query of each head.
+    pub is_gated: bool,
     /// The key projection.
     pub key: Linear,
     /// The value projection.
@@ -105,6 +200,10 @@ pub(crate) struct SelfAttention {
     pub output: Linear,
     /// Query and key norms over each head.
     pub head_norms: Option<(Norm, Norm)>,
+    /// Whether these norms come behind the rotation.
+    pub rotates_first: bool,
+    /// Scales queries by their positions.
+    pub temperature: Option<Temperature>,
     /// Query and key norms over all heads at once.
     pub row_norms: Option<(Norm, Norm)>,
     /// Clamps queries, keys and values to this absolute value.
@@ -121,7 +220,7 @@ pub(crate) struct SelfAttention {
 
 impl SelfAttention {
     /// Computes the output for rows `[rows, hidden]`, with rotary angles if the layer rotates.
-    pub(crate) fn forward(
+    pub(crate) fn attend(
         &self,
         rows: &Tensor,
         angles: Option<&Angles>,
@@ -140,16 +239,37 @@ impl SelfAttention {
             values = values.clamp(-clip, clip)?;
         }
         let count = rows.dim(0)?;
+        let mut gate = None;
+        if self.is_gated {
+            let both = queries.reshape((count, self.heads, 2 * self.head_width))?;
+            gate = Some(both.narrow(2, self.head_width, self.head_width)?.contiguous()?);
+            queries = both.narrow(2, 0, self.head_width)?.contiguous()?;
+        }
         let mut queries = queries.reshape((count, self.heads, self.head_width))?;
         let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
         let values = values.reshape((count, self.kv_heads, self.head_width))?;
-        if let Some((query_norm, key_norm)) = &self.head_norms {
-            (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
+        let norm = |(queries, keys): (Tensor, Tensor)| match &self.head_norms {
+            Some((query_norm, key_norm)) => Ok((query_norm.forward(&queries)?, key_norm.forward(&keys)?)),
+            None => Ok::<_, candle_core::Error>((queries, keys)),
+        };
+        if !self.rotates_first {
+            (queries, keys) = norm((queries, keys))?;
         }
         if let Some(angles) = angles {
             (queries, keys) = (angles.apply(&queries)?, angles.apply(&keys)?);
         }
-        let made = attend(&queries, &keys, &values, &self.options, batch, cache)?;
+        if self.rotates_first {
+            (queries, keys) = norm((queries, keys))?;
+        }
+        if let Some(temperature) = self.temperature {
+            queries = temperature.apply(&queries, batch)?;
+        }
+        let cache = cache.rows()?;
+        cache.write(batch, &keys, Some(&values))?;
+        let mut made = attend(&queries, &self.options, batch, cache)?;
+        if let Some(gate) = gate {
+            made = (&made * candle_nn::ops::sigmoid(&gate)?.reshape(made.shape())?)?;
+        }
         Ok(self.output.forward(&made)?)
     }
 }

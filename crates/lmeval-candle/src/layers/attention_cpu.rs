@@ -10,11 +10,15 @@ use crate::batch::{Batch, Segment};
 
 /// Queries per parallel task. Keys are rearranged once per task.
 const QUERIES: usize = 64;
+/// Rows per parallel task, one for each query and head that share keys, unless it has a single query.
+const ROWS: usize = 512;
 
 /// Computes attention of a batch: `queries [rows, heads, width]`, keys and values `[cache rows, kv heads, width]`.
 pub(super) struct RaggedAttention<'a> {
     pub(super) batch: &'a Batch,
     pub(super) options: &'a AttentionOptions,
+    /// The width of values, the first numbers of a row of `values`.
+    pub(super) value_width: usize,
 }
 
 /// The tensors and their sizes.
@@ -25,6 +29,9 @@ struct Tensors<'a> {
     heads: usize,
     kv_heads: usize,
     width: usize,
+    value_width: usize,
+    /// The distance of values in memory.
+    value_pitch: usize,
 }
 
 /// Consecutive queries of a segment.
@@ -51,6 +58,8 @@ impl CustomOp3 for RaggedAttention<'_> {
     ) -> Result<(CpuStorage, Shape)> {
         let (rows, heads, width) = queries_layout.shape().dims3()?;
         let (_, kv_heads, _) = keys_layout.shape().dims3()?;
+        let (_, _, value_pitch) = values_layout.shape().dims3()?;
+        let value_width = self.value_width;
         let tensors = Tensors {
             queries: slice(queries, queries_layout)?,
             keys: slice(keys, keys_layout)?,
@@ -58,20 +67,23 @@ impl CustomOp3 for RaggedAttention<'_> {
             heads,
             kv_heads,
             width,
+            value_width,
+            value_pitch,
         };
-        let mut made = vec![0.0_f32; rows * heads * width];
+        let mut made = vec![0.0_f32; rows * heads * value_width];
+        let queries = QUERIES.min(ROWS * kv_heads.max(1) / heads.max(1)).max(1);
         let mut pieces = Vec::new();
         let mut rest = made.as_mut_slice();
         for segment in self.batch.segments() {
-            for first in (0..segment.len).step_by(QUERIES) {
-                let count = QUERIES.min(segment.len - first);
-                let (own, others) = rest.split_at_mut(count * heads * width);
+            for first in (0..segment.len).step_by(queries) {
+                let count = queries.min(segment.len - first);
+                let (own, others) = rest.split_at_mut(count * heads * value_width);
                 pieces.push((Piece { segment, first, count }, own));
                 rest = others;
             }
         }
         pieces.into_par_iter().for_each(|(piece, made)| tensors.attend(&piece, self.options, made));
-        Ok((CpuStorage::F32(made), Shape::from((rows, heads * width))))
+        Ok((CpuStorage::F32(made), Shape::from((rows, heads * value_width))))
     }
 }
 
@@ -84,12 +96,13 @@ struct Scratch {
 }
 
 impl Tensors<'_> {
-    /// Computes a task. `made` is `[queries, heads, width]`.
+    /// Computes a task. `made` is `[queries, heads, value width]`.
     fn attend(&self, piece: &Piece<'_>, options: &AttentionOptions, made: &mut [f32]) {
         let Piece { segment, first, count } = *piece;
-        let visible = segment.offset + first + count;
+        let all = segment.keys();
+        let visible = options.keys_of(segment.offset + first + count - 1, all).end;
         // The first key that any query of the task attends to.
-        let hidden = options.window.map_or(0, |window| (segment.offset + first + 1).saturating_sub(window));
+        let hidden = options.keys_of(segment.offset + first, all).start;
         let rows = segment.spans.iter().flat_map(|span| span.rows()).take(visible).skip(hidden);
         let rows: Vec<usize> = rows.collect();
         let mut scratch = Scratch::default();
@@ -109,9 +122,10 @@ impl Tensors<'_> {
         scratch: &mut Scratch,
         made: &mut [f32],
     ) {
-        let Self { heads, width, .. } = *self;
+        let Self { heads, width, value_width, value_pitch, .. } = *self;
         let group = heads / self.kv_heads;
         let position = piece.segment.offset + piece.first;
+        let all = piece.segment.keys();
         let padded = rows.len().next_multiple_of(LANES);
         let count = piece.count * group;
         let head = |row: usize| kv_head * group + row % group;
@@ -140,24 +154,24 @@ impl Tensors<'_> {
         }
         for (row, scores) in scratch.scores.chunks_exact_mut(padded).enumerate() {
             let position = position + row / group;
-            let first = options.window.map_or(0, |window| (position + 1).saturating_sub(window)) - hidden;
-            let end = position + 1 - hidden;
+            let keys = options.keys_of(position, all);
+            let (first, end) = (keys.start - hidden, keys.end - hidden);
             scores[..first].fill(0.0);
             scores[end..].fill(0.0);
             let seen = &mut scores[first..end];
-            options.adjust(head(row), hidden + first, seen);
-            simd::softmax(seen);
+            options.adjust(head(row), position, keys.start, seen);
+            simd::softmax(seen, options.sink(head(row)));
         }
-        for start in (0..width).step_by(LANES) {
-            let lanes = LANES.min(width - start);
+        for start in (0..value_width).step_by(LANES) {
+            let lanes = LANES.min(value_width - start);
             scratch.panels.clear();
             scratch.panels.resize(padded, [0.0; LANES]);
             for (panel, row) in scratch.panels.iter_mut().zip(rows) {
-                let value = &self.values[(row * self.kv_heads + kv_head) * width + start..][..lanes];
+                let value = &self.values[(row * self.kv_heads + kv_head) * value_pitch + start..][..lanes];
                 panel[..lanes].copy_from_slice(value);
             }
             simd::multiply(&scratch.scores, padded, count, &scratch.panels, |row, products| {
-                let offset = ((row / group) * heads + head(row)) * width + start;
+                let offset = ((row / group) * heads + head(row)) * value_width + start;
                 made[offset..][..lanes].copy_from_slice(&products[..lanes]);
             });
         }

@@ -6,7 +6,7 @@ use candle_core::{D, DType, Device, Tensor};
 
 use super::attention::AttentionOptions;
 use crate::batch::{Batch, Segment, Span};
-use crate::cache::LayerCache;
+use crate::cache::RowCache;
 use crate::error::Result;
 
 /// The segments of a batch padded to the size of the longest one.
@@ -30,14 +30,14 @@ pub(crate) struct Padded {
     row_queries: Option<Tensor>,
     /// The cache row of each key.
     key_rows: Tensor,
-    /// The position of each query.
-    positions: Vec<usize>,
-    /// Masks by window and group size, reused by layers.
+    /// The position of each query, and the number of keys of its segment.
+    positions: Vec<(usize, usize)>,
+    /// Masks, reused by layers.
     masks: Mutex<Vec<(MaskKey, Tensor)>>,
 }
 
-/// The window and the number of heads sharing keys.
-type MaskKey = (Option<usize>, usize);
+/// Window, chunk, whether all keys are seen, and the number of heads sharing keys.
+type MaskKey = (Option<usize>, Option<usize>, bool, usize);
 
 impl Padded {
     pub(crate) fn new(batch: &Batch) -> Result<Self> {
@@ -46,7 +46,7 @@ impl Padded {
         let shared = shared(segments);
         let prefix: usize = shared.iter().map(|span| span.len).sum();
         let queries = segments.iter().map(|segment| segment.len).max().unwrap_or(0);
-        let keys = segments.iter().map(|segment| segment.offset + segment.len - prefix).max().unwrap_or(0);
+        let keys = segments.iter().map(|segment| segment.keys() - prefix).max().unwrap_or(0);
         let is_even = segments.iter().all(|segment| segment.len == queries);
         let mut query_rows = Vec::new();
         let mut row_queries = Vec::new();
@@ -57,12 +57,12 @@ impl Padded {
             query_rows.extend((0..queries).map(|query| (segment.first + query.min(last)) as u32));
             row_queries.extend((0..segment.len).map(|query| (index * queries + query) as u32));
             let rows = segment.spans.iter().flat_map(|span| span.rows()).skip(prefix);
-            let own: Vec<u32> =
-                rows.take(segment.offset + segment.len - prefix).map(|row| row as u32).collect();
+            let own: Vec<u32> = rows.map(|row| row as u32).collect();
             let filler = own.first().copied().unwrap_or(0);
             let missing = keys - own.len();
             key_rows.extend(own.into_iter().chain(std::iter::repeat_n(filler, missing)));
-            positions.extend((0..queries).map(|query| segment.offset + query.min(last)));
+            let all = segment.keys();
+            positions.extend((0..queries).map(|query| (segment.offset + query.min(last), all)));
         }
         let tensor = |numbers: Vec<u32>| Tensor::new(numbers, device);
         let destinations: Vec<u32> = batch.destinations().iter().map(|row| *row as u32).collect();
@@ -81,18 +81,19 @@ impl Padded {
         })
     }
 
-    /// Computes attention of `[rows, heads, width]` as `[rows, heads · width]`.
+    /// Computes attention of `[rows, heads, width]` as `[rows, heads · value width]`.
     pub(super) fn attend(
         &self,
         queries: &Tensor,
         options: &AttentionOptions,
-        cache: &LayerCache,
+        cache: &RowCache,
     ) -> Result<Tensor> {
         let device = queries.device().clone();
         let device = &device;
         let (_, heads, width) = queries.dims3()?;
         let (_, kv_heads, _) = cache.keys().dims3()?;
         let group = heads / kv_heads;
+        let value_width = cache.value_width();
         let Self { segments, queries: length, keys, .. } = *self;
         let dtype = queries.dtype();
         let queries = match &self.query_rows {
@@ -105,14 +106,16 @@ impl Padded {
             .permute((2, 0, 1, 3, 4))?
             .contiguous()?
             .reshape((kv_heads, segments, length * group, width))?;
-        let gather = |stored: &Tensor| {
+        let gather = |stored: &Tensor, width: usize| {
             stored
                 .index_select(&self.key_rows, 0)?
+                .narrow(D::Minus1, 0, width)?
                 .reshape((segments, keys, kv_heads, width))?
                 .permute((2, 0, 1, 3))?
                 .contiguous()
         };
-        let (own_keys, own_values) = (gather(cache.keys())?, gather(cache.values())?);
+        let own_keys = gather(cache.keys(), width)?;
+        let own_values = gather(cache.values(), value_width)?;
         let mut scores = queries.matmul(&own_keys.transpose(2, 3)?)?;
         let shared = self.shared_rows(cache)?;
         let all_queries = (kv_heads, segments * length * group, width);
@@ -129,19 +132,30 @@ impl Padded {
         if options.has_biases() {
             scores = scores.broadcast_add(&self.biases(options, kv_heads, group, prefix, device)?)?;
         }
-        let scores = scores.broadcast_add(&self.mask(options.window, group, prefix, device)?)?;
-        let weights = candle_nn::ops::softmax_last_dim(&scores)?.to_dtype(dtype)?;
+        let scores = scores.broadcast_add(&self.mask(options, group, prefix, device)?)?;
+        let weights = match &options.sinks {
+            None => candle_nn::ops::softmax_last_dim(&scores)?,
+            Some(sinks) => {
+                // A last column that is dropped after the softmax.
+                let sinks = Tensor::new(sinks.as_slice(), device)?.reshape((kv_heads, 1, 1, group))?;
+                let sinks = sinks.broadcast_as((kv_heads, segments, length, group))?.contiguous()?;
+                let sinks = sinks.reshape((kv_heads, segments, length * group, 1))?;
+                let all = candle_nn::ops::softmax_last_dim(&Tensor::cat(&[&scores, &sinks], 3)?)?;
+                all.narrow(D::Minus1, 0, prefix + keys)?
+            }
+        };
+        let weights = weights.to_dtype(dtype)?;
         let mut made = weights.narrow(D::Minus1, prefix, keys)?.contiguous()?.matmul(&own_values)?;
         if let Some((_, values)) = &shared {
             let first = weights.narrow(D::Minus1, 0, prefix)?.contiguous()?;
             let first = first.reshape((kv_heads, segments * length * group, prefix))?.matmul(values)?;
-            made = (made + first.reshape((kv_heads, segments, length * group, width))?)?;
+            made = (made + first.reshape((kv_heads, segments, length * group, value_width))?)?;
         }
         let made = made
-            .reshape((kv_heads, segments, length, group, width))?
+            .reshape((kv_heads, segments, length, group, value_width))?
             .permute((1, 2, 0, 3, 4))?
             .contiguous()?
-            .reshape((segments * length, heads * width))?;
+            .reshape((segments * length, heads * value_width))?;
         match &self.row_queries {
             Some(rows) => Ok(made.index_select(rows, 0)?),
             None => Ok(made),
@@ -149,7 +163,7 @@ impl Padded {
     }
 
     /// Keys and values of the shared prefix, `[kv heads, rows, width]`.
-    fn shared_rows(&self, cache: &LayerCache) -> Result<Option<(Tensor, Tensor)>> {
+    fn shared_rows(&self, cache: &RowCache) -> Result<Option<(Tensor, Tensor)>> {
         if self.shared.is_empty() {
             return Ok(None);
         }
@@ -161,28 +175,35 @@ impl Padded {
                 .collect::<candle_core::Result<_>>()?;
             Ok(Tensor::cat(&spans, 0)?.transpose(0, 1)?.contiguous()?)
         };
-        Ok(Some((rows(cache.keys())?, rows(cache.values())?)))
+        let values = cache.values().narrow(D::Minus1, 0, cache.value_width())?;
+        Ok(Some((rows(cache.keys())?, rows(&values)?)))
     }
 
     /// The mask added to scores `[.., segments, queries · group, shared + keys]`: minus infinity for masked keys.
-    fn mask(&self, window: Option<usize>, group: usize, prefix: usize, device: &Device) -> Result<Tensor> {
+    fn mask(
+        &self,
+        options: &AttentionOptions,
+        group: usize,
+        prefix: usize,
+        device: &Device,
+    ) -> Result<Tensor> {
+        let wanted = (options.window, options.chunk, options.sees_all, group);
         let mut masks = self.masks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, mask)) = masks.iter().find(|(key, _)| *key == (window, group)) {
+        if let Some((_, mask)) = masks.iter().find(|(key, _)| *key == wanted) {
             return Ok(mask.clone());
         }
         let width = prefix + self.keys;
         let mut mask = vec![f32::NEG_INFINITY; self.segments * self.queries * group * width];
         let rows = self.positions.iter().flat_map(|position| std::iter::repeat_n(*position, group));
-        for (position, row) in rows.zip(mask.chunks_exact_mut(width.max(1))) {
-            let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
-            row[first..=position].fill(0.0);
+        for ((position, all), row) in rows.zip(mask.chunks_exact_mut(width.max(1))) {
+            row[options.keys_of(position, all)].fill(0.0);
         }
         let mask = Tensor::from_vec(mask, (1, self.segments, self.queries * group, width), device)?;
-        masks.push(((window, group), mask.clone()));
+        masks.push((wanted, mask.clone()));
         Ok(mask)
     }
 
-    /// The position bias, `[kv heads, 1, queries · group, shared + keys]`.
+    /// The position bias, `[kv heads, segments or 1, queries · group, shared + keys]`.
     fn biases(
         &self,
         options: &AttentionOptions,
@@ -192,14 +213,18 @@ impl Padded {
         device: &Device,
     ) -> Result<Tensor> {
         let width = prefix + self.keys;
-        let mut made = Vec::with_capacity(kv_heads * group * self.queries * width);
+        // Without distances, the bias depends on the key alone.
+        let by_query = options.distances.is_some();
+        let segments = if by_query { self.segments } else { 1 };
+        let mut made = Vec::with_capacity(kv_heads * segments * group * self.queries * width);
         for kv_head in 0..kv_heads {
-            for row in 0..self.queries * group {
+            for row in 0..segments * self.queries * group {
                 let head = kv_head * group + row % group;
-                made.extend((0..width).map(|position| options.bias(head, position)));
+                let query = if by_query { self.positions[row / group].0 } else { 0 };
+                made.extend((0..width).map(|position| options.bias(head, query, position)));
             }
         }
-        Ok(Tensor::from_vec(made, (kv_heads, 1, self.queries * group, width), device)?)
+        Ok(Tensor::from_vec(made, (kv_heads, segments, self.queries * group, width), device)?)
     }
 }
 
@@ -225,66 +250,86 @@ fn shared(segments: &[Segment]) -> Vec<Span> {
 mod tests {
     use candle_core::Device;
 
-    use super::super::attention::attend;
+    use super::super::attention::{Distances, attend};
     use super::*;
     use crate::arch::Shape;
-    use crate::cache::Cache;
+    use crate::cache::{Cache, LayerShape};
 
     /// Ragged and padded attention agree on segments of several lengths that depend on each other, with all score options.
     #[test]
     fn rectangles_as_ragged() {
         let (heads, kv_heads, width) = (6, 2, 40);
-        let shape =
-            Shape { layers: 1, kv_heads, head_width: width, hidden: 1, vocabulary: 1, positions: None };
+        let layers = vec![LayerShape::heads(kv_heads, width)];
+        let shape = Shape { layers, hidden: 1, vocabulary: 1, positions: None };
         let device = Device::Cpu;
         let random =
             |rows: usize, heads: usize| Tensor::randn(0_f32, 1.0, (rows, heads, width), &device).unwrap();
-        let mut cache = Cache::new(&shape, 200, DType::F32, &device).unwrap();
+        let mut cache = Cache::new(&shape, 200, 0, DType::F32, &device).unwrap();
         let span = |start, len| Span { start, len };
         let prefix = cache.take(90).unwrap();
-        let first = Segment { first: 0, len: 90, offset: 0, spans: prefix, length: 90 };
+        let first = Segment { first: 0, len: 90, offset: 0, spans: prefix, length: 90, ..Segment::default() };
         let plain = AttentionOptions::new(width);
         let slopes: Option<Vec<f32>> = Some((0..heads).map(|head| 0.1 * head as f32).collect());
+        let buckets: Vec<Vec<f32>> =
+            (0..heads).map(|head| (0..8).map(|bucket| (head * bucket) as f32 * 0.1).collect()).collect();
         for options in [
             plain.clone(),
             AttentionOptions { window: Some(7), ..plain.clone() },
             AttentionOptions { window: Some(60), softcap: Some(2.0), ..plain.clone() },
             AttentionOptions { slopes: slopes.clone(), ..plain.clone() },
-            AttentionOptions { coarse_slopes: slopes, ..plain },
+            AttentionOptions { coarse_slopes: slopes, ..plain.clone() },
+            AttentionOptions { chunk: Some(32), ..plain.clone() },
+            AttentionOptions { sinks: Some(vec![0.3, -1.0, 2.0, 0.0, 5.0, 1.0]), ..plain.clone() },
+            AttentionOptions { distances: Some(Distances::new(&buckets, 20, false)), ..plain.clone() },
+            AttentionOptions { distances: Some(Distances::new(&buckets, 20, true)), sees_all: true, ..plain },
         ] {
             let tokens = vec![0; 90];
             let batch = Batch::new(&tokens, vec![first.clone()], &device).unwrap();
-            let layer = cache.layer(0).unwrap();
+            let layer = cache.layer(0).unwrap().rows().unwrap();
             let (queries, keys, values) = (random(90, heads), random(90, kv_heads), random(90, kv_heads));
             check(
-                &attend(&queries, &keys, &values, &options, &batch, layer).unwrap(),
+                &stored(&queries, &keys, &values, &options, &batch, layer).unwrap(),
                 &queries,
                 &options,
                 &batch,
                 layer,
             );
             let segments = vec![
-                Segment { first: 0, len: 5, offset: 90, spans: vec![span(0, 90), span(90, 5)], length: 0 },
-                Segment { first: 5, len: 70, offset: 90, spans: vec![span(0, 90), span(95, 70)], length: 0 },
+                Segment {
+                    first: 0,
+                    len: 5,
+                    offset: 90,
+                    spans: vec![span(0, 90), span(90, 5)],
+                    length: 0,
+                    ..Segment::default()
+                },
+                Segment {
+                    first: 5,
+                    len: 70,
+                    offset: 90,
+                    spans: vec![span(0, 90), span(95, 70)],
+                    length: 0,
+                    ..Segment::default()
+                },
                 Segment {
                     first: 75,
                     len: 1,
                     offset: 95,
                     spans: vec![span(0, 90), span(90, 5), span(170, 1)],
-                    length: 0,
+                    ..Segment::default()
                 },
                 Segment {
                     first: 76,
                     len: 3,
                     offset: 95,
                     spans: vec![span(0, 90), span(90, 5), span(172, 3)],
-                    length: 0,
+                    ..Segment::default()
                 },
             ];
             let batch = Batch::new(&vec![0; 79], segments, &device).unwrap();
             let (queries, keys, values) = (random(79, heads), random(79, kv_heads), random(79, kv_heads));
             check(
-                &attend(&queries, &keys, &values, &options, &batch, layer).unwrap(),
+                &stored(&queries, &keys, &values, &options, &batch, layer).unwrap(),
                 &queries,
                 &options,
                 &batch,
@@ -293,13 +338,19 @@ mod tests {
         }
     }
 
-    fn check(
-        ragged: &Tensor,
+    fn stored(
         queries: &Tensor,
+        keys: &Tensor,
+        values: &Tensor,
         options: &AttentionOptions,
         batch: &Batch,
-        layer: &LayerCache,
-    ) {
+        layer: &RowCache,
+    ) -> Result<Tensor> {
+        layer.write(batch, keys, Some(values))?;
+        attend(queries, options, batch, layer)
+    }
+
+    fn check(ragged: &Tensor, queries: &Tensor, options: &AttentionOptions, batch: &Batch, layer: &RowCache) {
         let padded = batch.padded().unwrap().attend(queries, options, layer).unwrap();
         let difference =
             (ragged - padded).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();

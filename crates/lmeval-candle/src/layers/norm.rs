@@ -38,6 +38,15 @@ pub enum Norm {
 }
 
 impl Norm {
+    /// The data type of the weights.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::Rms { weight, .. } | Self::Layer { weight, .. } | Self::Heads { weight, .. } => {
+                weight.dtype()
+            }
+        }
+    }
+
     /// Normalises over the last dimension.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let rows = rows.contiguous()?;

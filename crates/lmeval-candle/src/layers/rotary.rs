@@ -43,6 +43,12 @@ impl RotaryParameters {
         Self { theta, scaling: Scaling::None }
     }
 
+    /// Wavelengths stretched by a factor each, for sequences of any length. Sines and cosines are scaled by `attention`.
+    pub(crate) fn stretched(theta: f64, factors: Vec<f64>, attention: f64) -> Self {
+        let long = factors.clone();
+        Self { theta, scaling: Scaling::Long { short: factors, long, original: usize::MAX, attention } }
+    }
+
     /// The object of a configuration with rotary parameters.
     ///
     /// Reference: the older of the two names wins.
@@ -90,7 +96,8 @@ impl Scaling {
             None => own.optional_size("original_max_position_embeddings")?.map_or_else(positions, Ok),
         };
         match name {
-            "default" => Ok(Self::None),
+            // The second rotates by places in images, too; the places of text are its positions.
+            "default" | "mrope" => Ok(Self::None),
             "linear" => Ok(Self::Linear { factor: positive("factor")? }),
             "dynamic" => Ok(Self::Dynamic { factor: positive("factor")?, limit: positions()? }),
             "llama3" => Ok(Self::Llama3 {

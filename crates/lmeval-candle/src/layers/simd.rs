@@ -21,7 +21,7 @@ pub(crate) static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
 /// `exp(x)` for `x <= 0` with a relative error below 3e-7; 0 below -87.
 #[inline(always)]
-fn exp(x: f32) -> f32 {
+pub(super) fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5 · 2^23 rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.0, 88.0);
@@ -75,16 +75,19 @@ fn largest(numbers: &[f32]) -> f32 {
     lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
-struct Softmax<'a>(&'a mut [f32]);
+struct Softmax<'a> {
+    scores: &'a mut [f32],
+    sink: f32,
+}
 
 impl WithSimd for Softmax<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let largest = largest(self.0);
+        let largest = largest(self.scores).max(self.sink);
         let mut sums = [0.0_f32; LANES];
-        let (chunks, rest) = self.0.as_chunks_mut::<LANES>();
+        let (chunks, rest) = self.scores.as_chunks_mut::<LANES>();
         for chunk in chunks {
             for (sum, score) in sums.iter_mut().zip(chunk) {
                 *score = exp(*score - largest);
@@ -96,16 +99,17 @@ impl WithSimd for Softmax<'_> {
             *score = exp(*score - largest);
             total += *score;
         }
+        total += exp(self.sink - largest);
         let scale = 1.0 / total;
-        for score in self.0.iter_mut() {
+        for score in self.scores.iter_mut() {
             *score *= scale;
         }
     }
 }
 
-/// Softmax in place. At least one score must be finite.
-pub(super) fn softmax(scores: &mut [f32]) {
-    ARCH.dispatch(Softmax(scores));
+/// Softmax in place, with a further score whose result is dropped; minus infinity for none. At least one score must be finite.
+pub(super) fn softmax(scores: &mut [f32], sink: f32) {
+    ARCH.dispatch(Softmax { scores, sink });
 }
 
 struct LogSumExp<'a>(&'a [f32]);
@@ -206,7 +210,7 @@ mod tests {
             let mut scores: Vec<f32> = (0..length).map(|index| (index as f32 * 0.7).sin() * 5.0).collect();
             let exact: Vec<f64> = scores.iter().map(|score| f64::from(*score).exp()).collect();
             let total: f64 = exact.iter().sum();
-            softmax(&mut scores);
+            softmax(&mut scores, f32::NEG_INFINITY);
             for (score, exact) in scores.iter().zip(exact) {
                 assert!((f64::from(*score) - exact / total).abs() < 1e-6);
             }

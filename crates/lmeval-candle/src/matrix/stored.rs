@@ -46,6 +46,9 @@ pub trait DeviceMatrix: fmt::Debug + Send + Sync {
     /// The number of rows and columns.
     fn shape(&self) -> (usize, usize);
 
+    /// The GPU.
+    fn device(&self) -> &candle_core::Device;
+
     /// The transpose of some rows, `[columns, count]`, in a data type of 16 or 32 bits.
     fn transpose(&self, first: usize, count: usize, dtype: DType) -> candle_core::Result<Tensor>;
 }
@@ -53,15 +56,28 @@ pub trait DeviceMatrix: fmt::Debug + Send + Sync {
 /// The transpose of some rows of a matrix, in another order.
 #[cfg(feature = "cuda")]
 #[derive(Debug)]
-struct SelectedOnDevice {
+pub(super) struct SelectedOnDevice {
     matrix: Arc<dyn DeviceMatrix>,
     rows: Tensor,
+}
+
+#[cfg(feature = "cuda")]
+impl SelectedOnDevice {
+    /// Some rows of a matrix.
+    pub(super) fn new(matrix: Arc<dyn DeviceMatrix>, rows: &[u32]) -> candle_core::Result<Self> {
+        let rows = Tensor::new(rows, matrix.device())?;
+        Ok(Self { matrix, rows })
+    }
 }
 
 #[cfg(feature = "cuda")]
 impl DeviceMatrix for SelectedOnDevice {
     fn shape(&self) -> (usize, usize) {
         (self.rows.elem_count(), self.matrix.shape().1)
+    }
+
+    fn device(&self) -> &candle_core::Device {
+        self.rows.device()
     }
 
     fn transpose(&self, first: usize, count: usize, dtype: DType) -> candle_core::Result<Tensor> {
@@ -148,8 +164,7 @@ impl StoredMatrix for Selected {
     #[cfg(feature = "cuda")]
     fn on_device(&self, device: &candle_core::Device) -> candle_core::Result<Option<Arc<dyn DeviceMatrix>>> {
         let Some(matrix) = self.matrix.on_device(device)? else { return Ok(None) };
-        let rows = Tensor::new(self.rows.as_slice(), device)?;
-        Ok(Some(Arc::new(SelectedOnDevice { matrix, rows })))
+        Ok(Some(Arc::new(SelectedOnDevice::new(matrix, &self.rows)?)))
     }
 
     fn read(&self, row: usize, first: usize, into: &mut [f32]) {

@@ -6,7 +6,7 @@ use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelSettings, ModelTem
 use lmeval_hub::{Kind, Settings, hash_small_files};
 use lmeval_pycompat::Value;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, unsupported};
 use crate::config::Config;
 use crate::encoder::PromptEncoder;
 use crate::error::{Error, Result};
@@ -36,6 +36,13 @@ impl Prepared {
         let arguments = Arguments::read(settings)?;
         let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
         let mut opened = Opened::new(&arguments, &hub)?;
+        let has_encoder = opened.entry.has_encoder();
+        if arguments.has_encoder.is_some_and(|wanted| wanted != has_encoder) {
+            let (name, is) = if has_encoder { ("causal", "has an encoder") } else { ("seq2seq", "has none") };
+            let message =
+                format!("`backend={name}` does not fit the model `{}`, which {is}", arguments.pretrained);
+            return Err(unsupported(message));
+        }
         let folder = match &arguments.tokenizer {
             None => opened.folder.clone(),
             Some(name) => lmeval_tokenizers::locate(&hub, name, &arguments.revision)?,

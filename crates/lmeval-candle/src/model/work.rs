@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::prepare::Prepared;
 use crate::arguments::configuration;
-use crate::encoder::request;
+use crate::encoder::{decoder_request, request};
 use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
 use crate::generation::{GenerationSettings, ModelDefaults, StopCheck, answer_text};
@@ -41,7 +41,12 @@ pub(super) struct Answerer {
     engine: Engine,
     /// The vocabulary size of the model.
     vocabulary: usize,
+    /// The first token of the decoder, if an encoder reads contexts.
+    start: Option<u32>,
 }
+
+/// A bound on the length of what a decoder returns. Only sources are truncated.
+const LONGEST_TARGET: usize = 1 << 31;
 
 impl Answerer {
     /// Loads the weights onto a device shared by `share` workers.
@@ -49,6 +54,7 @@ impl Answerer {
         let device = prepared.arguments.devices.first().copied().unwrap_or_default().open()?;
         let (architecture, unused) = prepared.opened.build(&device)?;
         let vocabulary = architecture.shape().vocabulary;
+        let start = architecture.decoder_start();
         let size = prepared.encoder.tokenizer().vocabulary_size();
         if size > vocabulary {
             return Err(configuration(format!(
@@ -78,7 +84,7 @@ impl Answerer {
         if let Some(note) = &prepared.opened.note {
             engine.stats.warn(note.clone());
         }
-        Ok(Self { prepared, engine, vocabulary })
+        Ok(Self { prepared, engine, vocabulary, start })
     }
 
     /// The model without its weights.
@@ -151,7 +157,12 @@ impl Answerer {
     }
 
     fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
-        let pair = self.prepared.encoder.pair(prompt_of(context)?, continuation, self.prepared.max_length)?;
+        let Prepared { encoder, max_length, .. } = &self.prepared;
+        let context = prompt_of(context)?;
+        let pair = match self.start {
+            Some(start) => encoder.source_and_target(context, continuation, start, *max_length)?,
+            None => encoder.pair(context, continuation, *max_length)?,
+        };
         self.check_tokens(&pair.tokens)?;
         Ok(pair)
     }
@@ -192,7 +203,7 @@ impl Answerer {
 
     /// Answers rolling log-likelihood requests, given with their indices.
     fn score_documents(&self, asked: &[(usize, &str)], sink: &Sink) -> Result<(), Error> {
-        let encoded: Vec<Result<Vec<Window>, ModelError>> =
+        let encoded: Vec<Result<Vec<ScoreRequest>, ModelError>> =
             asked.par_iter().map(|(_, text)| self.windows(text)).collect();
         let mut sums = Vec::new();
         let mut sequences = Vec::new();
@@ -207,10 +218,7 @@ impl Answerer {
                 Ok(windows) => {
                     owners.extend((0..windows.len()).map(|window| (sums.len(), window)));
                     sums.push(Rolling::new(*index, &windows));
-                    sequences.extend(windows.into_iter().map(|window| {
-                        let scored = window.continuation.len();
-                        ScoreRequest { tokens: [window.context, window.continuation].concat(), scored }
-                    }));
+                    sequences.extend(windows);
                 }
             }
         }
@@ -223,10 +231,19 @@ impl Answerer {
         })
     }
 
-    fn windows(&self, text: &str) -> Result<Vec<Window>, ModelError> {
-        let tokens = self.prepared.encoder.encode(text)?;
+    fn windows(&self, text: &str) -> Result<Vec<ScoreRequest>, ModelError> {
+        let Prepared { encoder, max_length, .. } = &self.prepared;
+        let tokens = encoder.encode(text)?;
         self.check_tokens(&tokens)?;
-        Ok(windows(&tokens, self.prepared.encoder.prefix()?, self.prepared.max_length, 1))
+        let request = |Window { context, continuation, .. }| match self.start {
+            // Reference: the encoder reads the context of the window.
+            Some(start) => decoder_request(context, start, continuation, *max_length),
+            None => {
+                let scored = continuation.len();
+                Ok(ScoreRequest { tokens: [context, continuation].concat(), scored, source: 0 })
+            }
+        };
+        windows(&tokens, encoder.prefix()?, *max_length, 1).into_iter().map(request).collect()
     }
 
     /// Answers generation requests.
@@ -236,23 +253,27 @@ impl Answerer {
         for (index, one) in requests.iter().enumerate() {
             let Asked::Generate { context, kwargs } = &one.arguments else { continue };
             let prepared = self.settings(kwargs).and_then(|mut settings| {
-                let prompt = self.prompt(context, settings.limit)?;
+                let (prompt, source) = self.prompt(context, settings.limit)?;
                 self.check_tokens(&prompt)?;
-                settings.limit = settings.room(prompt.len(), self.prepared.max_length)?;
+                settings.limit = match self.start {
+                    Some(_) => settings.room_of_decoder(source)?,
+                    None => settings.room(prompt.len(), self.prepared.max_length)?,
+                };
                 let check = StopCheck::new(&settings.stops, self.prepared.encoder.tokenizer())?;
-                Ok((settings, prompt, check))
+                Ok((settings, prompt, source, check))
             });
             match prepared {
                 Err(error) => sink.deliver(index, Err(error)),
-                Ok((settings, _, _)) if settings.limit == 0 => {
+                Ok((settings, _, _, _)) if settings.limit == 0 => {
                     sink.deliver(index, Ok(Response::Text("".into()).into()));
                 }
-                Ok((settings, tokens, check)) => {
+                Ok((settings, tokens, source, check)) => {
                     let mut sampling = settings.sampling.clone();
-                    sampling.prompt = tokens.len();
-                    sampling.total = tokens.len() + settings.limit;
+                    sampling.prompt = tokens.len() - source;
+                    sampling.total = sampling.prompt + settings.limit;
                     sampling.seed = seed(self.prepared.arguments.seed, settings.seed, one.repeat, &tokens);
-                    sequences.push(GenerationRequest { tokens, limit: settings.limit, sampling });
+                    let limit = settings.limit;
+                    sequences.push(GenerationRequest { tokens, source, limit, sampling });
                     asked.push((index, settings, check));
                 }
             }
@@ -287,20 +308,28 @@ impl Answerer {
             files: &self.prepared.defaults,
             eos_token: self.prepared.encoder.eos().map(|(_, token)| token),
             limit: self.prepared.arguments.max_gen_toks,
-            max_length: self.prepared.max_length,
+            max_length: self.start.map_or(self.prepared.max_length, |_| LONGEST_TARGET),
         };
         GenerationSettings::read(kwargs, defaults)
     }
 
-    /// Encodes a prompt, truncated on the left to leave room for the answer.
-    fn prompt(&self, context: &Context, limit: usize) -> Result<Vec<u32>, ModelError> {
-        let mut tokens = self.prepared.encoder.encode_prompt(prompt_of(context)?)?;
+    /// Encodes a prompt, truncated on the left to leave room for the answer. Also returns how much of it an encoder reads; then
+    /// the whole length is room for that.
+    fn prompt(&self, context: &Context, limit: usize) -> Result<(Vec<u32>, usize), ModelError> {
+        let Prepared { encoder, max_length, .. } = &self.prepared;
+        let context = prompt_of(context)?;
+        let (mut tokens, room) = match self.start {
+            Some(_) => (encoder.encode_source(context)?, *max_length),
+            None => (encoder.encode_prompt(context)?, max_length - limit),
+        };
         if tokens.is_empty() {
-            tokens.push(self.prepared.encoder.prefix()?);
+            tokens.push(encoder.prefix()?);
         }
-        let surplus = tokens.len().saturating_sub(self.prepared.max_length - limit);
+        let surplus = tokens.len().saturating_sub(room);
         tokens.drain(..surplus);
-        Ok(tokens)
+        let source = if self.start.is_some() { tokens.len() } else { 0 };
+        tokens.extend(self.start);
+        Ok((tokens, source))
     }
 }
 
@@ -314,8 +343,8 @@ struct Rolling {
 }
 
 impl Rolling {
-    fn new(index: usize, windows: &[Window]) -> Self {
-        let tokens = windows.iter().map(|window| window.continuation.len()).sum();
+    fn new(index: usize, windows: &[ScoreRequest]) -> Self {
+        let tokens = windows.iter().map(|window| window.scored).sum();
         Self { index, logprobs: vec![0.0; windows.len()], missing: windows.len(), tokens }
     }
 

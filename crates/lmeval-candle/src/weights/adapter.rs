@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::config::{AdapterConfig, unsupported};
-use super::{Safetensors, Source, TorchFiles};
+use super::{Safetensors, Source, Stacking, TorchFiles};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::matrix::{LowRank, Owned, Patched, StoredMatrix, expand_all};
@@ -25,10 +25,11 @@ const WRAPPERS: [&str; 4] = [".token_adapter", ".base_layer", ".modules_to_save"
 /// Above this rank a sum costs more than the memory for its result.
 const RANKS: usize = 64;
 /// The names of output heads, which a model whose head is tied to its embedding does not have.
-const HEADS: [&str; 2] = ["lm_head.weight", "embed_out.weight"];
+const HEADS: [&str; 3] = ["lm_head.weight", "embed_out.weight", "output.weight"];
 /// The ends of the names of input embeddings.
-const EMBEDDINGS: [&str; 5] = [
+const EMBEDDINGS: [&str; 6] = [
     "embed_tokens.weight",
+    "embeddings.weight",
     "wte.weight",
     "embed_in.weight",
     "word_embeddings.weight",
@@ -178,14 +179,18 @@ impl Adapted {
 
     /// A tied head keeps the numbers of the model, unless tokens are trained, which are of both.
     fn tie(&mut self) {
-        if HEADS.iter().any(|head| self.shape(head).is_some()) {
+        let is_head = |name: &String| HEADS.contains(&name.as_str()) || name.ends_with(".lm_head.weight");
+        if self.names().iter().any(is_head) {
             return;
         }
         let is_embedding = |name: &str| EMBEDDINGS.iter().any(|end| name.ends_with(end));
         let changed = self.changes.iter().find(|(name, change)| {
             is_embedding(name) && (change.replaced.is_some() || change.down.is_some())
         });
-        self.head = changed.map(|(name, _)| (HEADS[0].to_owned(), name.clone()));
+        let head = |embedding: &str| {
+            if embedding.ends_with("tok_embeddings.weight") { "output.weight" } else { HEADS[0] }
+        };
+        self.head = changed.map(|(name, _)| (head(name).to_owned(), name.clone()));
     }
 
     /// Checks the shapes of all changes.
@@ -210,9 +215,18 @@ impl Adapted {
                     "an adapter for the tensor `{name}`, which the model does not have"
                 )));
             };
+            // Which of the stacks would read the changed embedding depends on how the model was wrapped.
+            if name == "shared.weight" {
+                return Err(unsupported("an adapter that changes the embedding of an encoder and a decoder"));
+            }
             let (up, down) = (own(&change.up), own(&change.down));
             if up.is_some() || down.is_some() {
-                let &[rows, columns] = base.as_slice() else { return Err(wrong("change of low rank")) };
+                let &[rows, columns] = base.as_slice() else {
+                    return Err(unsupported(&format!(
+                        "changes of low rank of tensors with {} dimensions, such as `{name}`",
+                        base.len()
+                    )));
+                };
                 let (outputs, inputs) = if change.is_transposed { (columns, rows) } else { (rows, columns) };
                 let rank = change.rank;
                 let expected = if change.is_embedding {
@@ -374,9 +388,9 @@ impl Source for Adapted {
         Ok(Some(self.changed(self.matrix(own, change)?, change)?))
     }
 
-    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+    fn stacked(&self, name: &str, stacking: Stacking) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
         match self.find(name) {
-            (own, None) => self.base.stacked(own),
+            (own, None) => self.base.stacked(own, stacking),
             _ => Ok(None),
         }
     }

@@ -17,8 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::blocks::Blocks;
 use self::header::{Entry, Header, Stored};
 use self::layout::{Change, Layout};
-use super::Source;
 use super::mapped::{Mapped, MappedBytes};
+use super::{Source, Stacking};
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, StoredMatrix};
 
@@ -252,10 +252,13 @@ impl Source for Gguf {
         }))
     }
 
-    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+    fn stacked(&self, name: &str, stacking: Stacking) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
         let Some(part) = self.parts.get(name).filter(|part| part.change == Change::Transposed) else {
             return Ok(None);
         };
+        if stacking != Stacking::Transposes {
+            return Ok(None);
+        }
         let &[columns, rows] = part.shape.as_slice() else { return Ok(None) };
         // The file has what checkpoints store transposed the other way round.
         let (part, stored) = self.part(name)?;

@@ -17,7 +17,7 @@ use candle_core::{DType, Device, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use safetensors::Dtype;
 
-use super::{Raw, Source};
+use super::{Raw, Source, Stacking};
 use crate::config::Config;
 use crate::error::{Error, Result, TORCH};
 use crate::matrix::{Bytes, FloatType, Groups, Scales, StoredMatrix, expand_all};
@@ -290,11 +290,11 @@ impl Source for Quantised {
         }
     }
 
-    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+    fn stacked(&self, name: &str, stacking: Stacking) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
         match self.layers.get(name) {
-            Some(Layer::Stacked(matrices)) => Ok(Some(matrices.clone())),
-            Some(Layer::Matrix(_)) => Ok(None),
-            None => self.base.stacked(name),
+            Some(Layer::Stacked(matrices)) if stacking == Stacking::Transposes => Ok(Some(matrices.clone())),
+            Some(_) => Ok(None),
+            None => self.base.stacked(name, stacking),
         }
     }
 

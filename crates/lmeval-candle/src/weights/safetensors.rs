@@ -9,7 +9,7 @@ use safetensors::tensor::{Dtype, Metadata};
 
 use super::folder::SAFETENSORS;
 use super::mapped::{Mapped, MappedBytes};
-use super::{Raw, Source, float_type, in_two_shards, quantised_weight};
+use super::{Raw, Source, Stacking, float_type, in_two_shards, quantised_weight};
 use crate::error::{Error, Result};
 use crate::matrix::{Floats, StoredMatrix, TransposedFloats};
 
@@ -124,19 +124,22 @@ impl Source for Safetensors {
         Ok(Some(Arc::new(Floats::new(bytes, dtype, (rows, columns)))))
     }
 
-    fn stacked(&self, name: &str) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
+    fn stacked(&self, name: &str, stacking: Stacking) -> Result<Option<Vec<Arc<dyn StoredMatrix>>>> {
         let Some(location) = self.tensors.get(name) else { return Ok(None) };
-        let (count, columns, rows) = match *location.shape.as_slice() {
-            [columns, rows] => (1, columns, rows),
-            [count, columns, rows] => (count, columns, rows),
+        let (count, height, width) = match *location.shape.as_slice() {
+            [height, width] => (1, height, width),
+            [count, height, width] => (count, height, width),
             _ => return Ok(None),
         };
         let Some(dtype) = location.dtype.ok().and_then(float_type) else { return Ok(None) };
-        let length = rows * columns * dtype.size();
-        let matrix = |index: usize| {
+        let length = height * width * dtype.size();
+        let matrix = |index: usize| -> Arc<dyn StoredMatrix> {
             let start = location.start + index * length;
             let bytes = MappedBytes::new(&self.files[location.file], start..start + length);
-            Arc::new(TransposedFloats::new(bytes, dtype, (rows, columns))) as Arc<dyn StoredMatrix>
+            match stacking {
+                Stacking::Matrices => Arc::new(Floats::new(bytes, dtype, (height, width))),
+                Stacking::Transposes => Arc::new(TransposedFloats::new(bytes, dtype, (width, height))),
+            }
         };
         Ok(Some((0..count).map(matrix).collect()))
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::ops;
 use lmeval_candle::arch::{self, ARCHITECTURES, Architecture};
-use lmeval_candle::{Batch, Cache, Config, Error, Safetensors, Segment, Span, Weights};
+use lmeval_candle::{Batch, Cache, Config, Error, Safetensors, Segment, Span, StateUse, Weights};
 use serde_json::{Value, json};
 
 /// Tolerance against log-probabilities of `transformers`.
@@ -28,7 +28,7 @@ const ACTIVATIONS: &str = "one of `silu`, `swish`, `gelu`, `gelu_python`, `gelu_
 pub(crate) type Rows = Vec<Vec<f32>>;
 
 /// The device of `LM_EVAL_TEST_DEVICE`, by default the CPU.
-fn device() -> &'static Device {
+pub(crate) fn device() -> &'static Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     DEVICE.get_or_init(|| {
         let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
@@ -63,11 +63,11 @@ fn build(folder: &Path, config: &Config, dtype: DType) -> Result<Box<dyn Archite
     (arch::find(config)?.build)(config, &weights)
 }
 
-fn load(name: &str) -> (Box<dyn Architecture>, Value) {
+pub(crate) fn load(name: &str) -> (Box<dyn Architecture>, Value) {
     load_as(name, DType::F32)
 }
 
-fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
+pub(crate) fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
     let folder = fixtures().join(name);
     let config = Config::read(&folder.join("config.json")).unwrap();
     let model = build(&folder, &config, dtype).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -93,7 +93,12 @@ struct Run<'model> {
     model: &'model dyn Architecture,
     cache: Cache,
     used: usize,
+    /// The last row of each segment, by its state.
+    ends: Vec<usize>,
 }
+
+/// States of a test's cache.
+const STATES: usize = 64;
 
 impl<'model> Run<'model> {
     fn new(model: &'model dyn Architecture, capacity: usize) -> Self {
@@ -101,8 +106,8 @@ impl<'model> Run<'model> {
     }
 
     fn new_as(model: &'model dyn Architecture, capacity: usize, dtype: DType) -> Self {
-        let cache = Cache::new(&model.shape(), capacity, dtype, device()).unwrap();
-        Self { model, cache, used: 0 }
+        let cache = Cache::new(model.shape(), capacity, STATES, dtype, device()).unwrap();
+        Self { model, cache, used: 0, ends: Vec::new() }
     }
 
     /// The log-probabilities after each token of several sequences, each of which continues cached rows. Also returns the
@@ -120,7 +125,12 @@ impl<'model> Run<'model> {
             self.used += text.len();
             let offset = before.iter().map(|span| span.len).sum();
             let spans = before.iter().copied().chain([span]).collect();
-            segments.push(Segment { first: all.len(), len: text.len(), offset, spans, length });
+            let last = before.last().map(|span| span.start + span.len);
+            let known = |last: usize| self.ends.iter().position(|end| *end == last);
+            let state = StateUse { before: last.and_then(known), after: Some(self.ends.len()) };
+            self.ends.push(self.used);
+            let (first, len) = (all.len(), text.len());
+            segments.push(Segment { first, len, offset, spans, length, state, source: 0 });
             all.extend_from_slice(text);
             own.push(span);
         }
@@ -130,7 +140,7 @@ impl<'model> Run<'model> {
     }
 }
 
-fn log_probabilities(logits: &Tensor) -> Rows {
+pub(crate) fn log_probabilities(logits: &Tensor) -> Rows {
     ops::log_softmax(logits, D::Minus1).unwrap().to_vec2().unwrap()
 }
 
@@ -279,8 +289,12 @@ fn sixteen_bit_results_are_close() {
             apart.extend(next.zip(&expected).map(|(found, expected)| (found - expected).abs()));
         }
         let mean = apart.iter().sum::<f32>() / apart.len() as f32;
-        if !below(mean, HALF_TOLERANCE) {
-            failed.push(format!("{name}: {mean} apart on average"));
+        let own = expected["half_difference"].as_f64().unwrap_or(0.0) as f32;
+        // A row for which other experts are chosen is far apart.
+        apart.sort_by(f32::total_cmp);
+        let median = apart[apart.len() / 2];
+        if !below(mean, HALF_TOLERANCE.max(3.0 * own)) || !below(median, HALF_TOLERANCE) {
+            failed.push(format!("{name}: {mean} apart on average, {median} in the median"));
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
@@ -288,8 +302,10 @@ fn sixteen_bit_results_are_close() {
 
 #[test]
 fn every_architecture_has_a_checkpoint() {
+    let encoders = crate::encoders::NAMES.map(str::to_owned);
     let classes: Vec<String> = names()
         .iter()
+        .chain(&encoders)
         .map(|name| {
             let config = fs_err::read(fixtures().join(name).join("config.json")).unwrap();
             let config: Value = serde_json::from_slice(&config).unwrap();
@@ -417,6 +433,103 @@ fn refuses_unsupported_configurations() {
             must("no_rope_layers", "a list with an entry for each layer", "[1, 0]"),
         ),
         ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "non-zero", "0.0")),
+        ("deepseek_v2", json!({"norm_topk_prob": true}), must("norm_topk_prob", "`false`", "True")),
+        (
+            "deepseek_v2",
+            json!({"topk_method": "noaux_tc"}),
+            must("topk_method", "`greedy` or `group_limited_greedy`", "'noaux_tc'"),
+        ),
+        ("deepseek_v3", json!({"scoring_func": "softmax"}), must("scoring_func", "`sigmoid`", "'softmax'")),
+        ("deepseek_v3", json!({"n_group": 3}), must("n_group", "a divisor of 8 experts", "3")),
+        ("deepseek_v3", json!({"moe_layer_freq": 2}), must("moe_layer_freq", "`1`", "2")),
+        (
+            "deepseek_v3",
+            json!({"num_key_value_heads": 2}),
+            must("num_key_value_heads", "the number of heads, 4", "2"),
+        ),
+        (
+            "llama4",
+            json!({"layer_types": ["spiral"]}),
+            must(
+                "layer_types",
+                "a list of `chunked_attention` and `full_attention`, one for each layer",
+                "['spiral']",
+            ),
+        ),
+        (
+            "qwen3_next",
+            json!({"layer_types": ["linear_attention"]}),
+            must(
+                "layer_types",
+                "a list of `linear_attention` and `full_attention`, one for each layer",
+                "['linear_attention']",
+            ),
+        ),
+        (
+            "mamba2",
+            json!({"time_step_limit": [0.5, 0.1]}),
+            must("time_step_limit", "two numbers, the smaller one first", "[0.5, 0.1]"),
+        ),
+        ("mamba2", json!({"rms_norm": false}), must("rms_norm", "`true`", "False")),
+        (
+            "mamba2",
+            json!({"head_dim": 8}),
+            must("head_dim", "such that heads of this width have 32 numbers together", "8"),
+        ),
+        (
+            "granite_hybrid",
+            json!({"position_embedding_type": "spiral"}),
+            must("position_embedding_type", "`rope` or `nope`", "'spiral'"),
+        ),
+        (
+            "granite_hybrid",
+            json!({"normalization_function": "layernorm"}),
+            must("normalization_function", "`rmsnorm`", "'layernorm'"),
+        ),
+        (
+            "falcon_h1",
+            json!({"ssm_multipliers": [1.0]}),
+            must("ssm_multipliers", "a list of 5 numbers", "[1.0]"),
+        ),
+        (
+            "nemotron_h_latent",
+            json!({"hybrid_override_pattern": "M*X"}),
+            must("hybrid_override_pattern", "a string of `M`, `*`, `-` and `E`", "'M*X'"),
+        ),
+        ("nemotron_h", json!({"sliding_window": 8}), must("sliding_window", "`null`", "8")),
+        ("jamba", json!({"attn_layer_offset": 3}), must("attn_layer_offset", "less than `attn_layer_period`", "3")),
+        ("lfm2", json!({"conv_dim": 8}), must("conv_dim", "`16`", "8")),
+        ("hunyuan", json!({"use_cla": true}), must("use_cla", "`false`", "True")),
+        (
+            "hunyuan_moe",
+            json!({"num_shared_expert": 2}),
+            must("num_shared_expert", "`1` for each layer", "2"),
+        ),
+        (
+            "phimoe",
+            json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.0], "short_mscale": 1.0, "long_mscale": 2.0}}),
+            must("rope_scaling.long_mscale", "the same as `short_mscale`", "2.0"),
+        ),
+        ("phimoe", json!({"num_experts_per_tok": 1}), must("num_experts_per_tok", "`2`", "1")),
+        (
+            "minicpm",
+            json!({"sparse_config": {"kernel_size": 32}}),
+            must("sparse_config", "missing, because attention is not sparse here", "{'kernel_size': 32}"),
+        ),
+        (
+            "encoders/t5",
+            json!({"feed_forward_proj": "swish-gelu"}),
+            must("feed_forward_proj", "a function, or `gated-` before one", "'swish-gelu'"),
+        ),
+        (
+            "gemma3n",
+            json!({"activation_sparsity_pattern": [0.5, 0.0, 0.0, 1.0]}),
+            must(
+                "activation_sparsity_pattern",
+                "numbers from zero to below one",
+                "[0.5, 0.0, 0.0, 1.0]",
+            ),
+        ),
         ("mpt", json!({"attn_config": {"qk_ln": true}}), must("attn_config.qk_ln", "`false`", "True")),
         (
             "bloom",
@@ -492,6 +605,12 @@ fn names_missing_fields() {
         ("mpt", "d_model"),
         ("olmoe", "num_experts"),
         ("starcoder2", "intermediate_size"),
+        ("deepseek_v3", "kv_lora_rank"),
+        ("gpt_oss", "num_local_experts"),
+        ("qwen3_next", "linear_num_key_heads"),
+        ("mamba", "num_hidden_layers"),
+        ("nemotron_h", "layers_block_type"),
+        ("encoders/t5", "decoder_start_token_id"),
     ];
     for (name, field) in cases {
         let found = refusal(name, &json!({field: null}));

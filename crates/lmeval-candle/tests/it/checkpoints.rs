@@ -10,7 +10,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 
-use crate::architectures::{fixtures, names};
+use crate::architectures::{alone, fixtures, names};
 use crate::model::{create, fixture};
 
 /// A copy of the small model whose tensors are changed: name, data type, shape and bytes.
@@ -65,7 +65,8 @@ fn unused_tensors_are_named() {
 
 #[test]
 fn models_use_all_their_tensors() {
-    for name in names() {
+    let encoders = crate::encoders::NAMES.map(str::to_owned);
+    for name in names().into_iter().chain(encoders) {
         let folder = fixtures().join(&name);
         let config = Config::read(&folder.join("config.json")).unwrap();
         let source = Arc::new(Safetensors::from_folder(&folder).unwrap());
@@ -74,6 +75,38 @@ fn models_use_all_their_tensors() {
         let unused = weights.unused(&config).unwrap();
         assert!(unused.is_empty(), "{name}: {unused:?}");
     }
+}
+
+#[test]
+fn gemma_3n_is_found_inside_the_model_that_sees_and_hears() {
+    let own = fixtures().join("gemma3n");
+    let folder = tempfile::tempdir().unwrap();
+    let config: serde_json::Value =
+        serde_json::from_slice(&fs_err::read(own.join("config.json")).unwrap()).unwrap();
+    let outer = serde_json::json!({
+        "architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n", "text_config": config,
+    });
+    fs_err::write(folder.path().join("config.json"), outer.to_string()).unwrap();
+    let bytes = fs_err::read(own.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let renamed = tensors
+        .tensors()
+        .into_iter()
+        .map(|(name, tensor)| (name.replacen("model.", "model.language_model.", 1), tensor));
+    let other = TensorView::new(Dtype::F32, vec![1], &[0; 4]).unwrap();
+    let others = ["model.vision_tower.timm_model.x", "model.audio_tower.y", "model.embed_audio.z"];
+    let all = renamed.chain(others.map(|name| (name.to_owned(), other.clone())));
+    let weights = safetensors::serialize(all, None).unwrap();
+    fs_err::write(folder.path().join("model.safetensors"), weights).unwrap();
+    let rows = [folder.path(), own.as_path()].map(|folder| {
+        let config = Config::read(&folder.join("config.json")).unwrap();
+        let source = Arc::new(Safetensors::from_folder(folder).unwrap());
+        let weights = Weights::new(source, DType::F32, &Device::Cpu);
+        let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
+        assert!(weights.unused(&config).unwrap().is_empty());
+        alone(model.as_ref(), &[5, 9, 61, 3])
+    });
+    assert_eq!(rows[0], rows[1]);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod adapters;
 mod architectures;
 mod checkpoints;
+mod encoders;
 mod generation;
 mod gguf;
 mod hub;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_candle::arch::{self, Architecture};
-use lmeval_candle::{Adapted, Config, Error, Gguf, Quantised, Safetensors, Source, Weights};
+use lmeval_candle::{Adapted, Config, Error, Gguf, Quantised, Safetensors, Source, Stacking, Weights};
 use lmeval_pycompat::Dict;
 use lmeval_testkit::mutate;
 use safetensors::SafeTensors;
@@ -173,7 +173,7 @@ fn stacked_experts_are_dense_tensors_and_stored_matrices() {
     let all = |source: Arc<dyn Source>| {
         let weights = Weights::new(source, DType::F32, &Device::Cpu).at("experts");
         let tensor = weights.tensor("gate_up_proj", &shape).unwrap();
-        let stacked = weights.stacked("gate_up_proj", shape).unwrap();
+        let stacked = weights.stacked("gate_up_proj", [3, 24, 64], Stacking::Transposes).unwrap();
         assert_eq!(stacked.len(), 3);
         assert_eq!(stacked[0].shape().unwrap(), (24, 64));
         tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
@@ -198,7 +198,10 @@ fn damaged_checkpoints_are_refused() {
                 Safetensors::open(&[path]).and_then(|source| Quantised::open(Arc::new(source), &own));
             let Ok(source) = opened else { return };
             for name in source.names() {
-                let _ = (source.shape(&name), source.load(&name, &Device::Cpu), source.stacked(&name));
+                let _ = (source.shape(&name), source.load(&name, &Device::Cpu));
+                for stacking in [Stacking::Matrices, Stacking::Transposes] {
+                    let _ = source.stacked(&name, stacking);
+                }
             }
         });
     }

@@ -15,16 +15,16 @@ fn all(engine: &Engine, requests: &[GenerationRequest]) -> Vec<Generated> {
     made.into_iter().map(Option::unwrap).collect()
 }
 
-fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
+fn requests(count: usize, sampling: &Sampling, vocabulary: usize) -> Vec<GenerationRequest> {
     let mut draws = Draws(11);
-    let examples = draws.tokens(20, 100);
+    let examples = draws.tokens(20, vocabulary);
     (0..count)
         .map(|index| {
             let length = 1 + draws.below(12);
-            let own = draws.tokens(length, 100);
+            let own = draws.tokens(length, vocabulary);
             let tokens = if index % 3 == 0 { own } else { [examples.clone(), own].concat() };
             let sampling = Sampling { seed: index as u64, ..sampling.clone() };
-            GenerationRequest { tokens, limit: 1 + draws.below(50), sampling }
+            GenerationRequest { tokens, source: 0, limit: 1 + draws.below(50), sampling }
         })
         .collect()
 }
@@ -33,21 +33,47 @@ fn requests(count: usize, sampling: &Sampling) -> Vec<GenerationRequest> {
 fn batched_results_equal_single_results() {
     let warm = Sampling { temperature: 0.8, top_k: 20, top_p: 0.95, ..Sampling::default() };
     let penalised = Sampling { repetition_penalty: 1.3, ..Sampling::default() };
-    for sampling in [Sampling::default(), warm, penalised] {
-        let mut requests = requests(8, &sampling);
-        // The same prompt twice.
-        requests.push(requests[1].clone());
-        let single = engine("llama", 1024, Some(1));
-        let alone: Vec<Generated> =
-            requests.iter().map(|request| all(&single, std::slice::from_ref(request))[0].clone()).collect();
-        for (rows, sequences) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
-            let engine = engine("llama", rows, sequences);
-            assert_eq!(all(&engine, &requests), alone, "{rows} rows, {sequences:?} sequences");
-            let cache = engine.cache(1, 1).unwrap();
-            assert_eq!(cache.as_ref().unwrap().available(), cache.as_ref().unwrap().capacity());
+    let all_settings = [Sampling::default(), warm, penalised];
+    let cases = [("llama", 100, &all_settings[..]), ("qwen3_next", 60, &all_settings[..1])];
+    for (name, vocabulary, settings) in cases {
+        for sampling in settings {
+            let mut requests = requests(8, sampling, vocabulary);
+            // The same prompt twice.
+            requests.push(requests[1].clone());
+            let single = engine(name, 1024, Some(1));
+            let alone = |request| all(&single, std::slice::from_ref(request))[0].clone();
+            let alone: Vec<Generated> = requests.iter().map(alone).collect();
+            for (rows, sequences) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
+                let engine = engine(name, rows, sequences);
+                assert_eq!(all(&engine, &requests), alone, "{name}, {rows} rows, {sequences:?} sequences");
+                engine.check_free();
+            }
+            assert!(alone.iter().any(|made| made.is_cut));
+            assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
         }
-        assert!(alone.iter().any(|made| made.is_cut));
-        assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
+    }
+}
+
+#[test]
+fn decoders_continue_shared_sources() {
+    let mut draws = Draws(4);
+    let sources: Vec<Vec<u32>> = (1..5).map(|length| draws.tokens(6 * length, 60)).collect();
+    let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
+    let requests: Vec<GenerationRequest> = (0..10)
+        .map(|index| {
+            let source = &sources[index % sources.len()];
+            let tokens = [source.as_slice(), &[0]].concat();
+            let sampling = Sampling { seed: index as u64, prompt: 1, ..warm.clone() };
+            GenerationRequest { tokens, source: source.len(), limit: 5 + 3 * index, sampling }
+        })
+        .collect();
+    let single = engine("encoders/t5", 1024, Some(1));
+    let alone = |request| all(&single, std::slice::from_ref(request))[0].clone();
+    let alone: Vec<Generated> = requests.iter().map(alone).collect();
+    for (rows, sequences) in [(1024, None), (16, Some(3))] {
+        let engine = engine("encoders/t5", rows, sequences);
+        assert_eq!(all(&engine, &requests), alone, "{rows} rows, {sequences:?} sequences");
+        engine.check_free();
     }
 }
 
@@ -102,6 +128,7 @@ fn recomputes_like_the_reference_beyond_a_length() {
             .iter()
             .map(|(tokens, _)| GenerationRequest {
                 tokens: tokens.to_vec(),
+                source: 0,
                 limit: 32,
                 sampling: Sampling::default(),
             })
@@ -124,9 +151,10 @@ fn recomputes_like_the_reference_beyond_a_length() {
 #[test]
 fn shrinks_batches_when_memory_runs_out() {
     let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
-    let mut asked = requests(40, &warm);
+    let mut asked = requests(40, &warm, 100);
     asked.push(GenerationRequest {
         tokens: Draws(1).tokens(400, 100),
+        source: 0,
         limit: 5,
         sampling: Sampling::default(),
     });

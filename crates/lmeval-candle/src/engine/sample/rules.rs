@@ -55,10 +55,12 @@ impl Default for Rules {
 /// The state at which a token is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position<'a> {
-    /// The prompt and the answer so far.
+    /// The prompt and the answer so far, without what an encoder reads.
     pub(super) seen: &'a [u32],
     /// The length of the prompt.
     pub(super) prompt: usize,
+    /// What the encoder reads; the prompt without one.
+    pub(super) read: &'a [u32],
     /// The maximum total length.
     pub(super) total: usize,
 }
@@ -81,12 +83,12 @@ impl Rules {
         let added = at.seen.len() - prompt.len();
         self.add_biases(logits, at.seen);
         if self.prompt_penalty != 1.0 {
-            penalise(logits, prompt, 1.0 / self.prompt_penalty);
+            penalise(logits, at.read, 1.0 / self.prompt_penalty);
         }
         if repetition_penalty != 1.0 {
             penalise(logits, at.seen, repetition_penalty);
         }
-        self.forbid_repetitions(logits, at.seen, prompt);
+        self.forbid_repetitions(logits, at.seen, at.read);
         for sequence in &self.forbidden {
             if let Some(token) = completed(at.seen, sequence) {
                 forbid(logits, &[token]);
@@ -200,7 +202,11 @@ mod tests {
     /// The logits of four tokens after `seen`, whose first two tokens are the prompt.
     fn after(rules: &Rules, seen: &[u32]) -> [f32; 4] {
         let mut logits = [1.0, 2.0, -1.0, 4.0];
-        rules.apply(&mut logits, Position { seen, prompt: 2, total: 6 }, 1.0);
+        rules.apply(
+            &mut logits,
+            Position { seen, prompt: 2, read: &seen[..2.min(seen.len())], total: 6 },
+            1.0,
+        );
         logits
     }
 

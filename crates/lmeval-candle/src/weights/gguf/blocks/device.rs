@@ -58,6 +58,10 @@ impl DeviceMatrix for BlocksOnDevice {
         self.shape
     }
 
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
     fn transpose(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
         let all = self.blocks.dequantize(&self.device)?;
         all.narrow(0, first, count)?.to_dtype(dtype)?.t()

@@ -28,6 +28,7 @@ mod model_settings;
 pub mod recorded;
 pub mod secrets;
 mod stops;
+mod trace;
 mod windows;
 mod words;
 pub mod work_queue;
@@ -55,5 +56,6 @@ pub use model::{
 pub use model_error::{ModelError, ModelErrorKind};
 pub use model_settings::{AskedArguments, ModelSettings, ProcessPaths};
 pub use stops::stops;
+pub use trace::{Separator, TokenEnds, Trace};
 pub use windows::{Window, windows};
 pub use words::counted;

@@ -14,6 +14,7 @@ use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 use crate::letters::{Letter, letters_value};
 use crate::model_error::{ModelError, ModelErrorKind};
+use crate::trace::Trace;
 
 /// The boxed future that methods of [`Model`] return.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -166,11 +167,26 @@ pub struct Answer {
     pub finish: Finish,
     /// The tokens used.
     pub usage: Usage,
+    /// What was generated besides the answer, if it is known.
+    pub trace: Option<Arc<Trace>>,
+}
+
+impl Answer {
+    /// A complete response with the tokens it used.
+    pub fn new(response: Response, usage: Usage) -> Self {
+        Self { response, finish: Finish::Complete, usage, trace: None }
+    }
+
+    /// The reasoning before the answer; `None` if there was none, or it is unknown.
+    pub fn reasoning(&self) -> Option<&Arc<str>> {
+        let reasoning = self.trace.as_ref().map(|trace| &trace.reasoning);
+        reasoning.filter(|reasoning| !reasoning.trim().is_empty())
+    }
 }
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Self { response, finish: Finish::Complete, usage: Usage::default() }
+        Self::new(response, Usage::default())
     }
 }
 

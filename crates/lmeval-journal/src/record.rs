@@ -7,9 +7,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, Finish, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
+use lmeval_core::{
+    Answer, Finish, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Separator, TokenEnds,
+    Trace, Usage,
+};
 
-use crate::codec::{Reader, put_number, put_string};
+use crate::codec::{Reader, put_bytes, put_number, put_string};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Fingerprint, Key};
 
@@ -172,7 +175,7 @@ impl StoredEntry {
                     out.push(0);
                     put_string(out, message);
                 }
-                Outcome::Answered(Answer { response, finish, usage }) => {
+                Outcome::Answered(Answer { response, finish, usage, trace }) => {
                     match response {
                         Response::Loglikelihood { logprob, is_greedy } => {
                             out.push(1);
@@ -196,6 +199,9 @@ impl StoredEntry {
                     out.push(finish.code());
                     put_number(out, usage.prompt_tokens);
                     put_number(out, usage.completion_tokens);
+                    if let Some(trace) = trace {
+                        put_trace(out, trace);
+                    }
                 }
             }
         })
@@ -236,9 +242,27 @@ impl StoredEntry {
         };
         let finish = Finish::from_code(reader.byte()?)?;
         let usage = Usage { prompt_tokens: reader.number()?, completion_tokens: reader.number()? };
-        let outcome = Outcome::Answered(Answer { response, finish, usage });
+        let trace = if reader.is_at_end() { None } else { Some(Arc::new(trace(&mut reader)?)) };
+        let outcome = Outcome::Answered(Answer { response, finish, usage, trace });
         reader.finish(Self { key: Key { digest, model }, origin, outcome })
     }
+}
+
+/// Follows the answer, which has none in records of older versions and of other request types.
+fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens }: &Trace) {
+    out.push(separator.code());
+    put_string(out, reasoning);
+    put_string(out, rest);
+    put_bytes(out, tokens.as_bytes());
+}
+
+fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
+    Some(Trace {
+        separator: Separator::from_code(reader.byte()?)?,
+        reasoning: reader.string()?.into(),
+        rest: reader.string()?.into(),
+        tokens: TokenEnds::from_bytes(reader.bytes()?)?,
+    })
 }
 
 fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
@@ -382,8 +406,8 @@ mod tests {
 
     fn answered(response: Response, origin: Option<Origin>) -> StoredEntry {
         let usage = Usage { prompt_tokens: 300, completion_tokens: 1 << 40 };
-        let outcome = Outcome::Answered(Answer { response, finish: Finish::CutOff, usage });
-        StoredEntry { key: key(), origin, outcome }
+        let answer = Answer { finish: Finish::CutOff, ..Answer::new(response, usage) };
+        StoredEntry { key: key(), origin, outcome: Outcome::Answered(answer) }
     }
 
     fn origin(kind: RequestType) -> Origin {
@@ -393,7 +417,15 @@ mod tests {
     #[test]
     fn entries_round_trip() {
         let text = Response::Text("line\nline\u{0}\u{10ffff}".into());
+        let traced = Trace {
+            reasoning: "hm</t> ".into(),
+            separator: Separator::Field,
+            rest: "\n".into(),
+            tokens: TokenEnds::new([(1, 0), (200, 2)]),
+        };
+        let traced = Answer { trace: Some(traced.into()), ..Answer::from(text.clone()) };
         let entries = [
+            StoredEntry { key: key(), origin: None, outcome: Outcome::Answered(traced) },
             answered(text, Some(origin(RequestType::GenerateUntil))),
             answered(Response::Text("".into()), None),
             answered(

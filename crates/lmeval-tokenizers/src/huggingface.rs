@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, guarded};
+use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, TokenEnds, guarded};
 use lmeval_pycompat::{Dict, Value};
 use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::BPE;
@@ -20,6 +20,9 @@ pub(crate) const FILE: &str = "tokenizer.json";
 pub(crate) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// Tokens that older versions of `transformers` saved outside the vocabulary.
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// How many tokens are decoded together with the next one.
+const CONTEXT: usize = 8;
 
 /// A tokenizer read from a folder or built from a GGUF file.
 ///
@@ -130,6 +133,27 @@ impl HuggingFaceTokenizer {
     /// Decodes tokens, skipping special ones.
     pub fn decode_plain(&self, tokens: &[u32]) -> Result<String, ModelError> {
         self.decode_with(tokens, true)
+    }
+
+    /// Where the text that [`decode_plain`](Self::decode_plain) gives ends after each token.
+    pub fn ends(&self, tokens: &[u32]) -> Result<TokenEnds, ModelError> {
+        let mut ends = Vec::with_capacity(tokens.len());
+        // Decoding a token depends on the ones before it, but not on many.
+        let (mut from, mut known) = (0, 0);
+        let mut shown = 0;
+        for count in 1..=tokens.len() {
+            let text = self.decode_plain(&tokens[from..count])?;
+            let sound = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            let broken = text[sound.len()..].chars().count();
+            let length = sound.len().saturating_sub(shown);
+            ends.push((length, broken));
+            shown += length;
+            if broken == 0 && count - known >= CONTEXT {
+                shown = self.decode_plain(&tokens[known..count])?.len();
+                (from, known) = (known, count);
+            }
+        }
+        Ok(TokenEnds::new(ends))
     }
 
     fn decode_with(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use lmeval_core::{Answer, Finish, Usage};
 use lmeval_pycompat::json::{self, Options};
@@ -78,17 +79,21 @@ fn write_line(output: &mut dyn Write, entry: StoredEntry, model: Option<String>)
         }
     }
     match entry.outcome {
-        Outcome::Answered(Answer { response, finish, usage }) => {
-            let Usage { prompt_tokens, completion_tokens } = usage;
+        Outcome::Answered(answer) => {
+            let Answer { response, finish, usage, .. } = &answer;
+            let Usage { prompt_tokens, completion_tokens } = *usage;
             let mut tokens = Dict::new();
             tokens.insert("prompt_tokens", Value::Int(prompt_tokens as i64));
             tokens.insert("completion_tokens", Value::Int(completion_tokens as i64));
             line.insert("response", response.to_value());
-            line.insert("truncated", finish == Finish::CutOff);
-            if finish == Finish::Refused {
+            line.insert("truncated", *finish == Finish::CutOff);
+            if *finish == Finish::Refused {
                 line.insert("refused", true);
             }
             line.insert("usage", Value::from(tokens));
+            if let Some(reasoning) = answer.reasoning() {
+                line.insert("reasoning", Value::Str(Arc::clone(reasoning)));
+            }
         }
         Outcome::Failed { message } => {
             line.insert("error", message);

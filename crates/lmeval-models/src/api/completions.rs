@@ -83,10 +83,7 @@ impl Protocol for Completions {
         let mut found = Vec::new();
         for object in objects(answer)? {
             for choice in choices(object)? {
-                found.push(Generation {
-                    text: text(choice, "text")?,
-                    finish: finish(choice, "finish_reason"),
-                });
+                found.push(Generation::new(text(choice, "text")?, finish(choice, "finish_reason")));
             }
         }
         Ok(found)

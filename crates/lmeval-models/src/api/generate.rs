@@ -174,10 +174,9 @@ impl ApiModel {
             let answer = parse(bytes)?;
             let mut found = protocol.read_generations(&answer, rules)?;
             if protocol.is_launched() {
-                for found in &mut found {
-                    let text = rules.answer(Arc::clone(&found.text), settings.get_str("until"));
-                    found.text = text.map_err(BadAnswer::Final)?;
-                }
+                let until = settings.get_str("until");
+                let answers = found.into_iter().map(|found| rules.answer(found, until));
+                found = answers.collect::<Result<_, _>>().map_err(BadAnswer::Final)?;
             }
             Ok((matched(found, batch.len(), settings, rules)?, usage(&answer)))
         };
@@ -186,6 +185,7 @@ impl ApiModel {
             response: Response::Text(found.text),
             finish: found.finish,
             usage: share(total, index, batch.len()),
+            trace: Some(found.trace).filter(|trace| !trace.is_empty()).map(Arc::new),
         };
         Ok(found.into_iter().enumerate().map(answer).collect())
     }

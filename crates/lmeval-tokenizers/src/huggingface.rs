@@ -118,11 +118,23 @@ impl HuggingFaceTokenizer {
 
     /// Encodes a string. `special` adds the special tokens of the tokenizer's post-processor.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, ModelError> {
-        let encoded = self.guarded("encode", || self.tokenizer.encode_fast(text, special))?;
-        let encoding = encoded.map_err(|error| {
-            ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
-        })?;
-        Ok(encoding.get_ids().to_vec())
+        let encoding = self.guarded("encode", || self.tokenizer.encode_fast(text, special))?;
+        Ok(encoding.map_err(|error| cannot_encode(&error))?.get_ids().to_vec())
+    }
+
+    /// The number of bytes that each token of a string takes. A character of several tokens counts for the last of them.
+    pub fn lengths(&self, text: &str) -> Result<Vec<usize>, ModelError> {
+        let encoding = self.guarded("encode", || self.tokenizer.encode(text, false))?;
+        let encoding = encoding.map_err(|error| cannot_encode(&error))?;
+        let offsets = encoding.get_offsets();
+        let next = offsets.iter().skip(1).map(|(start, _)| *start).chain([text.len()]);
+        let mut reached = 0;
+        let lengths = next.map(|end| {
+            let length = end.saturating_sub(reached);
+            reached += length;
+            length
+        });
+        Ok(lengths.collect())
     }
 
     /// Decodes tokens, including special ones.
@@ -220,6 +232,10 @@ impl HuggingFaceTokenizer {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+fn cannot_encode(error: &tokenizers::Error) -> ModelError {
+    ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
 }
 
 /// Refuses a vocabulary with two tokens of one id, and added tokens that do not get the id that the file gives them: the

@@ -1,10 +1,12 @@
 //! Arguments of the commands that score stored answers again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::settings::{Choices, Compat, LibraryArgs, Options, PythonArgs, Reductions, TaskNames};
+use crate::settings::{
+    Choices, Compat, LibraryArgs, Options, PythonArgs, Reductions, RunSettings, TaskNames,
+};
 
 /// The answers of a stored run, and the tasks that score them.
 #[derive(Args, Debug)]
@@ -55,6 +57,24 @@ pub(crate) struct StoredArgs {
 }
 
 impl StoredArgs {
+    /// The answers of a run that has just ended, by its own settings.
+    pub(crate) fn of_run(results: &Path, settings: &RunSettings) -> Self {
+        Self {
+            run: results.to_owned(),
+            tasks: Some(settings.documents.tasks.iter().cloned().map(TaskNames::from).collect()),
+            reductions: None,
+            // Documents whose requests failed have no answer.
+            partial: true,
+            model: None,
+            compat: None,
+            choices: None,
+            config: None,
+            confirm_run_unsafe_code: settings.scoring.confirm_run_unsafe_code,
+            library: settings.library.clone(),
+            python: settings.python.clone(),
+        }
+    }
+
     /// The arguments as those of `run`.
     pub(crate) fn options(&self) -> Options {
         Options {

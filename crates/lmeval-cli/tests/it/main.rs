@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod budget;
 mod changed_files;
 mod chaos;
 mod chaos_long;

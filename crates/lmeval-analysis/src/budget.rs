@@ -20,6 +20,8 @@ const SUFFIX: &str = ".curve.json";
 /// The scores of a run at several budgets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BudgetCurve {
+    /// The file name of the run's results, or of its answers.
+    pub run: String,
     /// The model of the run.
     pub model: String,
     /// What the budgets depend on, such as estimated numbers of tokens.
@@ -94,6 +96,11 @@ pub fn pair(interval: Interval) -> (f64, f64) {
 }
 
 impl BudgetPoint {
+    /// The same scores at a budget that changes no answer.
+    pub fn with_budget(&self, budget: u64) -> Self {
+        Self { budget: Some(budget), ..self.clone() }
+    }
+
     /// The budget, or else the tokens of the longest answer.
     pub fn tokens_allowed(&self) -> u64 {
         self.budget.unwrap_or(self.longest)
@@ -115,15 +122,25 @@ impl BudgetCurve {
         Figure { title, panels: self.tasks.iter().flat_map(of_task).collect() }
     }
 
-    /// Reads the newest curve in the folder of a run; `None` if it has none.
-    pub fn newest(folder: &Path) -> Result<Option<Self>, Error> {
-        let Ok(entries) = fs::read_dir(folder) else { return Ok(None) };
+    /// Reads the newest curve of a run, which is in the folder of its results; `None` if there is none.
+    pub fn newest(results: &Path) -> Result<Option<Self>, Error> {
+        let Some(entries) = results.parent().and_then(|folder| fs::read_dir(folder).ok()) else {
+            return Ok(None);
+        };
         let is_curve = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.starts_with(PREFIX) && name.ends_with(SUFFIX)
         };
-        let newest = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_curve).max();
-        newest.map(|path| Self::read(&path)).transpose()
+        let mut curves: Vec<PathBuf> =
+            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_curve).collect();
+        curves.sort_unstable();
+        for path in curves.iter().rev() {
+            let curve = Self::read(path)?;
+            if results.file_name().is_some_and(|name| *name == *curve.run) {
+                return Ok(Some(curve));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads a file that `lm-eval budget` has written.

@@ -98,6 +98,12 @@ pub struct Level {
 }
 
 impl Figure {
+    /// Width and height in units.
+    pub fn size(&self) -> (f64, f64) {
+        let drawing = layout::drawing(self);
+        (drawing.width, drawing.height)
+    }
+
     /// The drawing as an SVG document without scripts, styles or links.
     pub fn to_svg(&self) -> String {
         svg::write(&layout::drawing(self))

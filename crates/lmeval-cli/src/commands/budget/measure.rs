@@ -82,10 +82,17 @@ impl Measurement {
             budgets.retain(|budget| *budget <= limit);
         }
         let mut points = Vec::new();
-        for budget in budgets {
-            points.push(self.at(Some(budget), printer)?.0);
+        // A budget that no answer reaches changes nothing.
+        let is_whole = |budget: u64| budget >= used.longest;
+        for budget in &budgets {
+            let unchanged = whole.iter().map(|(task, point)| (task.clone(), point.with_budget(*budget)));
+            let point =
+                if is_whole(*budget) { unchanged.collect() } else { self.at(Some(*budget), printer)?.0 };
+            points.push(point);
         }
-        points.push(whole);
+        if !budgets.last().copied().is_some_and(is_whole) {
+            points.push(whole);
+        }
         let tasks =
             points.last().map(|points| points.iter().map(|(task, ..)| task.clone()).collect::<Vec<_>>());
         let tasks = tasks.unwrap_or_default().into_iter().map(|name| {
@@ -98,7 +105,8 @@ impl Measurement {
             }
         });
         let model = self.stored.session.model_name.name.clone();
-        Ok(BudgetCurve { model, notes: self.notes, tasks: tasks.collect() })
+        let run = self.stored.run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(BudgetCurve { run, model, notes: self.notes, tasks: tasks.collect() })
     }
 
     /// The scores of all tasks and groups at one budget, and what all answers used.

@@ -153,6 +153,17 @@ impl TokenEnds {
         self.0.iter().filter(|byte| **byte < 0x80).count()
     }
 
+    /// By how many bytes each token extends the text.
+    pub fn lengths(&self) -> Vec<usize> {
+        let mut lengths = Vec::with_capacity(self.0.len());
+        let mut rest = &*self.0;
+        while let Some((value, after)) = number(rest) {
+            lengths.push((value / (MOST_BROKEN as u64 + 1)) as usize);
+            rest = after;
+        }
+        lengths
+    }
+
     /// The length of the text after `count` tokens and the number of replacement characters after it; `None` if there are not
     /// more tokens than that.
     fn nth(&self, count: usize) -> Option<(usize, usize)> {
@@ -243,6 +254,7 @@ mod tests {
         let ends = TokenEnds::new([(0, 3), (31, 3), (32, 0), (1 << 40, 1), (5, 0)]);
         assert_eq!(ends.len(), 5);
         assert_eq!(TokenEnds::from_bytes(ends.as_bytes()), Some(ends.clone()));
+        assert_eq!(ends.lengths(), [0, 31, 32, 1 << 40, 5]);
         assert_eq!(ends.nth(2), Some((31, 3)));
         assert_eq!(ends.nth(4), Some((63 + (1 << 40), 1)));
         assert_eq!(ends.nth(5), None);

@@ -206,6 +206,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
         false
     }
 
+    /// Whether generations can be streamed as server-sent events of OpenAI's form.
+    fn can_stream(&self) -> bool {
+        false
+    }
+
     /// The server that may offer cheaper protocols under this API.
     fn family(&self) -> Family {
         Family::Other

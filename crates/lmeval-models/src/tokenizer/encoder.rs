@@ -94,6 +94,15 @@ impl Encoder {
         }
     }
 
+    /// Tokenizes the rest of a prompt, without special tokens; `None` if the tokenizer is not local.
+    pub(crate) fn encode_rest(&self, text: &str) -> Option<Vec<u32>> {
+        match &self.tokenizer {
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text, false).ok(),
+            Tokenizer::Tiktoken(tokenizer) => Some(tokenizer.encode(text)),
+            Tokenizer::Remote(_) => None,
+        }
+    }
+
     /// Tokenizes a string that is likely to recur soon, through a cache.
     pub(crate) async fn encode_context(&self, text: &str) -> Result<Arc<[u32]>, ModelError> {
         if let Some(tokens) = self.cached(text) {

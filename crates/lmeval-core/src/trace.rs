@@ -41,6 +41,8 @@ pub struct Trace {
     pub rest: Arc<str>,
     /// The tokens of the whole text; empty if only their number is known.
     pub tokens: TokenEnds,
+    /// The ids of the tokens of a generation that is not complete, so that it can be continued; else empty.
+    pub ids: Arc<[u32]>,
 }
 
 impl Trace {
@@ -72,6 +74,7 @@ impl Trace {
             separator: Separator::from_code(byte(separator)?)?,
             rest: Arc::clone(rest),
             tokens: TokenEnds::from_bytes(&tokens)?,
+            ids: Arc::default(),
         })
     }
 
@@ -151,17 +154,6 @@ impl TokenEnds {
     /// The number of tokens.
     pub fn len(&self) -> usize {
         self.0.iter().filter(|byte| **byte < 0x80).count()
-    }
-
-    /// By how many bytes each token extends the text.
-    pub fn lengths(&self) -> Vec<usize> {
-        let mut lengths = Vec::with_capacity(self.0.len());
-        let mut rest = &*self.0;
-        while let Some((value, after)) = number(rest) {
-            lengths.push((value / (MOST_BROKEN as u64 + 1)) as usize);
-            rest = after;
-        }
-        lengths
     }
 
     /// The length of the text after `count` tokens and the number of replacement characters after it; `None` if there are not
@@ -244,6 +236,7 @@ mod tests {
             separator: Separator::Field,
             rest: "é".into(),
             tokens: TokenEnds::new([(1, 0), (200, 2)]),
+            ids: Arc::default(),
         };
         assert_eq!(Trace::from_value(&trace.to_value()), Some(trace));
         assert_eq!(Trace::from_value(&Value::list([])), None);
@@ -254,7 +247,6 @@ mod tests {
         let ends = TokenEnds::new([(0, 3), (31, 3), (32, 0), (1 << 40, 1), (5, 0)]);
         assert_eq!(ends.len(), 5);
         assert_eq!(TokenEnds::from_bytes(ends.as_bytes()), Some(ends.clone()));
-        assert_eq!(ends.lengths(), [0, 31, 32, 1 << 40, 5]);
         assert_eq!(ends.nth(2), Some((31, 3)));
         assert_eq!(ends.nth(4), Some((63 + (1 << 40), 1)));
         assert_eq!(ends.nth(5), None);

@@ -44,6 +44,7 @@ pub(crate) fn masked(mut answer: Answer) -> Answer {
                 rest,
                 separator: trace.separator,
                 tokens: TokenEnds::default(),
+                ids: Arc::default(),
             }));
         }
     }

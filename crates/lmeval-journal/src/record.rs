@@ -276,11 +276,13 @@ impl StoredEntry {
 }
 
 /// Follows the answer, which has none in records of older versions and of other request types.
-fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens }: &Trace) {
+fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens, ids }: &Trace) {
     out.push(separator.code());
     put_string(out, reasoning);
     put_string(out, rest);
     put_bytes(out, tokens.as_bytes());
+    put_number(out, ids.len() as u64);
+    ids.iter().for_each(|id| put_number(out, (*id).into()));
 }
 
 fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
@@ -289,6 +291,8 @@ fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
         reasoning: reader.string()?.into(),
         rest: reader.string()?.into(),
         tokens: TokenEnds::from_bytes(reader.bytes()?)?,
+        // A damaged count must not allocate.
+        ids: (0..reader.number()?).map(|_| u32::try_from(reader.number()?).ok()).collect::<Option<_>>()?,
     })
 }
 
@@ -449,6 +453,7 @@ mod tests {
             separator: Separator::Field,
             rest: "\n".into(),
             tokens: TokenEnds::new([(1, 0), (200, 2)]),
+            ids: [7, u32::MAX].into(),
         };
         let traced = Answer { trace: Some(traced.into()), ..Answer::from(text.clone()) };
         let entries = [

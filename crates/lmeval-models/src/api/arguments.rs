@@ -226,7 +226,7 @@ impl Backend {
             return Err(ModelError::new(ModelErrorKind::Configuration, message)
                 .hint("Drop `stream`, or use `local-completions` or `local-chat-completions`"));
         }
-        let continues_messages = protocol.is_launched();
+        let is_launched = protocol.is_launched();
         keeper.client.set_trial(String::new(), trial_body(&*protocol, &rules)?);
         let parts = Parts {
             backend: self.name,
@@ -244,7 +244,7 @@ impl Backend {
             refuses_fields: AtomicBool::new(false),
             streams,
             refuses_streams: AtomicBool::new(false),
-            continues_messages: AtomicBool::new(continues_messages),
+            is_extended: AtomicBool::new(is_launched),
             is_hosted: self.is_hosted,
             model_id: settings.text("model_id"),
             is_tokenizer_named: settings.get("tokenizer").is_some(),

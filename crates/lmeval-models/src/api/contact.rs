@@ -160,8 +160,8 @@ fn listed(answer: &Value, model: Option<&str>) -> Listed {
 /// Server software that refuses names it does not list.
 const STRICT: [&str; 3] = ["vllm", "sglang", "library"];
 
-/// Server software that continues the last message of a conversation if it is asked to.
-const CONTINUING: [&str; 2] = ["vllm", "sglang"];
+/// Server software that continues the last message of a conversation if it is asked to, and ignores fields that it does not know.
+const EXTENDED: [&str; 2] = ["vllm", "sglang"];
 
 impl ApiModel {
     /// Waits for the server. Fails for mistakes that every request would repeat: a wrong path, or a model that the
@@ -174,8 +174,8 @@ impl ApiModel {
         keeper.first_contact().await?;
         let lists = list_models(client, rules.model.as_deref()).await?;
         let listed = lists.into_iter().find_map(|(_, listed)| listed).unwrap_or_default();
-        if listed.owner.as_deref().is_some_and(|owner| CONTINUING.contains(&owner)) {
-            self.parts.continues_messages.store(true, Ordering::Relaxed);
+        if listed.owner.as_deref().is_some_and(|owner| EXTENDED.contains(&owner)) {
+            self.parts.is_extended.store(true, Ordering::Relaxed);
         }
         let is_named = rules.model.as_ref().is_some_and(|model| listed.names.contains(model));
         let is_strict = listed.owner.as_deref().is_some_and(|owner| STRICT.contains(&owner));

@@ -13,7 +13,7 @@ use super::answer::{malformed, parse, share, unusable, usage};
 use super::images::{has_media, with_images};
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::{Generation, Prompt, Rules};
-use super::stream::{Continuation, Streaming, Streams};
+use super::stream::{Continuation, Knows, Streaming, Streams};
 use super::template::JsonTemplate;
 use crate::http::{BadAnswer, Call, Receiver, Route};
 
@@ -173,20 +173,20 @@ impl ApiModel {
 
     /// The stream of a call.
     fn streaming<'a>(&'a self, body: Dict, batch: &[&'a PendingGeneration<'_>]) -> Streaming<'a> {
-        let Parts { protocol, encoder, client, continues_messages, is_hosted, .. } = &self.parts;
+        let Parts { protocol, encoder, client, is_extended, is_hosted, .. } = &self.parts;
+        let is_extended = is_extended.load(Ordering::Relaxed);
+        let knows = Knows { counts_each: !is_hosted, returns_tokens: is_extended };
         let [pending] = batch else {
-            return Streaming::new(body, Continuation::Impossible, None, client.stats(), !is_hosted);
+            return Streaming::new(body, Continuation::Impossible, None, client.stats(), knows);
         };
         let continuation = match &pending.prompt {
             ReadyPrompt::Tokens(_) => Continuation::Prompt(encoder.as_ref()),
             ReadyPrompt::Text(_) => Continuation::Prompt(None),
-            ReadyPrompt::Messages(_) if continues_messages.load(Ordering::Relaxed) && protocol.is_chat() => {
-                Continuation::Message
-            }
+            ReadyPrompt::Messages(_) if is_extended && protocol.is_chat() => Continuation::Message,
             ReadyPrompt::Messages(_) => Continuation::Impossible,
         };
         let progress = pending.request.progress.as_deref();
-        Streaming::new(body, continuation, progress, client.stats(), !is_hosted)
+        Streaming::new(body, continuation, progress, client.stats(), knows)
     }
 
     async fn generate_with(
@@ -228,9 +228,9 @@ impl ApiModel {
         let body = Bytes::from(body_text(body)?);
         let call = Call { path: "", body, about: &about, tokens: spent, scores: false };
         let read = |bytes: &[u8]| {
-            let (answer, ends) = match &streaming {
+            let (answer, ids) = match &streaming {
                 Some(streaming) => streaming.read(bytes)?,
-                None => (parse(bytes)?, Vec::new()),
+                None => (parse(bytes)?, None),
             };
             let mut found = protocol.read_generations(&answer, rules)?;
             if protocol.is_launched() {
@@ -238,8 +238,8 @@ impl ApiModel {
                 let answers = found.into_iter().map(|found| rules.answer(found, until));
                 found = answers.collect::<Result<_, _>>().map_err(BadAnswer::Final)?;
             }
-            for (found, ends) in found.iter_mut().zip(ends) {
-                found.trace.tokens = ends;
+            if let (Some(found), Some(ids), Some(encoder)) = (found.first_mut(), ids, &self.parts.encoder) {
+                found.add_tokens(&ids, encoder);
             }
             Ok((matched(found, batch.len(), settings, rules)?, usage(&answer)))
         };

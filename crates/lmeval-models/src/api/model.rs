@@ -46,8 +46,8 @@ pub(super) struct Parts {
     pub(super) streams: Streams,
     /// Whether the server has refused to stream.
     pub(super) refuses_streams: AtomicBool,
-    /// Whether the server continues the last message of a conversation.
-    pub(super) continues_messages: AtomicBool,
+    /// Whether the server is vLLM or SGLang, which continue the last message of a conversation, and may return tokens.
+    pub(super) is_extended: AtomicBool,
     pub(super) is_hosted: bool,
     /// The name under which answers are saved, wherever the model is served.
     pub(super) model_id: Option<String>,

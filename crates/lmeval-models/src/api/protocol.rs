@@ -10,6 +10,7 @@ use lmeval_pycompat::{Dict, Value, strings};
 
 use super::truncation::Side;
 use crate::http::BadAnswer;
+use crate::tokenizer::Encoder;
 
 /// Model settings that bodies and answers depend on.
 #[derive(Clone, Debug)]
@@ -125,6 +126,18 @@ impl Generation {
         }
         self.text = answer.into();
         self
+    }
+
+    /// Adds where the tokens of the whole text end, if the text is that of the tokens.
+    pub(super) fn add_tokens(&mut self, ids: &[u32], encoder: &Encoder) {
+        let whole = [&*self.trace.reasoning, &*self.text, &*self.trace.rest].concat();
+        if let Some(decoded) = encoder.decode_local(ids)
+            && let Some(rest) = decoded.strip_prefix(whole.as_str())
+            && let Some(ends) = encoder.ends(ids)
+        {
+            self.trace.rest = [&*self.trace.rest, rest].concat().into();
+            self.trace.tokens = ends;
+        }
     }
 
     /// Ends the answer before the first stop string.

@@ -2,13 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Context, Dialect, Finish, Model, ModelError, Progress, Response};
+use lmeval_core::{Answer, Context, Dialect, Finish, Model, ModelError, Progress, Response, Separator};
+use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::{Value, json};
 
-use crate::api_support::{self, ask, bodies, generate, server};
+use crate::api_support::{self, TOKENIZER, ask, bodies, generate, server};
 
 /// What a server does with a stream: each item is written and flushed by itself.
 enum Step {
@@ -155,8 +157,6 @@ async fn streamed_text_equals_whole_text_wherever_it_is_cut() {
         let answer = ask(&model, generate("Q".into(), r#"{"max_gen_toks": 64, "until": []}"#)).await.unwrap();
         assert_eq!(text_of(&answer), tokens.concat());
         assert_eq!((answer.finish, answer.usage.completion_tokens), (Finish::Complete, 6));
-        let trace = answer.trace.unwrap();
-        assert_eq!(trace.tokens.lengths(), tokens.map(str::len));
     }
     let asked = asked.lock().unwrap();
     assert_eq!((asked.len(), &asked[0]["stream"]), (length + 1, &json!(true)));
@@ -192,8 +192,7 @@ async fn reasoning_is_kept_apart() {
     let answer = ask(&model, generate(chat("Q"), r#"{"max_gen_toks": 64, "until": []}"#)).await.unwrap();
     let trace = answer.trace.clone().unwrap();
     assert_eq!((text_of(&answer), &*trace.reasoning), ("AB", "hm"));
-    assert_eq!(trace.cut("AB", 3, &[]).as_deref(), Some("A"));
-    assert_eq!(trace.cut("AB", 1, &[]).as_deref(), Some(""));
+    assert_eq!(trace.separator, Separator::Field);
 }
 
 /// The tokens `w0 `, `w1 `, … of a long answer.
@@ -223,11 +222,77 @@ async fn an_interrupted_completion_continues_from_what_it_has_brought() {
     let answer = ask(&model, generate("Q ".into(), r#"{"max_gen_toks": 200, "until": []}"#)).await.unwrap();
     assert_eq!(text_of(&answer), words(0..100).concat());
     assert_eq!(answer.usage.completion_tokens, 100);
-    assert_eq!(answer.trace.unwrap().tokens.len(), 100);
     let asked = asked.lock().unwrap();
     let limits: Vec<u64> = asked.iter().map(|body| body["max_tokens"].as_u64().unwrap()).collect();
     assert_eq!(limits, [200, 160, 120]);
     assert_eq!(asked[1]["prompt"], json!(format!("Q {}", words(0..40).concat())));
+}
+
+/// The text of a prompt that is a list of tokens, and how many of them were generated.
+fn decoded(tokenizer: &HuggingFaceTokenizer, body: &Value) -> (String, usize) {
+    let ids = |value: &Value| -> Vec<u32> {
+        value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    };
+    let prompt = ids(&body["prompt"][0]);
+    let question = tokenizer.encode("Q ", false).unwrap().len();
+    (tokenizer.decode_plain(&prompt).unwrap(), prompt.len() - question)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_the_server_returns_continue_a_generation_exactly() {
+    // Tokens that the tokenizer would not choose for this text, and whose text arrives late.
+    let tokenizer = Arc::new(HuggingFaceTokenizer::from_folder(Path::new(TOKENIZER)).unwrap());
+    let pieces: Vec<String> = (0..90).map(|index| ["a", "b", " ", "é"][index % 4].to_owned()).collect();
+    let ids: Vec<u32> = pieces.iter().flat_map(|piece| tokenizer.encode(piece, false).unwrap()).collect();
+    let whole = tokenizer.decode_plain(&ids).unwrap();
+    assert_ne!(tokenizer.encode(&whole, false).unwrap(), ids);
+    let (own, all) = (Arc::clone(&tokenizer), ids.clone());
+    let (url, asked) = scripted(move |number, body| {
+        let begun = decoded(&own, body).1;
+        let until = if number == 0 { 50 } else { all.len() };
+        let mut steps = Vec::new();
+        let mut sent = own.decode_plain(&all[..begun]).unwrap().len();
+        for count in begun + 1..=until {
+            // Five tokens late, as while they could begin a stop string.
+            let shown = own
+                .decode_plain(
+                    &all[..if count == all.len() { count } else { count.saturating_sub(5).max(begun) }],
+                )
+                .unwrap();
+            let shown = shown.trim_end_matches('\u{fffd}');
+            let text = shown.get(sent..).unwrap_or_default().to_owned();
+            sent += text.len();
+            let choice = json!({"index": 0, "text": text, "token_ids": [all[count - 1]]});
+            steps.push(send(&event(
+                &json!({"choices": [choice], "usage": {"completion_tokens": count - begun}}),
+            )));
+        }
+        if number == 0 {
+            return steps.into_iter().chain([Step::Break]).collect();
+        }
+        let end = json!({"choices": [{"index": 0, "text": "", "finish_reason": "stop", "token_ids": []}]});
+        steps.into_iter().chain([send(&event(&end))]).collect()
+    });
+    let args = format!(
+        r#"{{"model": "m", "base_url": "{url}/v1/completions", "tokenizer": "{TOKENIZER}", "stream": true}}"#
+    );
+    let model = api_support::model("local-completions", &args, 1, Dialect::V05).unwrap();
+    model.first_contact().await.unwrap();
+    let answer = ask(&model, generate("Q ".into(), r#"{"max_gen_toks": 200, "until": []}"#)).await.unwrap();
+    assert_eq!(text_of(&answer), whole);
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[0]["return_token_ids"], true);
+    assert_eq!(decoded(&tokenizer, &asked[1]).1, 50);
+    // Every cut is what decoding as many tokens gives.
+    let trace = answer.trace.unwrap();
+    assert_eq!(trace.tokens.len(), ids.len());
+    for count in 0..ids.len() {
+        assert_eq!(
+            trace.cut(&whole, count, &[]),
+            Some(tokenizer.decode_plain(&ids[..count]).unwrap()),
+            "{count}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

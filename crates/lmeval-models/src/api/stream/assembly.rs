@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lmeval_core::TokenEnds;
 use lmeval_pycompat::{Dict, Value, json};
+
+use crate::api::chat::REASONING;
 
 /// What a stream has brought so far.
 #[derive(Clone, Debug, Default)]
@@ -24,61 +25,44 @@ pub(super) struct Assembly {
 pub(super) struct Choice {
     pub(super) text: String,
     pub(super) reasoning: String,
+    /// The tokens of the whole text, if the server returns them. Some of their text may not have arrived: servers hold it back
+    /// while it could be the beginning of a stop string.
+    pub(super) ids: Vec<u32>,
     refusal: String,
     has_tool_calls: bool,
     finish: Option<Arc<str>>,
-    /// By how many bytes each token extends reasoning and text.
-    lengths: Vec<usize>,
-    /// The tokens that the server has counted, if it does so with each event.
+    /// The number of tokens, as far as events show it.
+    pub(super) tokens: usize,
+    /// The tokens of this attempt that the server has counted, if it does so with each event.
     counted: usize,
     /// Tokens of an earlier attempt, which the server counts as those of the prompt.
     earlier: usize,
-    /// Whether the lengths cannot be those of tokens: reasoning has come after the text.
-    is_mixed: bool,
 }
 
 impl Choice {
     /// What an interrupted generation has brought, of which the server is asked for the rest.
-    pub(super) fn resumed(text: &str, reasoning: &str, lengths: Vec<usize>) -> Self {
-        let (text, reasoning) = (text.to_owned(), reasoning.to_owned());
-        Self { text, reasoning, earlier: lengths.len(), lengths, ..Self::default() }
+    pub(super) fn resumed(text: &str, tokens: usize, ids: Vec<u32>) -> Self {
+        Self { text: text.to_owned(), tokens, earlier: tokens, ids, ..Self::default() }
     }
 
-    /// The number of tokens so far, as far as events show it.
-    pub(super) fn tokens(&self) -> usize {
-        self.lengths.len()
+    /// Whether the server has returned each token.
+    pub(super) fn has_ids(&self) -> bool {
+        self.tokens > 0 && self.ids.len() == self.tokens
     }
 
-    /// Takes the same generation as the beginning of another attempt.
-    pub(super) fn again(&self) -> Self {
-        Self::resumed(&self.text, &self.reasoning, self.lengths.clone())
-    }
-
-    /// The ends of the tokens; empty if they are unknown.
-    pub(super) fn ends(&self) -> TokenEnds {
-        if self.is_mixed {
-            return TokenEnds::default();
-        }
-        TokenEnds::new(self.lengths.iter().map(|length| (*length, 0)))
-    }
-
-    /// Adds what an event brings; `count` is the number of all tokens of this attempt, if the server says so.
-    fn add(&mut self, text: &str, reasoning: &str, count: Option<usize>) {
-        self.is_mixed |= !reasoning.is_empty() && !self.text.is_empty();
+    /// Adds what an event brings; `count` is the number of all tokens of this attempt, if the server says so. Returns the number
+    /// of new tokens.
+    fn add(&mut self, text: &str, reasoning: &str, count: Option<usize>, ids: &[u32]) -> usize {
         self.text.push_str(text);
         self.reasoning.push_str(reasoning);
-        let bytes = text.len() + reasoning.len();
+        self.ids.extend_from_slice(ids);
         let new = match count {
             Some(count) => count.saturating_sub(std::mem::replace(&mut self.counted, count)),
-            None => usize::from(bytes > 0),
+            None if ids.is_empty() => usize::from(!text.is_empty() || !reasoning.is_empty()),
+            None => ids.len(),
         };
-        // Of several tokens in one event, only the end of the last one is known.
-        self.lengths.extend(std::iter::repeat_n(0, new.saturating_sub(1)));
-        match (new, self.lengths.last_mut()) {
-            (0, Some(last)) => *last += bytes,
-            (0, None) if bytes == 0 => {}
-            _ => self.lengths.push(bytes),
-        }
+        self.tokens += new;
+        new
     }
 }
 
@@ -115,28 +99,20 @@ impl Assembly {
 
     fn add_choice(&mut self, event: &Dict, count: Option<usize>) -> usize {
         let index = event.get_str("index").and_then(Value::as_i64).unwrap_or(0);
-        let text = |dict: &Dict, name: &str| dict.get_str(name).and_then(Value::as_str).map(str::to_owned);
         let delta = event.get_str("delta").and_then(Value::as_dict);
         self.is_chat |= delta.is_some();
+        let ids = event.get_str("token_ids").and_then(Value::as_list).unwrap_or_default();
+        let ids = ids.iter().filter_map(|id| u32::try_from(id.as_i64()?).ok());
+        let ids: Vec<u32> = ids.collect();
         let choice = self.choices.entry(index).or_default();
-        let before = choice.tokens();
-        match delta {
-            None => choice.add(&text(event, "text").unwrap_or_default(), "", count),
-            Some(delta) => {
-                let reasoning = super::super::chat::REASONING.iter().find_map(|name| text(delta, name));
-                choice.add(
-                    &text(delta, "content").unwrap_or_default(),
-                    &reasoning.unwrap_or_default(),
-                    count,
-                );
-                choice.refusal += &text(delta, "refusal").unwrap_or_default();
-                choice.has_tool_calls |= delta.get_str("tool_calls").is_some_and(Value::is_truthy);
-            }
-        }
         if let Some(Value::Str(reason)) = event.get_str("finish_reason") {
             choice.finish = Some(Arc::clone(reason));
         }
-        choice.tokens().saturating_sub(before)
+        let Some(delta) = delta else { return choice.add(text(event, "text"), "", count, &ids) };
+        choice.refusal += text(delta, "refusal");
+        choice.has_tool_calls |= delta.get_str("tool_calls").is_some_and(Value::is_truthy);
+        let reasoning = REASONING.iter().map(|name| text(delta, name)).find(|text| !text.is_empty());
+        choice.add(text(delta, "content"), reasoning.unwrap_or_default(), count, &ids)
     }
 
     /// The answer as the server would have sent it as a whole, or what is wrong with the stream.
@@ -200,6 +176,11 @@ impl Assembly {
     }
 }
 
+/// A string of an event; empty if it has none.
+fn text<'d>(event: &'d Dict, name: &str) -> &'d str {
+    event.get_str(name).and_then(Value::as_str).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,32 +221,38 @@ mod tests {
         ];
         let found = assembled(&events);
         let choice = &found.choices[&0];
-        assert_eq!((choice.reasoning.as_str(), choice.text.as_str(), choice.tokens()), ("hm", "A", 3));
+        assert_eq!((choice.reasoning.as_str(), choice.text.as_str(), choice.tokens), ("hm", "A", 3));
         let expected = r#"{"choices": [{"index": 0, "message": {"role": "assistant", "content": "A", "reasoning_content": "hm"}, "finish_reason": "stop"}]}"#;
         assert_eq!(answer(&events).unwrap(), expected);
     }
 
     #[test]
-    fn counts_of_the_server_tell_tokens_in_one_event_apart() {
-        let events = [
+    fn tokens_are_counted_by_what_the_server_says() {
+        let choice = |events: &[&str]| assembled(events).choices[&0].clone();
+        let counted = choice(&[
             r#"{"choices": [{"index": 0, "text": "ab"}], "usage": {"completion_tokens": 2}}"#,
             r#"{"choices": [{"index": 0, "text": "c"}], "usage": {"completion_tokens": 3}}"#,
             r#"{"choices": [{"index": 0, "text": ""}], "usage": {"completion_tokens": 4}}"#,
-        ];
-        assert_eq!(assembled(&events).choices[&0].lengths, [0, 2, 1, 0]);
+        ]);
+        assert_eq!((counted.tokens, counted.has_ids()), (4, false));
+        let listed = choice(&[
+            r#"{"choices": [{"index": 0, "text": "", "token_ids": [5, 6]}]}"#,
+            r#"{"choices": [{"index": 0, "text": "abc", "token_ids": [7]}]}"#,
+        ]);
+        assert_eq!((listed.tokens, listed.has_ids(), listed.ids), (3, true, vec![5, 6, 7]));
+        assert_eq!(choice(&[r#"{"choices": [{"index": 0, "text": "ab"}]}"#]).tokens, 1);
     }
 
     #[test]
     fn a_resumed_generation_counts_as_one() {
         let mut assembly = Assembly::default();
-        assembly.choices.insert(0, Choice::resumed("Hel", "", vec![2, 1]));
+        assembly.choices.insert(0, Choice::resumed("Hel", 2, Vec::new()));
         assembly.add(br#"{"choices": [{"index": 0, "text": "lo", "finish_reason": "stop"}]}"#);
         assembly.add(br#"{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}"#);
         let answer = assembly.to_answer().unwrap();
         let answer = json::dumps(&answer, &json::Options::default()).unwrap();
         assert!(answer.contains(r#""text": "Hello""#), "{answer}");
         assert!(answer.contains(r#""usage": {"prompt_tokens": 5, "completion_tokens": 3}"#), "{answer}");
-        assert_eq!(assembly.choices[&0].lengths, [2, 1, 2]);
     }
 
     #[test]

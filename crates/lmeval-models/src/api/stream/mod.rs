@@ -11,10 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lmeval_core::{
-    Answer, Finish, ModelError, ModelSettings, ModelStats, Progress, Response, Separator, TokenEnds, Trace,
-    Usage,
-};
+use lmeval_core::{Answer, Finish, ModelError, ModelSettings, ModelStats, Progress, Response, Trace, Usage};
 use lmeval_pycompat::{Dict, Value, repr};
 use tokio::time::Instant;
 
@@ -73,6 +70,15 @@ pub(super) enum Continuation<'a> {
     Message,
 }
 
+/// What the server knows besides OpenAI's API.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Knows {
+    /// Whether it may be asked to count the tokens of each event.
+    pub(super) counts_each: bool,
+    /// Whether it may be asked to return tokens.
+    pub(super) returns_tokens: bool,
+}
+
 /// The stream of one call.
 pub(super) struct Streaming<'a> {
     body: Dict,
@@ -100,15 +106,18 @@ impl<'a> Streaming<'a> {
         continuation: Continuation<'a>,
         progress: Option<&'a Progress>,
         stats: &'a ModelStats,
-        counts_each: bool,
+        knows: Knows,
     ) -> Self {
         let mut options = Dict::new();
         options.insert("include_usage", true);
-        if counts_each {
+        if knows.counts_each {
             options.insert("continuous_usage_stats", true);
         }
         body.insert("stream", true);
         body.insert("stream_options", options);
+        if knows.returns_tokens {
+            body.insert("return_token_ids", true);
+        }
         let mut state = State::default();
         if let Some(begun) = progress.and_then(Progress::begun).filter(|_| continuation.is_possible()) {
             state.assembly.choices.extend(begun_choice(&begun).map(|choice| (0, choice)));
@@ -116,11 +125,12 @@ impl<'a> Streaming<'a> {
         Self { body, continuation, progress, stats, state: Mutex::new(state) }
     }
 
-    /// Reads the answer after its last byte. A server that does not stream has sent it as a whole.
-    pub(super) fn read(&self, bytes: &[u8]) -> Result<(Value, Vec<TokenEnds>), BadAnswer> {
+    /// Reads the answer after its last byte, and the tokens of its generation if the server has returned them. A server that does
+    /// not stream has sent the answer as a whole.
+    pub(super) fn read(&self, bytes: &[u8]) -> Result<(Value, Option<Vec<u32>>), BadAnswer> {
         let mut state = self.lock();
         if matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'[')) {
-            return Ok((parse(bytes)?, Vec::new()));
+            return Ok((parse(bytes)?, None));
         }
         let State { reader, assembly, is_stream, .. } = &mut *state;
         if !*is_stream {
@@ -134,7 +144,8 @@ impl<'a> Streaming<'a> {
             assembly.add(data);
         });
         let answer = assembly.to_answer().map_err(malformed)?;
-        Ok((answer, assembly.choices.values().map(Choice::ends).collect()))
+        let ids = assembly.choices.get(&0).filter(|choice| choice.has_ids()).map(|choice| choice.ids.clone());
+        Ok((answer, ids.filter(|_| assembly.choices.len() == 1)))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -152,7 +163,8 @@ impl<'a> Streaming<'a> {
                     (Value::Str(prompt), _) => Value::from(format!("{prompt}{text}")),
                     (Value::List(prompts), Some(encoder)) => {
                         let [Value::List(tokens)] = prompts.as_slice() else { return None };
-                        let more = encoder.encode_rest(text)?;
+                        let more =
+                            if choice.has_ids() { choice.ids.clone() } else { encoder.encode_rest(text)? };
                         let more = more.into_iter().map(|token| Value::Int(token.into()));
                         Value::list([Value::list(tokens.iter().cloned().chain(more))])
                     }
@@ -173,9 +185,25 @@ impl<'a> Streaming<'a> {
             }
         }
         let name = LIMITS.into_iter().find(|name| body.contains_str(name))?;
-        let left = body.get_str(name)?.as_i64()? - choice.tokens() as i64;
+        let left = body.get_str(name)?.as_i64()? - choice.tokens as i64;
         body.insert(name, left);
         (left > 0).then_some(body)
+    }
+
+    /// What has arrived, with the text of all its tokens, as the beginning of another attempt.
+    fn whole(&self, choice: &Choice) -> Choice {
+        let encoder = match &self.continuation {
+            Continuation::Prompt(encoder) => *encoder,
+            Continuation::Impossible | Continuation::Message => None,
+        };
+        let decoded =
+            encoder.filter(|_| choice.has_ids()).and_then(|encoder| encoder.decode_local(&choice.ids));
+        match decoded.filter(|decoded| decoded.starts_with(choice.text.as_str())) {
+            Some(decoded) if !decoded.ends_with(char::REPLACEMENT_CHARACTER) => {
+                Choice::resumed(&decoded, choice.tokens, choice.ids.clone())
+            }
+            _ => Choice::resumed(&choice.text, choice.tokens, Vec::new()),
+        }
     }
 
     /// Passes the beginning of the answer on.
@@ -185,16 +213,12 @@ impl<'a> Streaming<'a> {
             return;
         };
         state.noted = Some(Instant::now());
-        let trace = Trace {
-            reasoning: choice.reasoning.as_str().into(),
-            separator: Separator::Field,
-            rest: "".into(),
-            tokens: choice.ends(),
-        };
+        let begun = self.whole(choice);
+        let trace = Trace { ids: begun.ids.into(), ..Trace::default() };
         progress.set(Some(Answer {
-            response: Response::Text(choice.text.as_str().into()),
+            response: Response::Text(begun.text.into()),
             finish: Finish::CutOff,
-            usage: Usage { prompt_tokens: 0, completion_tokens: choice.tokens() as u64 },
+            usage: Usage { prompt_tokens: 0, completion_tokens: begun.tokens as u64 },
             trace: Some(Arc::new(trace)),
         }));
     }
@@ -209,8 +233,8 @@ impl Continuation<'_> {
 impl Receiver for Streaming<'_> {
     fn begin(&self) -> Bytes {
         let mut state = self.lock();
-        let kept =
-            state.assembly.choices.get(&0).filter(|choice| is_worth_keeping(choice)).map(Choice::again);
+        let kept = state.assembly.choices.get(&0).filter(|choice| is_worth_keeping(choice));
+        let kept = kept.map(|choice| self.whole(choice));
         let rest = kept.and_then(|choice| Some((self.rest(&choice)?, choice)));
         let noted = state.noted;
         *state = State { noted, ..State::default() };
@@ -250,12 +274,13 @@ impl Receiver for Streaming<'_> {
 
 /// Whether a generation is long enough to be continued. Within reasoning that the server returns apart, it cannot be.
 fn is_worth_keeping(choice: &Choice) -> bool {
-    choice.tokens() >= WORTH_KEEPING && choice.reasoning.is_empty()
+    choice.tokens >= WORTH_KEEPING && choice.reasoning.is_empty()
 }
 
 /// The generation whose beginning was saved.
 fn begun_choice(begun: &Answer) -> Option<Choice> {
     let Response::Text(text) = &begun.response else { return None };
-    let lengths = begun.trace.as_ref()?.tokens.lengths();
-    Some(Choice::resumed(text, &begun.trace.as_ref()?.reasoning, lengths))
+    let tokens = usize::try_from(begun.usage.completion_tokens).ok()?;
+    let ids = begun.trace.as_ref().map(|trace| trace.ids.to_vec());
+    Some(Choice::resumed(text, tokens, ids.unwrap_or_default()))
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -38,6 +39,8 @@ TOP = {"B": 0.4, " B": 0.15, "A": 0.25, "C": 0.1, "The": 0.05}
 
 def chat(request: dict) -> dict:
     """Answer a request to /v1/chat/completions, with likely tokens where it asks for them."""
+    if request.get("model") == "thinker":
+        return think(request)
     message = {"role": "assistant", "content": ANSWER}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     if request.get("logprobs"):
@@ -45,6 +48,32 @@ def chat(request: dict) -> dict:
         message["content"], choice["finish_reason"] = "B", "length"
         choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top[: request.get("top_logprobs", 0)]}]}
     return {"model": request.get("model"), "choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 4}}
+
+
+ASKED: dict[tuple[int, ...], int] = {}
+"""How often each sum was asked for with a temperature: every third answer is wrong."""
+
+
+def think(request: dict) -> dict:
+    """Answer a sum after thinking, longer about larger numbers, unless the limit ends it; one word is one token."""
+    numbers = [int(number) for number in re.findall(r"\d+", request["messages"][-1]["content"])]
+    thoughts = ["So"] * max(20, int(2 ** (4 + sum(numbers) / 20)))
+    result = sum(numbers)
+    if request.get("temperature"):
+        key = tuple(numbers)
+        ASKED[key] = ASKED.get(key, -1) + 1
+        result += (result + ASKED[key]) % 3 == 0
+    answer = ["The", "answer", "is", f"{result}."]
+    limit = request.get("max_tokens", 16)
+    thought, said = thoughts[:limit], answer[: max(0, limit - len(thoughts))]
+    message = {"role": "assistant", "content": " ".join(said) or None, "reasoning_content": " ".join(thought) + " "}
+    reason = "stop" if said == answer else "length"
+    usage = {"prompt_tokens": 8, "completion_tokens": len(thought) + len(said)}
+    return {
+        "model": "thinker",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": usage,
+    }
 
 
 def generate(request: dict) -> dict:
@@ -94,6 +123,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def start() -> ThreadingHTTPServer:
     """Start a server on a free port of loopback."""
+    ASKED.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

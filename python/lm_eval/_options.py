@@ -47,6 +47,8 @@ OPTIONS = (
     Option("system_instruction", "", "value"),
     Option("seed", "", "value"),
     Option("compat", "", "value"),
+    Option("reductions", "", "values"),
+    Option("budgets", "", "values"),
     Option("bootstrap_iters", "", "number"),
     Option("trust_remote_code", "", "flag"),
     Option("confirm_run_unsafe_code", "", "flag"),
@@ -86,6 +88,8 @@ class OwnSettings:
     shard: str | None = field(default=None, repr=False)
     choices: str | None = field(default=None, repr=False)
     compat: str | None = field(default=None, repr=False)
+    reductions: Any = field(default=None, repr=False)
+    budgets: Any = field(default=None, repr=False)
     bootstrap_iters: int | None = field(default=None, repr=False)
     fail_under: Any = field(default=None, repr=False)
     judge: Any = field(default=None, repr=False)

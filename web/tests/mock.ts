@@ -156,7 +156,13 @@ function sample(query: URLSearchParams): Sample {
     },
     choices: [],
     rolling: [],
-    generations: [{ settings: { until: ['\n\n'] }, repeats: [whole(answerOf(run, row))] }],
+    generations: [
+      {
+        settings: { until: ['\n\n'] },
+        repeats: [whole(answerOf(run, row))],
+        reasoning: [row === 9 ? whole('First, <b>plus nothing</b> changes nothing.') : null],
+      },
+    ],
     steps: [{ name: 'regex', detail: 'answer is (\\d+)', output: [shown.filtered] }],
     target: shown.target,
     values: [
@@ -256,6 +262,10 @@ function detail(id: string): RunDetail | undefined {
       ['chat_template', null],
     ],
     journal: null,
+    budget:
+      found.id === 'b'
+        ? { svg: '<svg xmlns="http://www.w3.org/2000/svg"/>', width: 320, height: 240, notes: ['Estimated.'] }
+        : null,
   };
 }
 

@@ -7,4 +7,4 @@ mod stop;
 
 pub(crate) use fields::Defaults;
 pub(crate) use settings::{GenerationSettings, ModelDefaults};
-pub(crate) use stop::{StopCheck, answer_text};
+pub(crate) use stop::{Decoded, StopCheck, decode};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    CompareArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs,
+    WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Table(Box<TableArgs>),
     /// Score the stored answers of a run again, with changed filters, metrics or scorers and without a model.
     Rescore(Box<RescoreArgs>),
+    /// Score the stored answers of a run at lower token limits and with fewer repeats.
+    Budget(Box<BudgetArgs>),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
     /// Check a model before a run: contact, tokenizer, log-probabilities, scoring protocol, throughput.

@@ -20,6 +20,7 @@ mod report;
 mod roots;
 mod run;
 mod settings;
+mod stored;
 mod table;
 mod words;
 

@@ -78,8 +78,7 @@ impl Pending {
         let mut answers = self.answers.into_iter().flatten();
         let answered = self.requests.instances.into_iter().map(|instance| {
             let own: Vec<Answer> = answers.by_ref().take(instance.repeats).collect();
-            let responses = own.iter().map(|answer| answer.response.to_value()).collect();
-            AnsweredInstance::new(instance, responses).finished(own.iter().map(|answer| answer.finish))
+            AnsweredInstance::of(instance, &own)
         });
         Some(AnsweredDocument {
             doc_id: self.requests.doc_id,
@@ -269,8 +268,11 @@ impl<'a> Collector<'a> {
                 (self.tasks[task].digest, self.tasks[task].conversations) = (digest, conversations);
                 self.send_remaining(task);
             }
-            Message::Answered { slot, answer } => {
+            Message::Answered { slot, mut answer } => {
                 self.answered += 1;
+                if !self.options.log_samples {
+                    answer.trace = None;
+                }
                 self.settle(slot, Some(answer));
             }
             Message::Failed { slot, request, error } => {

@@ -9,10 +9,15 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+/// Appends length-prefixed bytes.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
 /// Appends a length-prefixed string.
 pub(crate) fn put_string(out: &mut Vec<u8>, text: &str) {
-    put_number(out, text.len() as u64);
-    out.extend_from_slice(text.as_bytes());
+    put_bytes(out, text.as_bytes());
 }
 
 /// The unread rest of a record. Every method returns `None` if the rest does not start with such a value.
@@ -64,11 +69,19 @@ impl<'a> Reader<'a> {
         self.array().map(|bytes| f64::from_bits(u64::from_le_bytes(bytes)))
     }
 
-    pub(crate) fn string(&mut self) -> Option<&'a str> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = self.size()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        str::from_utf8(text).ok()
+        Some(bytes)
+    }
+
+    pub(crate) fn string(&mut self) -> Option<&'a str> {
+        str::from_utf8(self.bytes()?).ok()
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns `value` if the record has been read to its end.

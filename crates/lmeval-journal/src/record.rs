@@ -7,9 +7,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, Finish, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Usage};
+use lmeval_core::{
+    Answer, Finish, Letter, ModelIdentity, REPORTED_FACTS, RequestType, Response, Separator, TokenEnds,
+    Trace, Usage,
+};
 
-use crate::codec::{Reader, put_number, put_string};
+use crate::codec::{Reader, put_bytes, put_number, put_string};
 use crate::error::{Error, ErrorKind};
 use crate::key::{Fingerprint, Key};
 
@@ -25,6 +28,9 @@ const MAX_PAYLOAD: usize = 256 << 20;
 const KIND_MODEL: u8 = 1;
 const KIND_ENTRY: u8 = 2;
 const KIND_DATA: u8 = 3;
+
+/// Precedes the beginning of an answer.
+const BEGUN: u8 = 5;
 
 /// One finished request.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +61,16 @@ pub enum Outcome {
         /// The error message.
         message: String,
     },
+    /// The beginning of an answer that was still being generated; a later run may continue it.
+    Begun(Answer),
+}
+
+/// What the current record of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Answered,
+    Failed,
+    Begun,
 }
 
 /// The origin of a request; old caches do not record it.
@@ -121,13 +137,17 @@ impl From<Entry> for StoredEntry {
 }
 
 impl StoredEntry {
-    pub(crate) fn is_answered(&self) -> bool {
-        matches!(self.outcome, Outcome::Answered(_))
+    pub(crate) fn state(&self) -> State {
+        match self.outcome {
+            Outcome::Answered(_) => State::Answered,
+            Outcome::Failed { .. } => State::Failed,
+            Outcome::Begun(_) => State::Begun,
+        }
     }
 
     /// The answer, converted to the type `asked`, or `None` if it is a failure or of another type.
     pub(crate) fn into_answer(self, asked: RequestType) -> Option<Answer> {
-        let Outcome::Answered(answer) = self.outcome else { return None };
+        let (Outcome::Answered(answer) | Outcome::Begun(answer)) = self.outcome else { return None };
         match self.origin {
             Some(origin) => (origin.kind == asked).then_some(answer),
             None => {
@@ -172,7 +192,11 @@ impl StoredEntry {
                     out.push(0);
                     put_string(out, message);
                 }
-                Outcome::Answered(Answer { response, finish, usage }) => {
+                Outcome::Answered(answer) | Outcome::Begun(answer) => {
+                    if let Outcome::Begun(_) = self.outcome {
+                        out.push(BEGUN);
+                    }
+                    let Answer { response, finish, usage, trace } = answer;
                     match response {
                         Response::Loglikelihood { logprob, is_greedy } => {
                             out.push(1);
@@ -196,6 +220,9 @@ impl StoredEntry {
                     out.push(finish.code());
                     put_number(out, usage.prompt_tokens);
                     put_number(out, usage.completion_tokens);
+                    if let Some(trace) = trace {
+                        put_trace(out, trace);
+                    }
                 }
             }
         })
@@ -223,7 +250,12 @@ impl StoredEntry {
                 kind,
             }),
         };
-        let response = match reader.byte()? {
+        let mut code = reader.byte()?;
+        let is_begun = code == BEGUN;
+        if is_begun {
+            code = reader.byte()?;
+        }
+        let response = match code {
             0 => {
                 let outcome = Outcome::Failed { message: reader.string()?.to_owned() };
                 return reader.finish(Self { key: Key { digest, model }, origin, outcome });
@@ -236,9 +268,32 @@ impl StoredEntry {
         };
         let finish = Finish::from_code(reader.byte()?)?;
         let usage = Usage { prompt_tokens: reader.number()?, completion_tokens: reader.number()? };
-        let outcome = Outcome::Answered(Answer { response, finish, usage });
+        let trace = if reader.is_at_end() { None } else { Some(Arc::new(trace(&mut reader)?)) };
+        let answer = Answer { response, finish, usage, trace };
+        let outcome = if is_begun { Outcome::Begun(answer) } else { Outcome::Answered(answer) };
         reader.finish(Self { key: Key { digest, model }, origin, outcome })
     }
+}
+
+/// Follows the answer, which has none in records of older versions and of other request types.
+fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens, ids }: &Trace) {
+    out.push(separator.code());
+    put_string(out, reasoning);
+    put_string(out, rest);
+    put_bytes(out, tokens.as_bytes());
+    put_number(out, ids.len() as u64);
+    ids.iter().for_each(|id| put_number(out, (*id).into()));
+}
+
+fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
+    Some(Trace {
+        separator: Separator::from_code(reader.byte()?)?,
+        reasoning: reader.string()?.into(),
+        rest: reader.string()?.into(),
+        tokens: TokenEnds::from_bytes(reader.bytes()?)?,
+        // A damaged count must not allocate.
+        ids: (0..reader.number()?).map(|_| u32::try_from(reader.number()?).ok()).collect::<Option<_>>()?,
+    })
 }
 
 fn put_letter(out: &mut Vec<u8>, letter: &Letter) {
@@ -382,8 +437,8 @@ mod tests {
 
     fn answered(response: Response, origin: Option<Origin>) -> StoredEntry {
         let usage = Usage { prompt_tokens: 300, completion_tokens: 1 << 40 };
-        let outcome = Outcome::Answered(Answer { response, finish: Finish::CutOff, usage });
-        StoredEntry { key: key(), origin, outcome }
+        let answer = Answer { finish: Finish::CutOff, ..Answer::new(response, usage) };
+        StoredEntry { key: key(), origin, outcome: Outcome::Answered(answer) }
     }
 
     fn origin(kind: RequestType) -> Origin {
@@ -393,7 +448,17 @@ mod tests {
     #[test]
     fn entries_round_trip() {
         let text = Response::Text("line\nline\u{0}\u{10ffff}".into());
+        let traced = Trace {
+            reasoning: "hm</t> ".into(),
+            separator: Separator::Field,
+            rest: "\n".into(),
+            tokens: TokenEnds::new([(1, 0), (200, 2)]),
+            ids: [7, u32::MAX].into(),
+        };
+        let traced = Answer { trace: Some(traced.into()), ..Answer::from(text.clone()) };
         let entries = [
+            StoredEntry { key: key(), origin: None, outcome: Outcome::Begun(traced.clone()) },
+            StoredEntry { key: key(), origin: None, outcome: Outcome::Answered(traced) },
             answered(text, Some(origin(RequestType::GenerateUntil))),
             answered(Response::Text("".into()), None),
             answered(

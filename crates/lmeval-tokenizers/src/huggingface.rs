@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, guarded};
+use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, TokenEnds, guarded};
 use lmeval_pycompat::{Dict, Value};
 use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::BPE;
@@ -20,6 +20,9 @@ pub(crate) const FILE: &str = "tokenizer.json";
 pub(crate) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
 /// Tokens that older versions of `transformers` saved outside the vocabulary.
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
+
+/// How many tokens are decoded together with the next one.
+const CONTEXT: usize = 8;
 
 /// A tokenizer read from a folder or built from a GGUF file.
 ///
@@ -115,11 +118,23 @@ impl HuggingFaceTokenizer {
 
     /// Encodes a string. `special` adds the special tokens of the tokenizer's post-processor.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, ModelError> {
-        let encoded = self.guarded("encode", || self.tokenizer.encode_fast(text, special))?;
-        let encoding = encoded.map_err(|error| {
-            ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
-        })?;
-        Ok(encoding.get_ids().to_vec())
+        let encoding = self.guarded("encode", || self.tokenizer.encode_fast(text, special))?;
+        Ok(encoding.map_err(|error| cannot_encode(&error))?.get_ids().to_vec())
+    }
+
+    /// The number of bytes that each token of a string takes. A character of several tokens counts for the last of them.
+    pub fn lengths(&self, text: &str) -> Result<Vec<usize>, ModelError> {
+        let encoding = self.guarded("encode", || self.tokenizer.encode(text, false))?;
+        let encoding = encoding.map_err(|error| cannot_encode(&error))?;
+        let offsets = encoding.get_offsets();
+        let next = offsets.iter().skip(1).map(|(start, _)| *start).chain([text.len()]);
+        let mut reached = 0;
+        let lengths = next.map(|end| {
+            let length = end.saturating_sub(reached);
+            reached += length;
+            length
+        });
+        Ok(lengths.collect())
     }
 
     /// Decodes tokens, including special ones.
@@ -130,6 +145,27 @@ impl HuggingFaceTokenizer {
     /// Decodes tokens, skipping special ones.
     pub fn decode_plain(&self, tokens: &[u32]) -> Result<String, ModelError> {
         self.decode_with(tokens, true)
+    }
+
+    /// Where the text that [`decode_plain`](Self::decode_plain) gives ends after each token.
+    pub fn ends(&self, tokens: &[u32]) -> Result<TokenEnds, ModelError> {
+        let mut ends = Vec::with_capacity(tokens.len());
+        // Decoding a token depends on the ones before it, but not on many.
+        let (mut from, mut known) = (0, 0);
+        let mut shown = 0;
+        for count in 1..=tokens.len() {
+            let text = self.decode_plain(&tokens[from..count])?;
+            let sound = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+            let broken = text[sound.len()..].chars().count();
+            let length = sound.len().saturating_sub(shown);
+            ends.push((length, broken));
+            shown += length;
+            if broken == 0 && count - known >= CONTEXT {
+                shown = self.decode_plain(&tokens[known..count])?.len();
+                (from, known) = (known, count);
+            }
+        }
+        Ok(TokenEnds::new(ends))
     }
 
     fn decode_with(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
@@ -196,6 +232,10 @@ impl HuggingFaceTokenizer {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+fn cannot_encode(error: &tokenizers::Error) -> ModelError {
+    ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
 }
 
 /// Refuses a vocabulary with two tokens of one id, and added tokens that do not get the id that the file gives them: the

@@ -164,6 +164,19 @@ pub(crate) struct RunDetail {
     pub(crate) settings: Vec<(String, Json)>,
     /// Journals only: what the header says.
     pub(crate) journal: Option<JournalHeader>,
+    /// Scores by token budget, if `lm-eval budget` has saved them next to the results.
+    pub(crate) budget: Option<BudgetChart>,
+}
+
+/// Scores by token budget.
+#[derive(Debug, Serialize)]
+pub(crate) struct BudgetChart {
+    /// An SVG document.
+    pub(crate) svg: String,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// What the budgets depend on.
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -349,6 +362,8 @@ pub(crate) struct Rolling {
 pub(crate) struct Generation {
     pub(crate) settings: Json,
     pub(crate) repeats: Vec<Text>,
+    /// The reasoning before each repeat; null where there is none.
+    pub(crate) reasoning: Vec<Option<Text>>,
 }
 
 /// `name` is the pipeline, or a filter function of it (if the results say).

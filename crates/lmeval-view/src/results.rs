@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lmeval_analysis::budget::BudgetCurve;
 use lmeval_analysis::summary::{self, Details, Summary};
 use lmeval_core::secrets;
 use lmeval_pycompat::Value;
@@ -9,7 +10,9 @@ use lmeval_scoring::results::task_file_name;
 use serde_json::{Number, Value as Json};
 
 use crate::Error;
-use crate::api::{PipelineAudit, RunDetail, RunHead, RunKind, RunSummary, Score, TaskDetail, TaskSummary};
+use crate::api::{
+    BudgetChart, PipelineAudit, RunDetail, RunHead, RunKind, RunSummary, Score, TaskDetail, TaskSummary,
+};
 use crate::catalog::FoundRun;
 use crate::wire::{self, Num};
 
@@ -62,7 +65,16 @@ pub(crate) fn detail(run: &FoundRun, summary: &Summary) -> Result<RunDetail, Err
         head: RunHead { changed: details.changed, ..head(run, summary) },
         settings: details.settings.iter().map(|(key, value)| (key.clone(), wire::json(value))).collect(),
         journal: None,
+        budget: budget(run),
     })
+}
+
+/// The newest curve that was made of a run. One that cannot be read is not shown; `lm-eval budget` writes it again.
+fn budget(run: &FoundRun) -> Option<BudgetChart> {
+    let curve = BudgetCurve::newest(&run.path).ok()??;
+    let figure = curve.figure();
+    let (width, height) = figure.size();
+    Some(BudgetChart { svg: figure.to_svg(), width, height, notes: curve.notes })
 }
 
 fn head(run: &FoundRun, summary: &Summary) -> RunHead {

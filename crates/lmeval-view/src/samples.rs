@@ -266,9 +266,16 @@ fn generations(record: &Record<'_>, text: &dyn Fn(&str) -> Text) -> Vec<Generati
         let settings = record.requests.get(at).and_then(|request| request.settings.as_ref());
         settings.map_or(Json::Null, |settings| wire::json(&secrets::mask_secrets(settings)))
     };
+    let reasoning = record.fields.value("reasoning");
+    let reasoning_of = |at: usize, repeat: usize| {
+        let all = reasoning.as_ref()?.as_list()?.get(at)?.as_list()?;
+        let own = all.get(repeat)?.as_str().filter(|own| !own.trim().is_empty());
+        own.map(|own| text(own.trim()))
+    };
     let entries = record.answers.iter().enumerate().map(|(at, answers)| Generation {
         settings: settings(at),
         repeats: answers.iter().map(|answer| text(&wire::plain(answer))).collect(),
+        reasoning: (0..answers.len()).map(|repeat| reasoning_of(at, repeat)).collect(),
     });
     entries.collect()
 }

@@ -129,6 +129,18 @@ export interface RunDetail extends RunHead {
   settings: [string, Json][];
   /** Journals only: what the header says. */
   journal: JournalHeader | null;
+  /** Scores by token budget, if `lm-eval budget` has saved them next to the results. */
+  budget: BudgetChart | null;
+}
+
+/** Scores by token budget. */
+export interface BudgetChart {
+  /** An SVG document. */
+  svg: string;
+  width: number;
+  height: number;
+  /** What the budgets depend on. */
+  notes: string[];
 }
 
 export interface JournalHeader {
@@ -293,6 +305,8 @@ export interface Rolling {
 export interface Generation {
   settings: Json;
   repeats: Text[];
+  /** The reasoning before each repeat; null where there is none. */
+  reasoning: (Text | null)[];
 }
 
 /** `name` is the pipeline, or a filter function of it (if the results say). */

@@ -170,3 +170,20 @@ test('an error shows its message and advice', async () => {
   expect(alert?.textContent).toContain('No such run');
   expect(alert?.textContent).toContain('Reload the list');
 });
+
+test('the page of a run draws its budget curve as an image', async () => {
+  const body = await open(href(['run', 'b']));
+  const image = body.querySelector('img');
+  expect(image?.getAttribute('src')).toContain('data:image/svg+xml');
+  expect(image?.getAttribute('alt')).toContain('by token budget');
+  expect(body.textContent).toContain('Estimated.');
+  expect((await open(href(['run', 'a']))).querySelector('img')).toBe(null);
+});
+
+test('reasoning is folded, and shown as text', async () => {
+  const body = await open(href(['sample', 'a', 'questions', '9']));
+  const reasoning = body.querySelector('details.reasoning');
+  expect(reasoning?.hasAttribute('open')).toBe(false);
+  expect(reasoning?.textContent).toContain('<b>plus nothing</b>');
+  expect((await open(href(['sample', 'a', 'questions', '8']))).querySelector('details.reasoning')).toBe(null);
+});

@@ -25,12 +25,14 @@ pub(super) struct Line {
     pub(super) responses: [u32; 2],
     /// The same of `finish_reasons`; empty if all answers are complete.
     pub(super) finishes: [u32; 2],
+    /// The same of `reasoning`; empty if there was none.
+    pub(super) reasoning: [u32; 2],
 }
 
 impl Line {
     /// The range of the file that has requests, answers and why they ended.
     pub(super) fn range(&self) -> [u64; 2] {
-        let parts = [self.arguments, self.responses, self.finishes];
+        let parts = [self.arguments, self.responses, self.finishes, self.reasoning];
         let parts = parts.into_iter().filter(|[_, length]| *length > 0);
         let (start, end) = parts
             .fold((u32::MAX, 0), |(start, end), [from, length]| (start.min(from), end.max(from + length)));
@@ -166,8 +168,9 @@ fn line_of(line: &[u8], offset: u64, fields: &Fields<'_>) -> Result<Line, Proble
         }
     };
     let responses = range("resps")?;
-    let finishes = if fields.raw("finish_reasons").is_some() { range("finish_reasons")? } else { [0, 0] };
-    Ok(Line { document, offset, arguments: range("arguments")?, responses, finishes })
+    let optional = |name: &str| if fields.raw(name).is_some() { range(name) } else { Ok([0, 0]) };
+    let (finishes, reasoning) = (optional("finish_reasons")?, optional("reasoning")?);
+    Ok(Line { document, offset, arguments: range("arguments")?, responses, finishes, reasoning })
 }
 
 /// Whether a request in raw `arguments` is a list of chat messages.

@@ -1,7 +1,9 @@
 //! Reads requests and answers of samples files, in long pieces.
 
+use std::sync::Arc;
+
 use lmeval_core::recorded::{recorded_repeats, recorded_response};
-use lmeval_core::{Answer, Finish, ModelRequest, RequestType};
+use lmeval_core::{Answer, Diagnostic, Finish, ModelRequest, RequestType, Separator, Trace};
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Value, json};
 
@@ -157,19 +159,34 @@ impl<'a> Reader<'a> {
         let repeats = recorded_repeats(kind, own).map_err(wrong)?;
         let answer = repeats.get(repeat).map(|answer| recorded_response(kind, answer)).transpose();
         let Some(response) = answer.map_err(wrong)? else { return Ok(None) };
-        Ok(Some(Answer { finish: self.finish(place, repeat)?, ..Answer::from(response) }))
+        let reason = self.beside(place, repeat, place.line.finishes, "finish_reasons")?;
+        let finish = reason.as_deref().map_or(Some(Finish::Complete), Finish::from_reason);
+        let finish = finish.ok_or_else(|| misfit(file, place.line, "finish_reasons"))?;
+        let reasoning = self.beside(place, repeat, place.line.reasoning, "reasoning")?;
+        let trace =
+            reasoning.map(|reasoning| Trace { reasoning, separator: Separator::Field, ..Trace::default() });
+        let trace = trace.filter(|trace| !trace.is_empty()).map(Arc::new);
+        Ok(Some(Answer { finish, trace, ..Answer::from(response) }))
     }
 
-    /// Why an answer ended.
-    fn finish(&self, Place { file, line, request }: Place, repeat: usize) -> Result<Finish, Error> {
-        if line.finishes[1] == 0 {
-            return Ok(Finish::Complete);
+    /// What an optional field of a line says of an answer.
+    fn beside(
+        &self,
+        Place { file, line, request }: Place,
+        repeat: usize,
+        range: [u32; 2],
+        field: &str,
+    ) -> Result<Option<Arc<str>>, Error> {
+        if range[1] == 0 {
+            return Ok(None);
         }
-        let reasons = json::loads(self.raw(file, line, line.finishes)?).ok();
-        let reason =
-            reasons.as_ref().and_then(|all| all.as_list()?.get(request)?.as_list()?.get(repeat)?.as_str());
-        let finish = reason.and_then(Finish::from_reason);
-        let wrong = || self.files[file].problem(line, "its `finish_reasons` do not fit its `resps`");
-        finish.ok_or_else(|| wrong().into())
+        let all = json::loads(self.raw(file, line, range)?).ok();
+        let own = all.as_ref().and_then(|all| all.as_list()?.get(request)?.as_list()?.get(repeat)?.as_str());
+        let own = own.ok_or_else(|| misfit(&self.files[file], line, field))?;
+        Ok(Some(own.into()))
     }
+}
+
+fn misfit(file: &StoredFile, line: Line, field: &str) -> Diagnostic {
+    file.problem(line, format!("its `{field}` do not fit its `resps`"))
 }

@@ -16,7 +16,7 @@ use super::number::number;
 use crate::Error;
 
 /// Fields of a sample that are not scores, for files that do not name their metrics.
-pub const NOT_SCORES: [&str; 15] = [
+pub const NOT_SCORES: [&str; 16] = [
     "doc_id",
     "doc",
     "target",
@@ -29,6 +29,7 @@ pub const NOT_SCORES: [&str; 15] = [
     "prompt_hash",
     "target_hash",
     "finish_reasons",
+    "reasoning",
     "scores_per_repeat",
     "judgements",
     "repeats",

@@ -1,12 +1,13 @@
 //! The arithmetic of scores and of paired comparisons.
 //!
-//! Everything but [`mean_interval`] works on per-document differences `new − base`, so both runs must have scored the same documents.
+//! Everything but [`mean_interval`] and [`with_repeats`] works on per-document differences `new − base`, so both runs must have scored the same documents.
 
 mod adjust;
 mod cluster;
 mod interval;
 mod mcnemar;
 mod power;
+mod repeats;
 mod sign_flip;
 mod special;
 mod summary;
@@ -16,6 +17,7 @@ pub use cluster::{ClusterCorrection, clustered_stderr};
 pub use interval::{Interval, mean_interval, paired_proportions, student};
 pub use mcnemar::mcnemar;
 pub use power::{detectable_difference, documents_needed};
+pub use repeats::{Attempt, Estimate, Reduction, with_repeats};
 pub use sign_flip::{Evidence, SignFlip, sign_flip};
 pub use special::{normal_cdf, normal_quantile, student_cdf, student_quantile};
 pub use summary::{Moments, moments};

@@ -1,6 +1,8 @@
 //! Stop strings, and extraction of the answer.
 
-use lmeval_core::ModelError;
+use std::sync::Arc;
+
+use lmeval_core::{ModelError, Separator, Trace};
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arguments::ThinkEnd;
@@ -34,44 +36,53 @@ impl StopCheck {
     }
 }
 
-/// Decodes an answer, without thinking and up to the first stop string.
-pub(crate) fn answer_text(
+/// A decoded generation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    /// The answer, without thinking and up to the first stop string.
+    pub(crate) answer: String,
+    /// Everything that was generated before and after it.
+    pub(crate) trace: Trace,
+}
+
+/// Decodes a generation. With `thinks_first`, stop strings apply only after thinking.
+pub(crate) fn decode(
     tokens: &[u32],
     stops: &[String],
     think_end: Option<&ThinkEnd>,
     thinks_first: bool,
     tokenizer: &HuggingFaceTokenizer,
-) -> Result<String, ModelError> {
-    let mut tokens = tokens;
-    if let Some(ThinkEnd::Token(end)) = think_end
-        && let Some(index) = tokens.iter().rposition(|token| token == end)
-    {
-        tokens = &tokens[index + 1..];
-    }
-    let mut text = tokenizer.decode_plain(tokens)?;
-    if matches!(think_end, Some(ThinkEnd::Token(_))) {
-        text.drain(..text.len() - text.trim_start().len());
+) -> Result<Decoded, ModelError> {
+    let (mut before, mut text) = (String::new(), tokenizer.decode_plain(tokens)?);
+    if let Some(ThinkEnd::Token(end)) = think_end {
+        if let Some(index) = tokens.iter().rposition(|token| token == end) {
+            let (thoughts, answer) = tokens.split_at(index + 1);
+            (before, text) = (tokenizer.decode_plain(thoughts)?, tokenizer.decode_plain(answer)?);
+        }
+        let spaces = text.len() - text.trim_start().len();
+        before.extend(text.drain(..spaces));
     }
     let marker = match think_end {
         Some(ThinkEnd::Text(marker)) if !marker.is_empty() => Some(marker.as_str()),
         _ => None,
     };
-    let without_thinking = |text: String| match marker {
-        Some(marker) => {
-            let rest = text.rsplit(marker).next().unwrap_or_default();
-            rest.trim_start().to_owned()
-        }
-        None => text,
+    let start_of = |text: &str| {
+        let Some(marker) = marker else { return 0 };
+        let end = text.rfind(marker).map_or(0, |offset| offset + marker.len());
+        text.len() - text[end..].trim_start().len()
     };
-    if thinks_first {
-        text = without_thinking(text);
-    }
-    for stop in stops {
-        if let Some(offset) = text.find(stop.as_str()) {
-            text.truncate(offset);
-        }
-    }
-    Ok(if thinks_first { text } else { without_thinking(text) })
+    let first = if thinks_first { start_of(&text) } else { 0 };
+    let end = stops.iter().filter_map(|stop| text[first..].find(stop.as_str())).min();
+    let end = end.map_or(text.len(), |end| first + end);
+    let start = if thinks_first { first } else { start_of(&text[..end]) };
+    let trace = Trace {
+        reasoning: (before + &text[..start]).into(),
+        separator: Separator::Marker,
+        rest: text[end..].into(),
+        tokens: tokenizer.ends(tokens)?,
+        ids: Arc::default(),
+    };
+    Ok(Decoded { answer: text[start..end].to_owned(), trace })
 }
 
 #[cfg(test)]
@@ -112,7 +123,7 @@ mod tests {
         let stops = ["\n\n".to_owned()];
         let text = |text: &str, end: &ThinkEnd, thinks_first: bool| {
             let tokens = tokenizer.encode(text, false).unwrap();
-            answer_text(&tokens, &stops, Some(end), thinks_first, &tokenizer).unwrap()
+            decode(&tokens, &stops, Some(end), thinks_first, &tokenizer).unwrap().answer
         };
         let marker = ThinkEnd::Text("</t>".into());
         for thinks_first in [true, false] {
@@ -127,5 +138,24 @@ mod tests {
         assert_eq!(text("a\n\nb#  c\n\nd", &ThinkEnd::Token(token), false), "c");
         assert_eq!(text("  a", &ThinkEnd::Token(token), false), "a");
         assert_eq!(text("a#", &ThinkEnd::Token(token), true), "");
+    }
+
+    #[test]
+    fn cuts_like_a_lower_limit() {
+        let tokenizer = tokenizer();
+        let tokens = tokenizer.encode("caf\u{e9}\u{20ac} hm</t> it is\n\n", false).unwrap();
+        let stops = ["\n\n".to_owned()];
+        let marker = ThinkEnd::Text("</t>".into());
+        for (end, thinks_first) in [(None, false), (Some(&marker), false), (Some(&marker), true)] {
+            let read =
+                |count: usize| decode(&tokens[..count], &stops, end, thinks_first, &tokenizer).unwrap();
+            let whole = read(tokens.len());
+            let stops: Vec<Arc<str>> = stops.iter().map(|stop| stop.as_str().into()).collect();
+            for count in 0..tokens.len() {
+                let cut = whole.trace.cut(&whole.answer, count, &stops);
+                assert_eq!(cut, Some(read(count).answer), "{count} {end:?} {thinks_first}");
+            }
+            assert_eq!(whole.trace.cut(&whole.answer, tokens.len(), &stops), None);
+        }
     }
 }

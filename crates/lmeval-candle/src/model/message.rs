@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, Context, Diagnose as _, Dialect, DocId, Finish, ModelError, ModelErrorKind,
-    ModelRequest, ModelSettings, Response, Usage,
+    ModelRequest, ModelSettings, Response, Trace, Usage,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -184,6 +184,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     })
 }
 
@@ -206,6 +207,9 @@ fn of_answer(answer: &Answer) -> Value {
     fields.insert("finish", i64::from(answer.finish.code()));
     fields.insert("prompt_tokens", answer.usage.prompt_tokens as i64);
     fields.insert("completion_tokens", answer.usage.completion_tokens as i64);
+    if let Some(trace) = &answer.trace {
+        fields.insert("trace", trace.to_value());
+    }
     Value::from(fields)
 }
 
@@ -225,7 +229,9 @@ fn to_answer(value: &Value) -> Option<Answer> {
     let usage =
         Usage { prompt_tokens: number("prompt_tokens")?, completion_tokens: number("completion_tokens")? };
     let finish = Finish::from_code(u8::try_from(fields.get_str("finish")?.as_i64()?).ok()?)?;
-    Some(Answer { response, finish, usage })
+    let trace = fields.get_str("trace").map(|trace| Trace::from_value(trace).map(Arc::new));
+    let trace = if let Some(trace) = trace { Some(trace?) } else { None };
+    Some(Answer { response, finish, usage, trace })
 }
 
 fn of_error(error: &ModelError) -> Value {
@@ -258,6 +264,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 
@@ -293,7 +300,8 @@ mod tests {
             Response::Text("a\nb".into()),
         ];
         for response in responses {
-            let answer = Answer { response, finish: Finish::CutOff, usage };
+            let trace = Trace { reasoning: "a\n".into(), ..Trace::default() };
+            let answer = Answer { response, finish: Finish::CutOff, usage, trace: Some(trace.into()) };
             let sent = FromWorker::Answered { index: 7, answer: Ok(answer.clone()), asked: 2, computed: 1 };
             match FromWorker::from_line(&sent.to_line().unwrap()) {
                 Some(FromWorker::Answered { index: 7, answer: Ok(found), asked: 2, computed: 1 }) => {

@@ -1,5 +1,7 @@
 //! Answers requests with a model on one device.
 
+use std::sync::Arc;
+
 use lmeval_core::work_queue::{Sink, unanswered};
 use lmeval_core::{
     Answer, Arguments as Asked, Context, Finish, ModelError, ModelRequest, ModelStats, Response, Usage,
@@ -12,7 +14,7 @@ use crate::arguments::configuration;
 use crate::encoder::{decoder_request, request};
 use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
-use crate::generation::{GenerationSettings, ModelDefaults, StopCheck, answer_text};
+use crate::generation::{Decoded, GenerationSettings, ModelDefaults, StopCheck, decode};
 
 /// Bytes of rolling log-likelihood requests scored at a time, on the CPU and on GPUs. A stopped run loses the answers in
 /// progress.
@@ -147,10 +149,8 @@ impl Answerer {
         }
         self.engine.score(&sequences, &mut |sequence, score| {
             let usage = usage(sequences[sequence].tokens.len(), 0);
-            let answer = score.map_err(ModelError::from).map(|Score { logprob, is_greedy }| Answer {
-                response: Response::Loglikelihood { logprob, is_greedy },
-                finish: Finish::Complete,
-                usage,
+            let answer = score.map_err(ModelError::from).map(|Score { logprob, is_greedy }| {
+                Answer::new(Response::Loglikelihood { logprob, is_greedy }, usage)
             });
             sink.deliver(indices[sequence], answer);
         })
@@ -290,13 +290,14 @@ impl Answerer {
                 Err(error) => return sink.deliver(*index, Err(error.into())),
             };
             let end = self.prepared.arguments.think_end.as_ref();
-            let text =
-                answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
+            let decoded =
+                decode(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
             let usage = usage(sequences[sequence].tokens.len(), generated.tokens.len());
-            let answer = text.map(|text| Answer {
-                response: Response::Text(text.into()),
+            let answer = decoded.map(|Decoded { answer, trace }| Answer {
+                response: Response::Text(answer.into()),
                 finish: if generated.is_cut { Finish::CutOff } else { Finish::Complete },
                 usage,
+                trace: Some(Arc::new(trace)),
             });
             sink.deliver(*index, answer);
         })
@@ -357,7 +358,7 @@ impl Rolling {
         self.missing -= 1;
         (self.missing == 0).then(|| {
             let response = Response::Rolling { logprob: self.logprobs.iter().sum() };
-            Ok(Answer { response, finish: Finish::Complete, usage: usage(self.tokens, 0) })
+            Ok(Answer::new(response, usage(self.tokens, 0)))
         })
     }
 }

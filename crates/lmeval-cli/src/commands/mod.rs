@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+mod budget;
 mod compare;
 mod completions;
 mod doctor;
@@ -30,6 +31,7 @@ use anyhow::Result;
 #[cfg(not(feature = "view"))]
 use self::{no_viewer as report, no_viewer as view};
 
+pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::ray::RayArgs;
@@ -88,6 +90,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Samples(arguments) => samples::run(&arguments, printer)?,
         Command::Table(arguments) => table::run(&arguments, printer)?,
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
+        Command::Budget(arguments) => budget::run(&arguments, printer)?,
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,

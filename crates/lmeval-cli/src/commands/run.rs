@@ -11,7 +11,7 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::TaskDict;
 use lmeval_tasks::config::{FilterPipeline, FilterStep, Named};
 
-use crate::commands::Status;
+use crate::commands::{Status, budget};
 use crate::printer::Printer;
 use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
 use crate::run::events::RunEvents;
@@ -129,6 +129,9 @@ fn finish(
     let is_tracked = trackers.is_none_or(|trackers| {
         tracking::report(trackers, &objects, path.as_deref(), session, &samples, printer)
     });
+    if let Some(path) = path.as_deref().filter(|_| !settings.scoring.budgets.is_empty()) {
+        budget::of_run(path, settings, printer)?;
+    }
     // A threshold is for the scores of all documents, so `merge` checks it.
     let thresholds = if settings.documents.shard.is_some() { &[][..] } else { &settings.scoring.fail_under };
     let has_passed = thresholds::report(thresholds, &evaluation.results, printer)?;

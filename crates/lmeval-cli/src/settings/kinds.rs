@@ -292,6 +292,9 @@ pub(super) trait Item: Sized {
     /// Whether null is an error rather than an omitted setting.
     const NEEDED: bool = false;
 
+    /// Whether items may be numbers, or separated by commas in a string.
+    const ARE_NUMBERS: bool = false;
+
     fn read_item(text: &str) -> Result<Self, InvalidValue>;
 
     /// Reads a mapping; `None` if the setting cannot be one.
@@ -304,18 +307,23 @@ pub(super) trait Item: Sized {
 
 impl<T: Item> Setting for Vec<T> {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
-        let texts: Option<Vec<&str>> = match value {
+        let text = |value: &Value| match value {
+            Value::Str(text) => Some(text.to_string()),
+            Value::Int(_) if T::ARE_NUMBERS => Some(repr::str(value)),
+            _ => None,
+        };
+        let texts: Option<Vec<String>> = match value {
             Value::None if !T::NEEDED => return Ok(None),
-            Value::Str(text) => Some(vec![text]),
-            Value::List(items) => items.iter().map(Value::as_str).collect(),
+            Value::List(items) => items.iter().map(text).collect(),
             Value::Dict(given) => match T::read_mapping(given) {
                 Some(read) => return read.map(Some),
                 None => None,
             },
-            _ => None,
+            Value::Str(text) if T::ARE_NUMBERS => Some(text.split(',').map(str::to_owned).collect()),
+            single => text(single).map(|text| vec![text]),
         };
         let texts = texts.ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))?;
-        texts.into_iter().map(T::read_item).collect::<Result<_, _>>().map(Some)
+        texts.iter().map(|text| T::read_item(text)).collect::<Result<_, _>>().map(Some)
     }
 
     fn to_value(&self) -> Value {
@@ -407,6 +415,39 @@ impl Item for Reductions {
 
     fn shown(&self) -> Value {
         Value::str(self.0.as_str())
+    }
+}
+
+/// A number of tokens of an answer, such as `4096` or `4k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Budget(pub(crate) u64);
+
+impl Budget {
+    /// Parses a word of the command line.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+            Some(digits) => (digits, 1024),
+            None => (text, 1),
+        };
+        let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+        let number = number.filter(|number| (1..=i64::MAX as u64).contains(number));
+        number
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is not a number of tokens; write `4096`, or `4k` for the same"))
+    }
+}
+
+impl Item for Budget {
+    const LIST: &'static str = "a number of tokens, such as `4096` or `4k`, or a list of them";
+    const ARE_NUMBERS: bool = true;
+
+    fn read_item(text: &str) -> Result<Self, InvalidValue> {
+        Self::parse(text).or_else(|_| InvalidValue::expected(Self::LIST))
+    }
+
+    fn shown(&self) -> Value {
+        Value::Int(self.0 as i64)
     }
 }
 
@@ -505,4 +546,20 @@ pub(super) fn choice<T: ValueEnum>(value: &Value) -> Result<Option<T>, InvalidVa
 /// The name of a variant on the command line.
 pub(super) fn name_of(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_numbers_of_tokens() {
+        let read = |text: &str| Budget::parse(text).map(|budget| budget.0);
+        assert_eq!(read("4096"), Ok(4096));
+        assert_eq!(read("4k"), Ok(4096));
+        assert_eq!(read(" 1K "), Ok(1024));
+        for wrong in ["", "k", "0", "-1", "1.5k", "4m", "99999999999999999999", "18446744073709551615k"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ mod workers;
 pub(crate) use config_file::ConfigFile;
 pub(crate) use dict_option::from_text as parse_pairs;
 pub(crate) use judges::{JudgeBinding, JudgeSetting};
-pub(crate) use kinds::{Compat, Reductions, TaskNames, truth};
+pub(crate) use kinds::{Budget, Compat, Reductions, TaskNames, truth};
 pub(crate) use options::{Choices, Format, LibraryArgs, Options, ProgressMode, PythonArgs};
 pub(crate) use record::record_line;
 pub(crate) use resolve::{RunSettings, dialect};

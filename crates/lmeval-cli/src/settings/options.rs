@@ -16,8 +16,8 @@ use lmeval_tasks::ChoiceMethod;
 
 use super::judges::JudgeSetting;
 use super::kinds::{
-    BatchSize, Compat, Count, FailUnder, Iterations, Number, Pairs, Reductions, Stringified, TaskNames,
-    Truthy, choice, integer, name_of, truth,
+    BatchSize, Budget, Compat, Count, FailUnder, Iterations, Number, Pairs, Reductions, Stringified,
+    TaskNames, Truthy, choice, integer, name_of, truth,
 };
 use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
@@ -74,12 +74,6 @@ layer! {
         #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub repeats: Option<Count>,
 
-        /// How the answers to each document become one value: `avg@16,pass@1,maj@16`; overrides the tasks.
-        ///
-        /// Filters that keep one answer are left out, so that all are scored. `maj@k` scores the answer that most of k agree on.
-        #[arg(long, value_name = "NAMES", num_args = 1.., help_heading = "Scoring")]
-        pub reductions: Option<Vec<Reductions>>,
-
         /// Requests per batch: a number, or what the back end accepts, such as `auto`.
         #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N", help_heading = "Model")]
         pub batch_size: Option<BatchSize>,
@@ -118,6 +112,18 @@ layer! {
         /// Follow the rules of this lm-eval release line: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
         #[arg(long, value_name = "VERSION", help_heading = "Prompts")]
         pub compat: Option<Compat>,
+
+        /// How the answers to each document become one value: `avg@16,pass@1,maj@16`; overrides the tasks.
+        ///
+        /// Filters that keep one answer are left out, so that all are scored. `maj@k` scores the answer that most of k agree on.
+        #[arg(long, value_name = "NAMES", num_args = 1.., help_heading = "Scoring")]
+        pub reductions: Option<Vec<Reductions>>,
+
+        /// Also score the answers at lower token limits: `1k,2k,4k`. The largest one is the limit of the run.
+        ///
+        /// Each answer is generated once and cut at the lower limits; the same as `lm-eval budget` afterwards.
+        #[arg(long, value_name = "TOKENS", num_args = 1.., value_delimiter = ',', value_parser = Budget::parse, help_heading = "Scoring")]
+        pub budgets: Option<Vec<Budget>>,
 
         /// Bootstrap iterations for standard errors without a formula; 0 disables standard errors. [default: 100000]
         #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Iterations::parse, allow_negative_numbers = true, help_heading = "Scoring")]

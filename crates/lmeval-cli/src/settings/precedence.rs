@@ -43,7 +43,7 @@ const fn idle(row: Row) -> Row {
 }
 
 /// Settings whose values have a form of their own, or that need further flags. All others follow from their kind.
-const SPECIAL: [Row; 18] = [
+const SPECIAL: [Row; 20] = [
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row(
         "hf_hub_log_args",
@@ -54,6 +54,8 @@ const SPECIAL: [Row; 18] = [
         row("wandb_config_args", "{a: 1}", &["--wandb_config_args", "b=2"]),
         &["--wandb_args", "project=a"],
     ),
+    beside(row("budgets", "[1k, 2048]", &["--budgets", "4k,8k"]), &["--output_path", "out"]),
+    row("reductions", "[avg@2, pass@1]", &["--reductions", "maj@3,avg@3"]),
     row("workers", "{listen: 'a:1', token_file: b}", &["--workers", "listen=a:2,token_file=b"]),
     row("samples", "{a: [1]}", &["--samples", "{\"b\": [2]}"]),
     beside(row("shard", "1/3", &["--shard", "2/3"]), &["--output_path", "out"]),

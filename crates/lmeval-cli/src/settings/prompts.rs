@@ -5,9 +5,13 @@ use lmeval_core::{Diagnostic, Dialect};
 use lmeval_engine::{ChatTemplateChoice, EvaluateOptions};
 use lmeval_pycompat::Dict;
 
+use super::kinds::Budget;
 use super::options::Choices;
 use super::resolve::{Resolver, count};
 use super::{dict_option, seed};
+
+/// The names of the limit of an answer in generation settings.
+const LIMITS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
 /// How prompts are built, and answers generated.
 #[derive(Clone, Debug)]
@@ -27,7 +31,13 @@ impl PromptGroup {
         let apply_chat_template = chat_template(resolver);
         let fewshot_as_multiturn = multiturn(resolver, apply_chat_template.is_on())?;
         let seeds = seeds(resolver);
-        let gen_kwargs = resolver.dict("gen_kwargs");
+        let mut gen_kwargs = resolver.dict("gen_kwargs");
+        let largest = resolver.options.budgets.iter().flatten().max();
+        if let Some(Budget(tokens)) = largest.copied()
+            && !LIMITS.iter().any(|name| gen_kwargs.contains_str(name))
+        {
+            gen_kwargs.insert("max_gen_toks", tokens as i64);
+        }
         if !gen_kwargs.is_empty() {
             resolver.notes.push(format!(
                 "`--gen_kwargs` overrides generation settings of the tasks: {}",

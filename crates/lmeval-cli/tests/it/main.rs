@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod budget;
 mod changed_files;
 mod chaos;
 mod chaos_long;
@@ -66,8 +67,9 @@ mod shard_data;
 mod shards;
 mod show;
 mod snapshots;
-mod tasks_command;
 #[cfg(target_os = "linux")]
+mod streams;
+mod tasks_command;
 mod terminal;
 mod unfinished;
 mod unusual_documents;

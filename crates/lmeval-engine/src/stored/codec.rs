@@ -63,6 +63,7 @@ fn answer_value(answer: &AnsweredInstance, before: Option<&Context>) -> Value {
         dict(&instance.additional_args),
         Value::list(answer.responses.iter().cloned()),
         Value::list(answer.finishes().iter().map(|finish| Value::Int(finish.code().into()))),
+        Value::list(answer.reasoning().iter().map(|text| text.clone().map_or(Value::None, Value::Str))),
     ])
 }
 
@@ -117,6 +118,7 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
         additional_args,
         Value::List(responses),
         Value::List(finishes),
+        Value::List(reasoning),
     ] = given.as_list()?
     else {
         return None;
@@ -164,7 +166,7 @@ fn read_answer(doc_id: DocId, given: &Value, before: Option<&Context>) -> Option
         },
         responses.as_ref().clone(),
     );
-    Some(answer.finished(finishes?))
+    Some(answer.finished(finishes?).reasoned(reasoning.iter().map(|text| text.as_str().map(Arc::from))))
 }
 
 fn size(value: &Value) -> Option<usize> {
@@ -239,6 +241,7 @@ mod tests {
                 .map(|(kind, arguments, response)| {
                     AnsweredInstance::new(instance(kind, arguments), vec![response.clone(), response])
                         .finished([Finish::Complete, Finish::CutOff])
+                        .reasoned([None, Some("hm\n".into())])
                 })
                 .collect(),
             judgements: Vec::new(),

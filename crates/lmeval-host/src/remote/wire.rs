@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, Diagnose as _, DocId, Finish, Letter, ModelError,
-    ModelErrorKind, ModelFacts, ModelIdentity, ModelRequest, OptionScoring, Response, Usage, letters_value,
+    ModelErrorKind, ModelFacts, ModelIdentity, ModelRequest, OptionScoring, Response, Trace, Usage,
+    letters_value,
 };
 use lmeval_pycompat::json::Decoder;
 use lmeval_pycompat::{Dict, Value};
@@ -147,6 +148,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
             _ => None,
         },
         document: None,
+        progress: None,
     })
 }
 
@@ -278,7 +280,7 @@ impl FromWorker {
     }
 }
 
-/// The answer as a list: response, the code of how it ended, and tokens used.
+/// The answer as a list: response, the code of how it ended, tokens used, and what else was generated.
 fn of_answer(answer: &Answer) -> Value {
     let response = match &answer.response {
         Response::Loglikelihood { logprob, is_greedy } => {
@@ -293,11 +295,12 @@ fn of_answer(answer: &Answer) -> Value {
         Value::Int(answer.finish.code().into()),
         Value::Int(answer.usage.prompt_tokens as i64),
         Value::Int(answer.usage.completion_tokens as i64),
+        answer.trace.as_ref().map_or(Value::None, |trace| trace.to_value()),
     ])
 }
 
 fn to_answer(value: &Value) -> Option<Answer> {
-    let [response, finish, prompt, completion] = value.as_list()? else { return None };
+    let [response, finish, prompt, completion, trace] = value.as_list()? else { return None };
     let response = match response {
         Value::Str(text) => Response::Text(Arc::clone(text)),
         Value::Dict(named) => Response::Letters(Letter::all_from_value(named.get_str("letters")?)?.into()),
@@ -312,7 +315,11 @@ fn to_answer(value: &Value) -> Option<Answer> {
     let tokens = |value: &Value| value.as_i64().and_then(|number| u64::try_from(number).ok());
     let usage = Usage { prompt_tokens: tokens(prompt)?, completion_tokens: tokens(completion)? };
     let finish = Finish::from_code(u8::try_from(finish.as_i64()?).ok()?)?;
-    Some(Answer { response, finish, usage })
+    let trace = match trace {
+        Value::None => None,
+        trace => Some(Arc::new(Trace::from_value(trace)?)),
+    };
+    Some(Answer { response, finish, usage, trace })
 }
 
 fn of_error(error: &ModelError) -> Value {
@@ -400,6 +407,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 
@@ -428,7 +436,10 @@ mod tests {
             Response::Rolling { logprob: f64::NEG_INFINITY },
             Response::Text("a\nb".into()),
         ]
-        .map(|response| Ok(Answer { response, finish: Finish::Refused, usage }));
+        .map(|response| {
+            let trace = Trace { reasoning: "hm".into(), ..Trace::default() };
+            Ok(Answer { response, finish: Finish::Refused, usage, trace: Some(trace.into()) })
+        });
         let mut answers: Vec<(usize, Result<Answer, ModelError>)> = answers.into_iter().enumerate().collect();
         answers.push((7, Err(ModelError::new(ModelErrorKind::Request, "No").hint("Try"))));
         let identity = ModelIdentity { backend: "hf".to_owned(), facts: vec![("weights", "w".to_owned())] };

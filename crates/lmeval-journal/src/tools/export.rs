@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use lmeval_core::{Answer, Finish, Usage};
 use lmeval_pycompat::json::{self, Options};
@@ -10,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 use crate::key::Fingerprint;
-use crate::record::{Outcome, Record, StoredEntry};
+use crate::record::{Outcome, Record, State, StoredEntry};
 use crate::scan::scan;
 use crate::survey::{open_for_reading, records, survey};
 
@@ -46,7 +47,12 @@ pub fn export(path: &Path, output: &mut dyn Write) -> Result<Exported, Error> {
             && survey.index.is_live(&entry.key, offset)
         {
             let model = models.get(&entry.key.model).cloned();
-            let count = if entry.is_answered() { &mut exported.answers } else { &mut exported.failures };
+            let count = match entry.state() {
+                State::Answered => &mut exported.answers,
+                State::Failed => &mut exported.failures,
+                // A part of an answer is not for those who read answers.
+                State::Begun => return,
+            };
             *count += 1;
             written = write_line(output, entry, model);
         }
@@ -78,18 +84,23 @@ fn write_line(output: &mut dyn Write, entry: StoredEntry, model: Option<String>)
         }
     }
     match entry.outcome {
-        Outcome::Answered(Answer { response, finish, usage }) => {
-            let Usage { prompt_tokens, completion_tokens } = usage;
+        Outcome::Answered(answer) => {
+            let Answer { response, finish, usage, .. } = &answer;
+            let Usage { prompt_tokens, completion_tokens } = *usage;
             let mut tokens = Dict::new();
             tokens.insert("prompt_tokens", Value::Int(prompt_tokens as i64));
             tokens.insert("completion_tokens", Value::Int(completion_tokens as i64));
             line.insert("response", response.to_value());
-            line.insert("truncated", finish == Finish::CutOff);
-            if finish == Finish::Refused {
+            line.insert("truncated", *finish == Finish::CutOff);
+            if *finish == Finish::Refused {
                 line.insert("refused", true);
             }
             line.insert("usage", Value::from(tokens));
+            if let Some(reasoning) = answer.reasoning() {
+                line.insert("reasoning", Value::Str(Arc::clone(reasoning)));
+            }
         }
+        Outcome::Begun(_) => {}
         Outcome::Failed { message } => {
             line.insert("error", message);
         }

@@ -24,7 +24,7 @@ fn child() {
     assert!(matches!(error.kind(), ErrorKind::Write { .. }));
     assert_eq!(error.hints(), ["Free some space and run again; all answers so far are saved"]);
     assert!((0..2000).all(|number| is_answered(&journal, model, number) == (number < written)));
-    journal.append_blocking(entry(model, 1998)).unwrap_err();
+    journal.append_blocking(entry(model, written)).unwrap_err();
     journal.close().unwrap();
     let answers = verify(Path::new(&path)).unwrap();
     assert!(answers.is_sound());

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{Answer, Finish, Letter, ModelIdentity, RequestType, Response, Usage};
+use lmeval_core::{Answer, Finish, Letter, ModelIdentity, RequestType, Response, Trace, Usage};
 use lmeval_journal::{Entry, Fingerprint, Journal, Key, Outcome, request_hash};
 use lmeval_pycompat::Value;
 
@@ -39,11 +39,10 @@ pub(crate) fn answer(index: usize) -> Answer {
         }
     };
     let usage = Usage { prompt_tokens: index as u64 * 100, completion_tokens: index as u64 };
-    Answer {
-        response,
-        finish: if index.is_multiple_of(5) { Finish::CutOff } else { Finish::Complete },
-        usage,
-    }
+    let finish = if index.is_multiple_of(5) { Finish::CutOff } else { Finish::Complete };
+    let trace = Trace { reasoning: "why ".repeat(index % 4).into(), ..Trace::default() };
+    let trace = (kind(index) == RequestType::GenerateUntil).then(|| trace.into());
+    Answer { response, finish, usage, trace }
 }
 
 pub(crate) fn entry(model: Fingerprint, index: usize) -> Entry {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::{Finish, ModelError, ModelErrorKind, Usage};
-use lmeval_pycompat::{Dict, Value, json, strings};
+use lmeval_pycompat::{Dict, Value, json};
 
 use crate::http::BadAnswer;
 
@@ -149,17 +149,6 @@ pub(super) fn share(total: Usage, index: usize, count: usize) -> Usage {
     Usage { prompt_tokens: part(total.prompt_tokens), completion_tokens: part(total.completion_tokens) }
 }
 
-/// The generation after the last end-of-thinking marker.
-pub(super) fn after_thinking(text: Arc<str>, marker: Option<&str>) -> Arc<str> {
-    match marker.filter(|marker| !marker.is_empty()) {
-        None => text,
-        Some(marker) => {
-            let answer = text.rfind(marker).map_or(text.as_ref(), |offset| &text[offset + marker.len()..]);
-            Arc::from(strings::lstrip(answer))
-        }
-    }
-}
-
 /// The user's replacement for null answers, if set.
 pub(super) fn null_text() -> Option<Arc<str>> {
     std::env::var("LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER").ok().map(Into::into)
@@ -168,15 +157,6 @@ pub(super) fn null_text() -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strips_thinking() {
-        let cut = |text: &str, marker| after_thinking(Arc::from(text), marker).to_string();
-        assert_eq!(cut("zz</t>  C", Some("</t>")), "C");
-        assert_eq!(cut("a</t>b</t> c", Some("</t>")), "c");
-        assert_eq!(cut("  no marker", Some("</t>")), "no marker");
-        assert_eq!(cut("  as it is", None), "  as it is");
-    }
 
     #[test]
     fn splits_usage_across_a_batch() {

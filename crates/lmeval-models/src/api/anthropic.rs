@@ -7,7 +7,7 @@ use lmeval_core::{
 };
 use lmeval_pycompat::{Dict, Value, strings};
 
-use super::answer::{after_thinking, finish, malformed, objects, text};
+use super::answer::{finish, malformed, objects, text};
 use super::arguments::{Backend, Credentials};
 use super::chat::{generates_only, messages};
 use super::protocol::{Generation, Prompt, Protocol, Rules};
@@ -119,8 +119,9 @@ fn read_message(object: &Dict, rules: &Rules) -> Result<Generation, BadAnswer> {
     let texts = blocks.iter().filter_map(|block| block.as_dict()?.get_str("text")?.as_str());
     // Reference: 0.4 uses the first block.
     let text: String = if rules.is_v04() { texts.take(1).collect() } else { texts.collect() };
-    let text = after_thinking(text.into(), rules.think_end_token.as_deref());
-    Ok(Generation { text, finish: finish(object, "stop_reason") })
+    let thoughts = blocks.iter().filter_map(|block| block.as_dict()?.get_str("thinking")?.as_str());
+    let generation = Generation::new(text.into(), finish(object, "stop_reason"));
+    Ok(generation.reasoned(&thoughts.collect::<String>()).after(rules.think_end_token.as_deref()))
 }
 
 /// The protocol of `/v1/complete`.

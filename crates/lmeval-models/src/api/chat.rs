@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::{Finish, ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
-use super::answer::{after_thinking, choices, finish, malformed, null_text, objects};
+use super::answer::{choices, finish, malformed, null_text, objects};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Family, Generation, Prompt, Protocol, Rules};
@@ -24,6 +24,9 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
         }))
     },
 };
+
+/// The fields of a message for reasoning: of older servers, and of newer ones.
+pub(super) const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The protocol of `/v1/chat/completions`.
 #[derive(Debug)]
@@ -143,14 +146,20 @@ pub(super) fn chat_generations(answer: &Value, rules: &Rules) -> Result<Vec<Gene
                     malformed("The answer is empty without a reason: `content` and `finish_reason` are null")
                 })?,
             };
-            let text = after_thinking(content, rules.think_end_token.as_deref());
             let refusal = message.and_then(|message| message.get_str("refusal"));
             let is_refusal = refusal.is_some_and(Value::is_truthy);
             let finish = if is_refusal { Finish::Refused } else { finish(choice, "finish_reason") };
-            found.push(Generation { text, finish });
+            let generation = Generation::new(content, finish).reasoned(reasoning(message));
+            found.push(generation.after(rules.think_end_token.as_deref()));
         }
     }
     Ok(found)
+}
+
+/// The reasoning that a server returns apart from the answer, under one of two names.
+fn reasoning(message: Option<&Dict>) -> &str {
+    let field = |name: &&str| message.and_then(|message| message.get_str(name)?.as_str());
+    REASONING.iter().filter_map(field).find(|text| !text.is_empty()).unwrap_or("")
 }
 
 /// Whether a choice without text is a complete answer: it states how it finished, or has something else
@@ -158,7 +167,7 @@ pub(super) fn chat_generations(answer: &Value, rules: &Rules) -> Result<Vec<Gene
 fn is_finished(choice: &Dict, message: Option<&Dict>) -> bool {
     let has = |name: &str| message.and_then(|message| message.get_str(name)).is_some_and(Value::is_truthy);
     choice.get_str("finish_reason").is_some_and(|reason| reason.as_str().is_some())
-        || ["tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"].into_iter().any(has)
+        || ["tool_calls", "function_call", "refusal"].into_iter().chain(REASONING).any(has)
 }
 
 fn parts_text(parts: &[Value]) -> Arc<str> {
@@ -167,6 +176,10 @@ fn parts_text(parts: &[Value]) -> Arc<str> {
 }
 
 impl Protocol for ChatCompletions {
+    fn can_stream(&self) -> bool {
+        true
+    }
+
     fn is_launched(&self) -> bool {
         self.is_launched
     }

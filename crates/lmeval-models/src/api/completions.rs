@@ -43,6 +43,10 @@ pub(super) fn take_limit(settings: &mut Dict, rules: &Rules) -> Value {
 }
 
 impl Protocol for Completions {
+    fn can_stream(&self) -> bool {
+        true
+    }
+
     fn is_launched(&self) -> bool {
         self.is_launched
     }
@@ -83,10 +87,7 @@ impl Protocol for Completions {
         let mut found = Vec::new();
         for object in objects(answer)? {
             for choice in choices(object)? {
-                found.push(Generation {
-                    text: text(choice, "text")?,
-                    finish: finish(choice, "finish_reason"),
-                });
+                found.push(Generation::new(text(choice, "text")?, finish(choice, "finish_reason")));
             }
         }
         Ok(found)

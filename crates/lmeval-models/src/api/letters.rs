@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use lmeval_core::{
-    Answer, Arguments, Context, Finish, Letter, ModelError, ModelErrorKind, ModelRequest, Response,
-};
+use lmeval_core::{Answer, Arguments, Context, Letter, ModelError, ModelErrorKind, ModelRequest, Response};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{choices, malformed, objects, parse, unusable, usage};
@@ -91,7 +89,7 @@ impl ApiModel {
             match self.parts.client.post(call, read).await {
                 Ok((letters, usage)) => {
                     let response = Response::Letters(letters.into());
-                    return Ok(Answer { response, finish: Finish::Complete, usage });
+                    return Ok(Answer::new(response, usage));
                 }
                 Err(error) if is_about_logprobs(&error) => {
                     let (again, is_first) = self.parts.top_logprobs.lower(count);

@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, Finish, ModelError, ModelErrorKind, OptionScoring, RequestType, stops};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_core::{
+    Dialect, Finish, ModelError, ModelErrorKind, OptionScoring, RequestType, Separator, Trace, stops,
+};
+use lmeval_pycompat::{Dict, Value, strings};
 
-use super::answer::after_thinking;
 use super::truncation::Side;
 use crate::http::BadAnswer;
+use crate::tokenizer::Encoder;
 
 /// Model settings that bodies and answers depend on.
 #[derive(Clone, Debug)]
@@ -37,16 +39,18 @@ impl Rules {
         stops(until.filter(|_| !has_thoughts), self.end_of_text.as_deref())
     }
 
-    /// An answer of a launched server without its thoughts, up to the first stop string.
-    pub(super) fn answer(&self, text: Arc<str>, until: Option<&Value>) -> Result<Arc<str>, ModelError> {
+    /// A generation of a launched server without its thoughts, up to the first stop string.
+    pub(super) fn answer(
+        &self,
+        generation: Generation,
+        until: Option<&Value>,
+    ) -> Result<Generation, ModelError> {
         if self.thoughts_end().is_none() {
-            return Ok(text);
+            return Ok(generation);
         }
-        let text = after_thinking(text, self.thoughts_end());
         let stops = stops(until, self.end_of_text.as_deref())?;
         let stops = stops.iter().filter_map(Value::as_str).filter(|stop| !stop.is_empty());
-        let end = stops.filter_map(|stop| text.find(stop)).min();
-        Ok(end.map_or_else(|| Arc::clone(&text), |end| Arc::from(&text[..end])))
+        Ok(generation.after(self.thoughts_end()).until(stops))
     }
 
     fn thoughts_end(&self) -> Option<&str> {
@@ -84,13 +88,66 @@ impl Prompt {
     }
 }
 
-/// One generated string.
+/// One generation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Generation {
-    /// The generated string.
+    /// The answer, without reasoning.
     pub(super) text: Arc<str>,
     /// How it ended.
     pub(super) finish: Finish,
+    /// What was generated before and after the answer.
+    pub(super) trace: Trace,
+}
+
+impl Generation {
+    /// A generation that is all answer.
+    pub(super) fn new(text: Arc<str>, finish: Finish) -> Self {
+        Self { text, finish, trace: Trace::default() }
+    }
+
+    /// With the reasoning that the server returned apart.
+    pub(super) fn reasoned(mut self, reasoning: &str) -> Self {
+        if !reasoning.is_empty() {
+            self.trace.reasoning = reasoning.into();
+            self.trace.separator = Separator::Field;
+        }
+        self
+    }
+
+    /// Takes everything up to the last end-of-thinking marker, and the whitespace after it, for reasoning.
+    pub(super) fn after(mut self, marker: Option<&str>) -> Self {
+        let Some(marker) = marker.filter(|marker| !marker.is_empty()) else { return self };
+        let end = self.text.rfind(marker).map_or(0, |offset| offset + marker.len());
+        let answer = strings::lstrip(&self.text[end..]);
+        let reasoning = &self.text[..self.text.len() - answer.len()];
+        self.trace.reasoning = [&*self.trace.reasoning, reasoning].concat().into();
+        if end > 0 {
+            self.trace.separator = Separator::Marker;
+        }
+        self.text = answer.into();
+        self
+    }
+
+    /// Adds where the tokens of the whole text end, if the text is that of the tokens.
+    pub(super) fn add_tokens(&mut self, ids: &[u32], encoder: &Encoder) {
+        let whole = [&*self.trace.reasoning, &*self.text, &*self.trace.rest].concat();
+        if let Some(decoded) = encoder.decode_local(ids)
+            && let Some(rest) = decoded.strip_prefix(whole.as_str())
+            && let Some(ends) = encoder.ends(ids)
+        {
+            self.trace.rest = [&*self.trace.rest, rest].concat().into();
+            self.trace.tokens = ends;
+        }
+    }
+
+    /// Ends the answer before the first stop string.
+    fn until<'a>(mut self, stops: impl Iterator<Item = &'a str>) -> Self {
+        if let Some(end) = stops.filter_map(|stop| self.text.find(stop)).min() {
+            self.trace.rest = self.text[end..].into();
+            self.text = self.text[..end].into();
+        }
+        self
+    }
 }
 
 /// A prompt to score.
@@ -162,6 +219,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
         false
     }
 
+    /// Whether generations can be streamed as server-sent events of OpenAI's form.
+    fn can_stream(&self) -> bool {
+        false
+    }
+
     /// The server that may offer cheaper protocols under this API.
     fn family(&self) -> Family {
         Family::Other
@@ -230,9 +292,26 @@ mod tests {
         };
         assert_eq!(sent(true), ["<e>"]);
         assert_eq!(sent(false), ["\n\n", "", "<e>"]);
-        let answer = |text: &str| rules.answer(Arc::from(text), Some(&until)).unwrap().to_string();
-        assert_eq!(answer("a\n\nb</t>\n\n c\n\nd"), "c");
-        assert_eq!(answer("a</t> c<e>d\n\n"), "c");
-        assert_eq!(answer("no marker\n\nd"), "no marker");
+        let answer = |text: &str| {
+            let generation = Generation::new(text.into(), Finish::Complete);
+            let Generation { text, trace, .. } = rules.answer(generation, Some(&until)).unwrap();
+            [&trace.reasoning, &text, &trace.rest].map(ToString::to_string)
+        };
+        assert_eq!(answer("a\n\nb</t>\n\n c\n\nd"), ["a\n\nb</t>\n\n ", "c", "\n\nd"]);
+        assert_eq!(answer("a</t> c<e>d\n\n"), ["a</t> ", "c", "<e>d\n\n"]);
+        assert_eq!(answer("no marker\n\nd"), ["", "no marker", "\n\nd"]);
+    }
+
+    #[test]
+    fn reasoning_ends_with_the_last_marker() {
+        let split = |text: &str, marker| {
+            let Generation { text, trace, .. } = Generation::new(text.into(), Finish::Complete).after(marker);
+            (trace.reasoning.to_string(), text.to_string())
+        };
+        let pair = |reasoning: &str, answer: &str| (reasoning.to_owned(), answer.to_owned());
+        assert_eq!(split("zz</t>  C", Some("</t>")), pair("zz</t>  ", "C"));
+        assert_eq!(split("a</t>b</t> c", Some("</t>")), pair("a</t>b</t> ", "c"));
+        assert_eq!(split("  no marker", Some("</t>")), pair("  ", "no marker"));
+        assert_eq!(split("  as it is", None), pair("", "  as it is"));
     }
 }

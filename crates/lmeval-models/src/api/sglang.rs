@@ -81,7 +81,7 @@ impl Protocol for Sglang {
                 .and_then(|reason| reason.as_dict().map_or(Some(reason), |reason| reason.get_str("type")));
             refuse_abort(kind)?;
             let finish = kind.and_then(Value::as_str).map_or(Finish::Complete, finish_of);
-            Ok(Generation { text: text(object, "text")?, finish })
+            Ok(Generation::new(text(object, "text")?, finish))
         };
         objects(answer)?.into_iter().map(read).collect()
     }

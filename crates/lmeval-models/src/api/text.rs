@@ -117,7 +117,7 @@ impl TextModel {
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             let found = self.protocol.read(&answer, &request.arguments)?;
-            Ok(Answer { response: found.response, finish: found.finish, usage: usage(&answer) })
+            Ok(Answer { finish: found.finish, ..Answer::new(found.response, usage(&answer)) })
         };
         self.client.post(call, read).await
     }

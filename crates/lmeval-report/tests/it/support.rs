@@ -36,6 +36,7 @@ pub(crate) fn record(entry: &Dict) -> SampleRecord {
         resps: get("resps"),
         filtered_resps: get("filtered_resps"),
         finish_reasons: get("finish_reasons"),
+        reasoning: get("reasoning"),
         filter: text("filter"),
         hashes: DocumentHashes {
             doc: text("doc_hash"),

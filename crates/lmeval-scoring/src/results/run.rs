@@ -111,6 +111,26 @@ impl RunResults {
         Ok(run)
     }
 
+    /// The tasks of a group, or the task itself.
+    pub fn leaves<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
+        match self.groups.iter().find(|group| group.name == name) {
+            // A group does not contain itself.
+            Some(group) => {
+                let members = group.members.iter().filter(|member| **member != name);
+                members.flat_map(|member| self.leaves(member)).collect()
+            }
+            None => vec![name],
+        }
+    }
+
+    /// The number of documents with a value of a task or group.
+    pub fn documents(&self, name: &str) -> Option<usize> {
+        let of_task = |task: &&TaskResult| task.entry.name == name;
+        let group = || self.groups.iter().find(|group| group.name == name)?.scores.as_ref();
+        let task = self.tasks.iter().find(of_task).map(|task| task.entry.sample_len);
+        task.or_else(|| Some(group()?.sample_len))
+    }
+
     /// All scores: those of tasks in load order, then those of groups, subgroups first.
     pub fn scores(&self) -> impl Iterator<Item = Score<'_>> {
         let tasks = self

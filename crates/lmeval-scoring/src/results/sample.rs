@@ -41,6 +41,8 @@ pub struct SampleRecord {
     pub filtered_resps: Value,
     /// Why each answer ended, if not all are complete; else none.
     pub finish_reasons: Value,
+    /// The reasoning before each answer, if there was any; else none.
+    pub reasoning: Value,
     /// The name of the pipeline.
     pub filter: Arc<str>,
     /// The hashes of document, prompt and target.
@@ -96,6 +98,9 @@ impl SampleRecord {
         if !self.finish_reasons.is_none() {
             record.insert("finish_reasons", self.finish_reasons.clone());
         }
+        if !self.reasoning.is_none() {
+            record.insert("reasoning", self.reasoning.clone());
+        }
         if let Some(scores) = &self.scores_per_repeat {
             record.insert("scores_per_repeat", Value::Dict(Arc::clone(scores)));
         }
@@ -112,6 +117,7 @@ struct Common {
     arguments: Value,
     resps: Value,
     finish_reasons: Value,
+    reasoning: Value,
     hashes: DocumentHashes,
 }
 
@@ -123,15 +129,18 @@ impl Common {
         let responses = document.answers.iter().map(|answer| {
             Value::list(answer.responses.iter().map(|response| to_record(answer, response, dialect)))
         });
-        // Reference: 0.4 has no such field.
-        let is_shown = !dialect.plain_result_files
-            && document.answers.iter().any(|answer| !answer.finishes().is_empty());
-        let finish_reasons = is_shown.then(|| document.answers.iter().map(finish_reasons));
+        let answers = &document.answers;
+        // Reference: 0.4 has no such fields.
+        let shown = |is_shown: fn(&AnsweredInstance) -> bool, of: fn(&AnsweredInstance) -> Value| {
+            let is_shown = !dialect.plain_result_files && answers.iter().any(is_shown);
+            if is_shown { Value::list(answers.iter().map(of)) } else { Value::None }
+        };
         let prompt = first.map(|first| hash_prompt(&first.instance, dialect));
         Ok(Self {
             arguments: Value::list(arguments),
             resps: Value::list(responses),
-            finish_reasons: finish_reasons.map_or(Value::None, Value::list),
+            finish_reasons: shown(|answer| !answer.finishes().is_empty(), finish_reasons),
+            reasoning: shown(|answer| !answer.reasoning().is_empty(), reasoning),
             hashes: DocumentHashes {
                 doc: hash_document(&document.document)?.into(),
                 prompt: prompt.unwrap_or_default().into(),
@@ -169,6 +178,7 @@ pub fn sample_records(
                 resps: common.resps.clone(),
                 filtered_resps: Value::list(filtered),
                 finish_reasons: common.finish_reasons.clone(),
+                reasoning: common.reasoning.clone(),
                 filter: Arc::clone(pipeline.name()),
                 hashes: common.hashes.clone(),
                 values: pipeline.logged_values(place, document),
@@ -185,6 +195,12 @@ fn finish_reasons(answer: &AnsweredInstance) -> Value {
     let finishes = answer.finishes();
     let finish = |repeat| finishes.get(repeat).copied().unwrap_or_default();
     Value::list((0..answer.responses.len()).map(|repeat| Value::str(finish(repeat).reason())))
+}
+
+/// The reasoning before each answer to a request.
+fn reasoning(answer: &AnsweredInstance) -> Value {
+    let text = |repeat| answer.reasoning().get(repeat).and_then(Option::as_deref).unwrap_or_default();
+    Value::list((0..answer.responses.len()).map(|repeat| Value::str(text(repeat))))
 }
 
 /// An answer in the form used by records.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::judge::Judgement;
-use lmeval_core::{DocId, Finish, Instance};
+use lmeval_core::{Answer, DocId, Finish, Instance};
 
 /// A request with its answers.
 #[derive(Clone, Debug)]
@@ -16,12 +16,21 @@ pub struct AnsweredInstance {
     pub responses: Vec<Value>,
     /// How each answer ended; empty if all are complete.
     finishes: Vec<Finish>,
+    /// The reasoning before each answer; empty if there was none.
+    reasoning: Vec<Option<Arc<str>>>,
 }
 
 impl AnsweredInstance {
-    /// A request whose answers are all complete.
+    /// A request whose answers are all complete, without reasoning.
     pub fn new(instance: Instance, responses: Vec<Value>) -> Self {
-        Self { instance, responses, finishes: Vec::new() }
+        Self { instance, responses, finishes: Vec::new(), reasoning: Vec::new() }
+    }
+
+    /// A request with its answers, in the order of the repeats.
+    pub fn of(instance: Instance, answers: &[Answer]) -> Self {
+        Self::new(instance, answers.iter().map(|answer| answer.response.to_value()).collect())
+            .finished(answers.iter().map(|answer| answer.finish))
+            .reasoned(answers.iter().map(|answer| answer.reasoning().cloned()))
     }
 
     /// The same request, whose answers ended like this, in their order.
@@ -31,6 +40,20 @@ impl AnsweredInstance {
             self.finishes = Vec::new();
         }
         self
+    }
+
+    /// The same request, before whose answers the model reasoned like this, in their order.
+    pub fn reasoned(mut self, reasoning: impl IntoIterator<Item = Option<Arc<str>>>) -> Self {
+        self.reasoning = reasoning.into_iter().collect();
+        if self.reasoning.iter().all(Option::is_none) {
+            self.reasoning = Vec::new();
+        }
+        self
+    }
+
+    /// The reasoning before each answer; empty if there was none.
+    pub fn reasoning(&self) -> &[Option<Arc<str>>] {
+        &self.reasoning
     }
 
     /// How each answer ended; empty if all are complete.

@@ -14,8 +14,8 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_scoring::results::{RunResults, SampleRecord, Score};
 use lmeval_scoring::scorers::ScoringPipeline;
 
-use super::source::{Source, StoredModel};
 use crate::printer::{Printer, escape_controls};
+use crate::stored::{Source, StoredModel};
 use crate::table::Table;
 
 /// Characters of a long string that are shown.

@@ -35,6 +35,10 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
             diagnostic.hint("Compare the scores that this call returns, or log them with `lm_eval.loggers`")
         );
     }
+    if !settings.scoring.budgets.is_empty() {
+        let diagnostic = Diagnostic::new("`budgets` is a setting of `lm-eval run`");
+        bail!(diagnostic.hint("`lm-eval budget RUN` scores the answers of a run with `output_path`"));
+    }
     for note in &settings.notes {
         printer.notes().info(note);
     }

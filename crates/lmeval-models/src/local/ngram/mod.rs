@@ -13,8 +13,8 @@ mod utf8;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Context, Finish, InProcess, LocalModel, Model, ModelError, ModelErrorKind,
-    ModelIdentity, ModelRequest, ModelSettings, ModelTemplate, ModelTraits, Response, Usage,
+    Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
+    ModelRequest, ModelSettings, ModelTemplate, ModelTraits, Response, Usage,
 };
 use rayon::prelude::*;
 
@@ -115,11 +115,11 @@ impl Ngram {
                 let context = self.text(request, context)?;
                 let (logprob, is_greedy) = self.score(&context, continuation);
                 let response = Response::Loglikelihood { logprob, is_greedy };
-                Ok(Answer { response, finish: Finish::Complete, usage: usage(&context, continuation.len()) })
+                Ok(Answer::new(response, usage(&context, continuation.len())))
             }
             Arguments::Rolling { text } => {
                 let response = Response::Rolling { logprob: self.score_whole(text) };
-                Ok(Answer { response, finish: Finish::Complete, usage: usage("", text.len()) })
+                Ok(Answer::new(response, usage("", text.len())))
             }
             Arguments::Generate { context, kwargs } => {
                 let context = self.text(request, context)?;
@@ -127,11 +127,8 @@ impl Ngram {
                 let generated =
                     generate::generate(&self.counts, &context, &settings, self.seed, request.repeat);
                 let usage = usage(&context, generated.bytes);
-                Ok(Answer {
-                    response: Response::Text(generated.text.into()),
-                    finish: generated.finish,
-                    usage,
-                })
+                let answer = Answer::new(Response::Text(generated.text.into()), usage);
+                Ok(Answer { finish: generated.finish, ..answer })
             }
             Arguments::Letters { .. } => Err(request.unsupported()),
         }

@@ -18,7 +18,7 @@ use lmeval_pycompat::{Dict, Value};
 use lmeval_tokenizers::TokenizerTemplate;
 
 use super::prompts::StoredPrompts;
-use super::stored;
+use super::settings;
 use crate::words::counted;
 
 /// The number of documents without an answer that are listed for each task.
@@ -27,21 +27,37 @@ const LISTED: usize = 20;
 /// The number of documents without an answer that are explained for each task.
 const EXPLAINED: usize = 3;
 
+/// The source to use of a run that has both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefer {
+    /// The documents as the user sees them, who may have edited them.
+    Samples,
+    /// The answers with the numbers of their tokens.
+    Journal,
+}
+
 /// Where answers are looked up.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     Samples(Arc<StoredSamples>),
     Journal(Box<JournalAnswers>),
 }
 
 impl Source {
-    /// The samples files of a run, or else its journal.
-    pub(super) fn open(run: &Run, named: &Path, model: Option<&str>, dialect: Dialect) -> Result<Self> {
-        let is_journal = named.extension().is_some_and(|extension| extension == "journal");
-        if !is_journal && !run.samples.is_empty() {
+    /// The samples files of a run or its journal, whichever it has; of both, the preferred one.
+    pub(crate) fn open(
+        run: &Run,
+        named: &Path,
+        model: Option<&str>,
+        dialect: Dialect,
+        prefer: Prefer,
+    ) -> Result<Self> {
+        let is_named = named.extension().is_some_and(|extension| extension == "journal");
+        let is_preferred = prefer == Prefer::Journal && run.journal().is_some();
+        if !is_named && !is_preferred && !run.samples.is_empty() {
             return Ok(Self::Samples(Arc::new(StoredSamples::open(&run.samples)?)));
         }
-        let journal = if is_journal { Some(named.to_owned()) } else { run.journal() };
+        let journal = if is_named { Some(named.to_owned()) } else { run.journal() };
         let Some(journal) = journal else {
             let diagnostic = Diagnostic::new(format!(
                 "`{}` has neither samples files nor a journal beside it, so its answers are not stored",
@@ -78,7 +94,7 @@ impl Source {
     }
 
     /// The kind of files, for the results.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Samples(_) => "samples",
             Self::Journal(_) => "journal",
@@ -99,9 +115,9 @@ impl Source {
     }
 
     /// The templates that may have rendered the prompts of a chat run, likeliest first.
-    pub(super) fn templates(&self, run: &Run, dialect: Dialect) -> Vec<ModelTemplate> {
+    pub(crate) fn templates(&self, run: &Run, dialect: Dialect) -> Vec<ModelTemplate> {
         let server = lmeval_models::server_template(dialect);
-        let source = stored::text(run, "chat_template").filter(|source| !source.is_empty());
+        let source = settings::text(run, "chat_template").filter(|source| !source.is_empty());
         let tokens: Dict = ["bos_token", "eos_token", "pad_token"]
             .into_iter()
             .filter_map(|name| {
@@ -127,19 +143,19 @@ impl Source {
 
 /// Requests without a stored answer.
 #[derive(Debug, Default)]
-pub(super) struct Missing {
+pub(crate) struct Missing {
     /// The documents of each task, with the first requests of the first ones.
     tasks: BTreeMap<String, BTreeMap<usize, Option<ModelRequest>>>,
 }
 
 impl Missing {
     /// The number of documents.
-    pub(super) fn documents(&self) -> usize {
+    pub(crate) fn documents(&self) -> usize {
         self.tasks.values().map(BTreeMap::len).sum()
     }
 
     /// The number of documents of each task, for the results.
-    pub(super) fn to_dict(&self) -> Dict {
+    pub(crate) fn to_dict(&self) -> Dict {
         let tasks = self.tasks.iter();
         tasks
             .map(|(task, documents)| (Value::str(task.as_str()), Value::Int(documents.len() as i64)))
@@ -153,7 +169,7 @@ impl Missing {
     }
 
     /// Lists the documents, with the reasons of some.
-    pub(super) fn describe(&self, source: &Source) -> String {
+    pub(crate) fn describe(&self, source: &Source) -> String {
         let mut text = String::new();
         for (task, documents) in &self.tasks {
             let listed: Vec<String> = documents.keys().take(LISTED).map(ToString::to_string).collect();
@@ -181,37 +197,37 @@ impl Missing {
 
 /// A model that looks answers up and refuses everything else.
 #[derive(Debug)]
-pub(super) struct StoredModel {
-    pub(super) source: Source,
-    pub(super) template: Mutex<Option<ModelTemplate>>,
+pub(crate) struct StoredModel {
+    pub(crate) source: Source,
+    pub(crate) template: Mutex<Option<ModelTemplate>>,
     abilities: Abilities,
     missing: Mutex<Missing>,
 }
 
 impl StoredModel {
-    pub(super) fn new(source: Source, abilities: Abilities) -> Self {
+    pub(crate) fn new(source: Source, abilities: Abilities) -> Self {
         Self { source, template: Mutex::default(), abilities, missing: Mutex::default() }
     }
 
     /// The requests without an answer so far.
-    pub(super) fn missing(&self) -> MutexGuard<'_, Missing> {
+    pub(crate) fn missing(&self) -> MutexGuard<'_, Missing> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the requests without an answer.
-    pub(super) fn take_missing(&self) -> Missing {
+    pub(crate) fn take_missing(&self) -> Missing {
         std::mem::take(&mut self.missing())
     }
 
     /// Sets the template that renders chat prompts.
-    pub(super) fn set_template(&self, template: ModelTemplate) {
+    pub(crate) fn set_template(&self, template: ModelTemplate) {
         *self.template.lock().unwrap_or_else(PoisonError::into_inner) = Some(template);
     }
 }
 
 /// The stored model as the engine uses it.
 #[derive(Clone, Debug)]
-pub(super) struct SharedModel(pub(super) Arc<StoredModel>);
+pub(crate) struct SharedModel(pub(crate) Arc<StoredModel>);
 
 impl LocalModel for SharedModel {
     fn traits(&self) -> ModelTraits {

@@ -9,10 +9,10 @@ use lmeval_engine::{Abilities, ChatTemplateChoice};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
-use super::arguments::RescoreArgs;
+use super::arguments::StoredArgs;
 use crate::run::choices;
 use crate::run::output::CHAT_DIGESTS;
-use crate::settings::{Choices, RunSettings};
+use crate::settings::{Choices, Options, RunSettings};
 
 /// Keys of the results that describe the model and stay as they are.
 const OF_MODEL: [&str; 9] = [
@@ -32,15 +32,15 @@ const OF_TOKENIZER: [&str; 5] =
     ["tokenizer_pad_token", "tokenizer_eos_token", "tokenizer_bos_token", "eot_token_id", "max_length"];
 
 /// The facts about the tokenizer in the stored results.
-pub(super) fn tokenizer(run: &Run) -> Dict {
+pub(crate) fn tokenizer(run: &Run) -> Dict {
     let stored = run.results.iter().flat_map(Dict::iter);
     let own = stored.filter(|(key, _)| key.as_str().is_some_and(|key| OF_TOKENIZER.contains(&key)));
     own.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// The settings of the stored run, over the defaults.
-pub(super) fn settings(run: &Run, arguments: &RescoreArgs) -> Result<RunSettings> {
-    let mut settings = RunSettings::from_flags(&arguments.options())?;
+pub(super) fn settings(run: &Run, arguments: &StoredArgs, options: &Options) -> Result<RunSettings> {
+    let mut settings = RunSettings::from_flags(options)?;
     if let Some(results) = &run.results {
         let config = run.section("config").cloned().unwrap_or_default();
         apply(results, &config, &mut settings);
@@ -252,7 +252,7 @@ pub(super) fn restore_counts(run: &Run, tasks: &mut TaskDict, settings: &mut Run
 }
 
 /// Puts what the stored results say about the model and its settings into new ones, and notes where they come from.
-pub(super) fn keep_model(object: &mut Dict, run: &Run, rescored: &Dict) {
+pub(crate) fn keep_model(object: &mut Dict, run: &Run, rescored: &Dict) {
     if let Some(results) = &run.results {
         if let Some(config) = run.section("config") {
             object.insert("config", config.clone());
@@ -268,6 +268,6 @@ pub(super) fn keep_model(object: &mut Dict, run: &Run, rescored: &Dict) {
 }
 
 /// A key of the results as a string.
-pub(super) fn text(run: &Run, key: &str) -> Option<String> {
+pub(crate) fn text(run: &Run, key: &str) -> Option<String> {
     run.results.as_ref()?.get_str(key).filter(|value| !value.is_none()).map(repr::str)
 }

@@ -12,7 +12,9 @@ use std::time::Instant;
 
 use candle_core::{DType, Device, Tensor};
 use lmeval_candle::arch::{Architecture, find};
-use lmeval_candle::{Batch, Cache, Config, Gguf, Quantised, Safetensors, Segment, Source, Span, Weights};
+use lmeval_candle::{
+    Batch, Cache, Config, Gguf, Quantised, Safetensors, Segment, Source, Span, StateUse, Weights,
+};
 
 /// The numbers of sequences that are generated at once.
 const SEQUENCES: [usize; 3] = [1, 4, 16];
@@ -61,7 +63,8 @@ impl Run {
     fn prompt(&self, tokens: usize) -> Result<(f64, Tensor), Box<dyn Error>> {
         let all: Vec<u32> = (0..tokens).map(|position| self.token(position, 0)).collect();
         let spans = vec![Span { start: 0, len: tokens }];
-        let segment = Segment { first: 0, len: tokens, offset: 0, spans, length: tokens };
+        let state = StateUse { before: None, after: Some(0) };
+        let segment = Segment { first: 0, len: tokens, spans, length: tokens, state, ..Segment::default() };
         let start = Instant::now();
         let rows = self.model.forward(&Batch::new(&all, vec![segment], &Device::Cpu)?, &self.cache)?;
         let logits = self.model.head(&rows.narrow(0, tokens - 1, 1)?)?;
@@ -77,6 +80,8 @@ impl Run {
             offset: prompt,
             spans: vec![Span { start: 0, len: prompt }, Span { start: prompt + first, len: 1 }],
             length: prompt + 1,
+            state: StateUse { before: Some(0), after: Some(1 + first) },
+            source: 0,
         };
         let batch = Batch::new(&all, (0..sequences).map(segment).collect(), &Device::Cpu)?;
         let start = Instant::now();
@@ -96,8 +101,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = (find(&config)?.build)(&config, &Weights::new(source, DType::F32, &Device::Cpu))?;
     println!("{path}: loaded in {:.2} s", start.elapsed().as_secs_f64());
     let shape = model.shape();
-    let cache = Cache::new(&shape, tokens + SEQUENCES[SEQUENCES.len() - 1], DType::F32, &Device::Cpu)?;
-    let run = Run { model, cache, vocabulary: shape.vocabulary as u32 };
+    let (vocabulary, most) = (shape.vocabulary as u32, SEQUENCES[SEQUENCES.len() - 1]);
+    let cache = Cache::new(shape, tokens + most, 1 + most, DType::F32, &Device::Cpu)?;
+    let run = Run { model, cache, vocabulary };
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     let mut best = f64::INFINITY;
     for _ in 0..if steps > 1 { 3 } else { 1 } {

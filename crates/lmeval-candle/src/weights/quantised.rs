@@ -108,7 +108,7 @@ fn collect(found: &mut Found<'_>, config: &Config) -> Result<()> {
         "fp8" => float8::collect_blocks(found, config),
         "fbgemm_fp8" => float8::collect_rows(found),
         "mxfp4" => mxfp4::collect(found),
-        "torchao" => torchao::collect(found),
+        "torchao" => torchao::collect(found, config),
         _ => gptq::collect(found, config),
     }
 }

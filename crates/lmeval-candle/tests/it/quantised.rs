@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use lmeval_candle::arch::{self, Architecture};
 use lmeval_candle::{Adapted, Config, Error, Gguf, Quantised, Safetensors, Source, Stacking, Weights};
 use lmeval_pycompat::Dict;
@@ -11,7 +11,7 @@ use lmeval_testkit::mutate;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, numbers, tokens};
+use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, names, numbers, tokens};
 
 pub(crate) fn folder() -> PathBuf {
     fixtures().join("quantised")
@@ -162,6 +162,20 @@ fn quantised_checkpoints_match_their_libraries() {
 }
 
 #[test]
+fn formats_with_quantised_activations_say_so() {
+    let names = checkpoints().into_iter().filter(|path| {
+        let own = Config::read(&path.join("config.json")).unwrap().object("quantization_config");
+        let plain = Arc::new(Safetensors::from_folder(path).unwrap());
+        Quantised::open(plain, &own.unwrap().unwrap()).unwrap().note().is_some()
+    });
+    let names: Vec<String> =
+        names.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    let expected = "bnb_int8 fbgemm_fp8 float_8 float_8_blocks float_8_rows fp8_blocks int_8 mxfp_4 mxfp_8 nvfp_4 \
+                    packed_8_and_4 torchao_int8";
+    assert_eq!(names.join(" "), expected);
+}
+
+#[test]
 fn stacked_experts_are_dense_tensors_and_stored_matrices() {
     let path = folder().join("mxfp4_experts");
     let mut fields = Dict::new();
@@ -179,6 +193,66 @@ fn stacked_experts_are_dense_tensors_and_stored_matrices() {
         tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
     };
     assert_eq!(all(source), all(dense));
+}
+
+/// A checkpoint whose matrices are all expanded when they are loaded.
+struct Expanded(Arc<dyn Source>);
+
+impl Source for Expanded {
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.0.shape(name)
+    }
+
+    fn load(&self, name: &str, device: &Device) -> Result<Tensor, Error> {
+        self.0.load(name, device)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    fn stored(&self) -> DType {
+        self.0.stored()
+    }
+}
+
+/// A checkpoint with all tensors in 16 bits.
+fn narrowed(checkpoint: &Path, copy: &Path) -> Arc<dyn Source> {
+    let source = Safetensors::from_folder(checkpoint).unwrap();
+    let tensors = source.names().into_iter().filter_map(|name| {
+        let tensor = source.load(&name, &Device::Cpu).unwrap();
+        tensor.dtype().is_float().then(|| (name, tensor.to_dtype(DType::BF16).unwrap()))
+    });
+    candle_core::safetensors::save(&tensors.collect(), copy).unwrap();
+    Arc::new(Safetensors::open(&[copy.to_owned()]).unwrap())
+}
+
+#[test]
+fn stored_matrices_compute_the_bits_of_expanded_ones() {
+    let copies = tempfile::tempdir().unwrap();
+    let mut failed = Vec::new();
+    let plain = names().into_iter().map(|name| fixtures().join(name));
+    for path in plain.chain(checkpoints()) {
+        let config = Config::read(&path.join("config.json")).unwrap();
+        let source: Arc<dyn Source> = match config.object("quantization_config").unwrap() {
+            Some(own) => {
+                let plain = Arc::new(Safetensors::from_folder(&path).unwrap());
+                Arc::new(Quantised::open(plain, &own).unwrap())
+            }
+            None => narrowed(&path, &copies.path().join(path.file_name().unwrap())),
+        };
+        let rows = |source: Arc<dyn Source>| {
+            let weights = Weights::new(source, DType::F32, &Device::Cpu);
+            let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
+            let text: Vec<u32> = (0..21).map(|index| index * 5 % 23).collect();
+            let rows = alone(model.as_ref(), &text);
+            rows.iter().flatten().map(|number| number.to_bits()).collect::<Vec<_>>()
+        };
+        if rows(Arc::clone(&source)) != rows(Arc::new(Expanded(source))) {
+            failed.push(path);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 #[test]

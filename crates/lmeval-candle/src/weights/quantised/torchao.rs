@@ -1,13 +1,20 @@
 //! torchao's integers and floats of eight bits, as `transformers` saves them.
 
+use lmeval_pycompat::repr;
 use safetensors::Dtype;
 
 use super::{Found, by_shape, misfit, scales, sizes, unsupported};
+use crate::config::Config;
 use crate::error::Result;
 use crate::matrix::{Codes, FloatType, Grouped};
 
 /// Collects layers.
-pub(super) fn collect(found: &mut Found<'_>) -> Result<()> {
+pub(super) fn collect(found: &mut Found<'_>, config: &Config) -> Result<()> {
+    // Kinds are names, or objects with the name of a class, alone or by layer.
+    let kind = config.get("quant_type").map(repr::repr).unwrap_or_default();
+    if kind.to_ascii_lowercase().contains("activation") {
+        found.note_activations();
+    }
     for module in found.modules("_weight_qdata") {
         let (codes, scale) = (found.part(&module, "_weight_qdata")?, found.part(&module, "_weight_scale")?);
         let zero = found.optional(&module, "_weight_zero_point");

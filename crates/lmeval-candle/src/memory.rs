@@ -20,7 +20,7 @@ pub(crate) fn available(device: &Device) -> Option<usize> {
     }
 }
 
-/// What is left beside mapped weights, which the kernel counts as available because it could read them again, for each pass. If they do not
+/// The memory beside mapped weights, which the kernel counts as available because it could read them again, for each pass. If they do not
 /// fit anyway, a quarter of the memory.
 fn beside_weights(available: usize, mapped: usize) -> usize {
     available.saturating_sub(mapped).max(available / 4)

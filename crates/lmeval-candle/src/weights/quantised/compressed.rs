@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::matrix::{Codes, FloatType, Grouped, Groups, Scales};
 
-/// Formats that hold weights in a way this reads.
+/// Formats whose weights are read.
 const FORMATS: [&str; 9] = [
     "dense",
     "pack-quantized",

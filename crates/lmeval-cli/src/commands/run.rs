@@ -17,7 +17,7 @@ use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
 use crate::run::events::RunEvents;
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
-use crate::run::{judges, thresholds, tracking};
+use crate::run::{advice, judges, thresholds, tracking};
 use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
@@ -59,6 +59,9 @@ pub(super) fn run_with(
         settings.scoring.predict_only,
     )?;
     warn_of_unscored_repeats(&settings, &tasks, printer);
+    for line in advice::of_run(&settings, &tasks) {
+        printer.notes().info(&format!("Suggestion: {line}"));
+    }
     let model_args = Value::from(settings.model.args.clone());
     let notes = printer.notes();
     let mut session = Session::prepare(settings, clock, &roots, program, &model_args, notes.clone())?;

@@ -44,7 +44,8 @@ fn checksum(logits: &Tensor, state: &mut u64) -> Result<(), Box<dyn Error>> {
 fn peak() -> Result<usize, Box<dyn Error>> {
     let status = fs_err::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? / 1024)
+    // The kernel's unit is 1024 bytes.
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024 / 1_000_000)
 }
 
 /// A model and its cache, in which sequence after sequence takes the next rows.

@@ -155,7 +155,7 @@ impl Launch<'_> {
             shared_mem_bytes: 0,
         };
         // The kernels read without gaps.
-        let inputs = self.inputs.iter().map(|input| input.map(|input| input.contiguous()).transpose());
+        let inputs = self.inputs.iter().map(|input| input.map(Tensor::contiguous).transpose());
         let inputs: Vec<Option<Tensor>> = inputs.collect::<Result<_>>()?;
         let all: Vec<_> =
             inputs.iter().flatten().chain([states, self.made]).map(Tensor::storage_and_layout).collect();

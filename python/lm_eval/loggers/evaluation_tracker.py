@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _NAMING = ("peft", "delta", "pretrained", "model", "path", "engine")
 """The arguments that may name a model, in order of precedence."""
 
-_OWN = ("audit", "bounds", "compat", "failed_requests")
+_OWN = ("audit", "compat", "failed_requests", "judges", "bounds", "judging")
 """The keys of results that other harnesses do not have; in files they come last."""
 
 

@@ -57,14 +57,24 @@ const CLASSES: [Class; 8] = [
     Class { name: "CodeGenTokenizer", types: &[], tokens: &GPT2, more: &[], scheme: Scheme::Bytes },
     Class {
         name: "GPTNeoXTokenizer",
-        types: &["gpt_neox", "mpt", "olmo", "olmoe"],
+        types: &["gpt_neox", "mpt", "olmo", "olmoe", "mamba", "mamba2", "falcon_mamba"],
         tokens: &[("bos_token", END), ("eos_token", END), ("unk_token", END), ("pad_token", "<|padding|>")],
         more: &[],
         scheme: Scheme::ComposedBytes,
     },
     Class {
         name: "Qwen2Tokenizer",
-        types: &["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"],
+        types: &[
+            "qwen2",
+            "qwen2_moe",
+            "qwen2_vl",
+            "qwen2_5_vl",
+            "qwen3",
+            "qwen3_moe",
+            "qwen3_next",
+            "qwen3_vl",
+            "qwen3_vl_moe",
+        ],
         tokens: &[("eos_token", END), ("unk_token", END), ("pad_token", END)],
         more: &[],
         scheme: Scheme::WordsAndBytes,
@@ -87,14 +97,14 @@ const CLASSES: [Class; 8] = [
     Class { name: "LlamaTokenizer", types: &[], tokens: &LLAMA, more: &[], scheme: Scheme::Pieces },
     Class {
         name: "CodeLlamaTokenizer",
-        types: &["code_llama"],
+        types: &[],
         tokens: &LLAMA,
         more: &["▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>", "<FILL_ME>"],
         scheme: Scheme::CodePieces,
     },
     Class {
         name: "GemmaTokenizer",
-        types: &["gemma", "gemma2", "gemma3", "gemma3_text"],
+        types: &["gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"],
         tokens: &[
             ("bos_token", "<bos>"),
             ("eos_token", "<eos>"),
@@ -108,21 +118,34 @@ const CLASSES: [Class; 8] = [
 ];
 
 /// The `model_type`s whose tokenizer has no class, whatever the files name.
-const WITHOUT_CLASS: [&str; 14] = [
+const WITHOUT_CLASS: [&str; 27] = [
     "mistral",
+    "mistral3",
     "mixtral",
     "ministral",
+    "ministral3",
     "phi3",
     "phimoe",
     "olmo2",
     "olmo3",
     "stablelm",
     "granite",
+    "granitemoe",
+    "granitemoehybrid",
+    "granitemoeshared",
     "gpt_bigcode",
     "glm",
     "glm4",
+    "glm4_moe",
+    "glm4_moe_lite",
     "nemotron",
     "ernie4_5",
+    "ernie4_5_moe",
+    "internlm2",
+    "jamba",
+    "llava",
+    "llava_next",
+    "minicpm3",
 ];
 
 impl Class {

@@ -5,7 +5,7 @@ use lmeval_pycompat::Dict;
 /// A tokenizer class with its own special tokens and pipeline, which override `tokenizer.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// The `model_type`s that use this class if no file names one.
     types: &'static [&'static str],
     tokens: &'static [(&'static str, &'static str)],
@@ -32,12 +32,14 @@ pub(crate) enum Scheme {
     CodePieces,
     /// The same without a leading space, as in Gemma.
     BarePieces,
+    /// The likeliest pieces of words, as in T5.
+    Words,
 }
 
 impl Scheme {
     /// Whether tokens are bytes written as letters.
     pub(crate) fn is_byte_level(self) -> bool {
-        !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces)
+        !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces | Self::Words)
     }
 }
 
@@ -46,7 +48,7 @@ const GPT2: [(&str, &str); 3] = [("bos_token", END), ("eos_token", END), ("unk_t
 const LLAMA: [(&str, &str); 3] = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
 
 /// Classes with defaults of their own. All others use only their files.
-const CLASSES: [Class; 8] = [
+const CLASSES: [Class; 9] = [
     Class {
         name: "GPT2Tokenizer",
         types: &["gpt2", "gpt_neo", "gptj", "codegen", "opt", "phi", "starcoder2"],
@@ -114,6 +116,13 @@ const CLASSES: [Class; 8] = [
         ],
         more: &[],
         scheme: Scheme::BarePieces,
+    },
+    Class {
+        name: "T5Tokenizer",
+        types: &["t5", "mt5"],
+        tokens: &[("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")],
+        more: &[],
+        scheme: Scheme::Words,
     },
 ];
 

@@ -19,6 +19,8 @@ const TOKENIZER: [&str; 6] = [
     "special_tokens_map.json",
     "config.json",
 ];
+/// Tokenizers without a `tokenizer.json`, in the order in which they are read.
+const VOCABULARIES: [&str; 3] = ["tekken.json", "tokenizer.model", "spiece.model"];
 /// Bytes hashed from the start of a weight file, which contains the header.
 const HEAD: u64 = 1 << 20;
 /// Number and size of the blocks hashed from the rest of it, with and without the modification time.
@@ -39,6 +41,12 @@ pub fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
         hash.update([1]);
         hash.update((content.len() as u64).to_le_bytes());
         hash.update(&content);
+    }
+    // Many folders have such a file besides the `tokenizer.json`, where it changes nothing.
+    let is_read = |path: &PathBuf| path.is_file() && !tokenizer.join("tokenizer.json").is_file();
+    if let Some(path) = VOCABULARIES.iter().map(|name| tokenizer.join(name)).find(is_read) {
+        hash.update([2]);
+        hash.update(fs_err::read(&path)?);
     }
     Ok(hexadecimal(&hash.finalize()))
 }
@@ -115,11 +123,18 @@ mod tests {
         let (model, tokenizer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let small = || hash_small_files(model.path(), tokenizer.path()).unwrap();
         let mut seen = vec![small()];
-        for name in ["config.json", "vocab.json", "merges.txt"] {
-            fs_err::write(tokenizer.path().join(name), "a").unwrap();
+        for name in
+            ["config.json", "spiece.model", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"]
+        {
+            fs_err::write(tokenizer.path().join(name), name).unwrap();
             assert!(!seen.contains(&small()), "{name}");
             seen.push(small());
         }
+        fs_err::write(tokenizer.path().join("tokenizer.json"), "a").unwrap();
+        let whole = small();
+        assert!(!seen.contains(&whole));
+        fs_err::write(tokenizer.path().join("tekken.json"), "b").unwrap();
+        assert_eq!(small(), whole);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use lmeval_pycompat::Dict;
 /// A tokenizer class with its own special tokens and pipeline, which override `tokenizer.json`.
 #[derive(Debug)]
 pub(crate) struct Class {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// The `model_type`s that use this class if no file names one.
     types: &'static [&'static str],
     tokens: &'static [(&'static str, &'static str)],
@@ -32,12 +32,14 @@ pub(crate) enum Scheme {
     CodePieces,
     /// The same without a leading space, as in Gemma.
     BarePieces,
+    /// The likeliest pieces of words, as in T5.
+    Words,
 }
 
 impl Scheme {
     /// Whether tokens are bytes written as letters.
     pub(crate) fn is_byte_level(self) -> bool {
-        !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces)
+        !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces | Self::Words)
     }
 }
 
@@ -46,7 +48,7 @@ const GPT2: [(&str, &str); 3] = [("bos_token", END), ("eos_token", END), ("unk_t
 const LLAMA: [(&str, &str); 3] = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
 
 /// Classes with defaults of their own. All others use only their files.
-const CLASSES: [Class; 8] = [
+const CLASSES: [Class; 9] = [
     Class {
         name: "GPT2Tokenizer",
         types: &["gpt2", "gpt_neo", "gptj", "codegen", "opt", "phi", "starcoder2"],
@@ -57,14 +59,24 @@ const CLASSES: [Class; 8] = [
     Class { name: "CodeGenTokenizer", types: &[], tokens: &GPT2, more: &[], scheme: Scheme::Bytes },
     Class {
         name: "GPTNeoXTokenizer",
-        types: &["gpt_neox", "mpt", "olmo", "olmoe"],
+        types: &["gpt_neox", "mpt", "olmo", "olmoe", "mamba", "mamba2", "falcon_mamba"],
         tokens: &[("bos_token", END), ("eos_token", END), ("unk_token", END), ("pad_token", "<|padding|>")],
         more: &[],
         scheme: Scheme::ComposedBytes,
     },
     Class {
         name: "Qwen2Tokenizer",
-        types: &["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"],
+        types: &[
+            "qwen2",
+            "qwen2_moe",
+            "qwen2_vl",
+            "qwen2_5_vl",
+            "qwen3",
+            "qwen3_moe",
+            "qwen3_next",
+            "qwen3_vl",
+            "qwen3_vl_moe",
+        ],
         tokens: &[("eos_token", END), ("unk_token", END), ("pad_token", END)],
         more: &[],
         scheme: Scheme::WordsAndBytes,
@@ -87,14 +99,14 @@ const CLASSES: [Class; 8] = [
     Class { name: "LlamaTokenizer", types: &[], tokens: &LLAMA, more: &[], scheme: Scheme::Pieces },
     Class {
         name: "CodeLlamaTokenizer",
-        types: &["code_llama"],
+        types: &[],
         tokens: &LLAMA,
         more: &["▁<PRE>", "▁<MID>", "▁<SUF>", "▁<EOT>", "<FILL_ME>"],
         scheme: Scheme::CodePieces,
     },
     Class {
         name: "GemmaTokenizer",
-        types: &["gemma", "gemma2", "gemma3", "gemma3_text"],
+        types: &["gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"],
         tokens: &[
             ("bos_token", "<bos>"),
             ("eos_token", "<eos>"),
@@ -105,24 +117,44 @@ const CLASSES: [Class; 8] = [
         more: &[],
         scheme: Scheme::BarePieces,
     },
+    Class {
+        name: "T5Tokenizer",
+        types: &["t5", "mt5"],
+        tokens: &[("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")],
+        more: &[],
+        scheme: Scheme::Words,
+    },
 ];
 
 /// The `model_type`s whose tokenizer has no class, whatever the files name.
-const WITHOUT_CLASS: [&str; 14] = [
+const WITHOUT_CLASS: [&str; 27] = [
     "mistral",
+    "mistral3",
     "mixtral",
     "ministral",
+    "ministral3",
     "phi3",
     "phimoe",
     "olmo2",
     "olmo3",
     "stablelm",
     "granite",
+    "granitemoe",
+    "granitemoehybrid",
+    "granitemoeshared",
     "gpt_bigcode",
     "glm",
     "glm4",
+    "glm4_moe",
+    "glm4_moe_lite",
     "nemotron",
     "ernie4_5",
+    "ernie4_5_moe",
+    "internlm2",
+    "jamba",
+    "llava",
+    "llava_next",
+    "minicpm3",
 ];
 
 impl Class {

@@ -1,25 +1,17 @@
 //! Tokenizers in the Hugging Face format.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, TokenEnds, guarded};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
-use tokenizers::models::bpe::BPE;
 
 use crate::chat::TokenizerTemplate;
-use crate::class::names_byte_level;
+use crate::formats::{Format, OTHER_TOKENIZER, Problem};
 use crate::pipeline;
-use crate::special::{SpecialTokens, read_object};
-
-/// The complete tokenizer in one file.
-pub(crate) const FILE: &str = "tokenizer.json";
-/// The vocabulary and merges, which are sufficient for some classes.
-pub(crate) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// Tokens that older versions of `transformers` saved outside the vocabulary.
-pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
+use crate::special::SpecialTokens;
 
 /// How many tokens are decoded together with the next one.
 const CONTEXT: usize = 8;
@@ -51,48 +43,36 @@ pub struct SpecialToken<'a> {
 }
 
 impl HuggingFaceTokenizer {
-    /// Reads a folder's `tokenizer.json`, or else its `vocab.json` and `merges.txt`.
+    /// Reads a folder's tokenizer in the first format that it has.
     pub fn from_folder(folder: &Path) -> Result<Self, ModelError> {
+        let Some(format) = Format::find(|file| folder.join(file).is_file()) else {
+            let message = format!("`{}` has {}", folder.display(), Format::lacking());
+            return Err(ModelError::new(ModelErrorKind::Unsupported, message).hint(OTHER_TOKENIZER));
+        };
         // The `tokenizers` crate panics on some malformed files.
-        guarded(|| Self::read_folder(folder)).unwrap_or_else(|panic| {
-            let file = folder.join(FILE);
-            let path = if file.is_file() { file } else { folder.to_owned() };
+        guarded(|| Self::read(folder, format)).unwrap_or_else(|panic| {
+            let path = folder.join(format.files[0]);
             let message = format!("Cannot load the tokenizer `{}`: {panic}", path.display());
             Err(ModelError::new(ModelErrorKind::Configuration, message)
                 .hint("The file is malformed; download it again"))
         })
     }
 
-    fn read_folder(folder: &Path) -> Result<Self, ModelError> {
-        let path = folder.join(FILE);
-        let has_file = path.is_file();
-        let shown = if has_file { path.as_path() } else { folder };
-        let broken = |problem: String| {
-            let message = format!("Cannot load the tokenizer `{}`: {problem}", shown.display());
-            ModelError::new(ModelErrorKind::Configuration, message)
-        };
-        let failed = |error: tokenizers::Error| broken(error.to_string());
-        let (read, mut special) = if has_file {
-            let bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
-            let special = SpecialTokens::read(folder, names_byte_level(&bytes))?;
-            check_normalizer(&bytes).map_err(broken)?;
-            let read = tokenizers::Tokenizer::from_bytes(&bytes).map_err(failed)?;
-            check_ids(&read, &bytes).map_err(|problem| {
-                broken(problem).hint("Save the tokenizer again, or download the file again if it is damaged")
-            })?;
-            (read, special)
-        } else {
-            let special = SpecialTokens::read(folder, false)?;
-            (read_parts(folder, &special)?, special)
-        };
+    fn read(folder: &Path, format: &Format) -> Result<Self, ModelError> {
+        let path = folder.join(format.files[0]);
+        let failed = |error: tokenizers::Error| Problem::from(error).at(&path);
+        let (read, mut special) = format.read(folder)?;
         let mut tokenizer = pipeline::apply(read, &special).map_err(failed)?;
         if let ModelWrapper::BPE(model) = tokenizer.get_model()
             && let Some(dropout) = model.dropout.filter(|dropout| *dropout > 0.0)
         {
-            let problem = format!(
-                "it drops merges at random (`dropout` is {dropout}), so that no score could be repeated"
+            let message = format!(
+                "Cannot load the tokenizer `{}`: it drops merges at random (`dropout` is {dropout}), so that no score could \
+                 be repeated",
+                path.display()
             );
-            return Err(broken(problem).hint("Set `model.dropout` to `null` in the file"));
+            return Err(ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("Set `model.dropout` to `null` in the file"));
         }
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(failed)?;
@@ -102,7 +82,7 @@ impl HuggingFaceTokenizer {
             tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
         let unknown = special.added.iter().filter(|token| !known.contains(&token.content));
         tokenizer.add_tokens(unknown.cloned()).map_err(failed)?;
-        pipeline::add_post_processor(&mut tokenizer, &special, has_file).map_err(failed)?;
+        pipeline::add_post_processor(&mut tokenizer, &special, format.is_complete()).map_err(failed)?;
         Ok(Self { folder: folder.to_owned(), tokenizer, special, templates: None })
     }
 
@@ -236,100 +216,6 @@ impl HuggingFaceTokenizer {
 
 fn cannot_encode(error: &tokenizers::Error) -> ModelError {
     ModelError::new(ModelErrorKind::Request, format!("Cannot encode the text: {error}"))
-}
-
-/// Refuses a vocabulary with two tokens of one id, and added tokens that do not get the id that the file gives them: the
-/// library only warns that it chose another one, which belongs to another row of the embedding.
-fn check_ids(tokenizer: &tokenizers::Tokenizer, file: &[u8]) -> Result<(), String> {
-    let mut known: HashMap<u32, String> = HashMap::new();
-    for (token, id) in tokenizer.get_vocab(false) {
-        if let Some(other) = known.insert(id, token.clone()) {
-            let (first, second) = if other < token { (other, token) } else { (token, other) };
-            return Err(format!("the tokens `{first}` and `{second}` have the same id {id}"));
-        }
-    }
-    // Tokens of these names have a number for their value.
-    let lists = values_of(file, "added_tokens").filter_map(|value| match value {
-        serde_json::Value::Array(tokens) => Some(tokens),
-        _ => None,
-    });
-    for token in lists.flatten() {
-        let content = token.get("content").and_then(serde_json::Value::as_str).unwrap_or_default();
-        let id = token.get("id").and_then(serde_json::Value::as_u64);
-        if let (Some(id), Some(own)) = (id, tokenizer.token_to_id(content))
-            && u64::from(own) != id
-        {
-            return Err(format!("the added token `{content}` has the id {id}, but would become {own}"));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a normaliser whose table is longer than its data: the library reserves memory for it before it reads it.
-fn check_normalizer(file: &[u8]) -> Result<(), String> {
-    for value in values_of(file, "precompiled_charsmap") {
-        let Some(text) = value.as_str() else { continue };
-        if first_number(text).is_none_or(|length| length as usize > text.len()) {
-            return Err("the table `precompiled_charsmap` of its normaliser is damaged".to_owned());
-        }
-    }
-    Ok(())
-}
-
-/// The little-endian number in the first four bytes of a Base64 string.
-fn first_number(text: &str) -> Option<u32> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = text.as_bytes().get(..6)?.iter().map(|byte| DIGITS.iter().position(|digit| digit == byte));
-    let bits =
-        digits.collect::<Option<Vec<_>>>()?.into_iter().fold(0_u64, |bits, digit| bits << 6 | digit as u64);
-    Some(((bits >> 4) as u32).swap_bytes())
-}
-
-/// The values of a key anywhere in a JSON file, without reading the rest of a file that may have many megabytes.
-fn values_of<'f>(file: &'f [u8], key: &str) -> impl Iterator<Item = serde_json::Value> + 'f {
-    let name = format!("\"{key}\"").into_bytes();
-    let length = name.len();
-    let starts =
-        (0..file.len()).filter(move |start| file[*start] == b'"' && file[*start..].starts_with(&name));
-    starts.filter_map(move |start| {
-        let value = file[start + length..].trim_ascii_start().strip_prefix(b":")?;
-        serde_json::Deserializer::from_slice(value).into_iter().next()?.ok()
-    })
-}
-
-/// Reads `vocab.json` and `merges.txt` of a folder without `tokenizer.json`.
-fn read_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
-    let shown = folder.display();
-    let problem = |message: String| {
-        ModelError::new(ModelErrorKind::Unsupported, message)
-            .hint("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`")
-    };
-    let paths = PARTS.map(|name| folder.join(name));
-    if let Some(index) = paths.iter().position(|path| !path.is_file()) {
-        let message = format!("`{shown}` has neither the tokenizer `{FILE}` nor `{}`", PARTS[index]);
-        return Err(problem(message));
-    }
-    if !special.class.is_some_and(|class| class.scheme.is_byte_level()) {
-        return Err(problem(format!(
-            "`{shown}` has no `{FILE}`, and its tokenizer class cannot be built from `{}` and `{}` alone",
-            PARTS[0], PARTS[1]
-        )));
-    }
-    let [vocabulary, merges] = paths.map(|path| path.to_string_lossy().into_owned());
-    let model = BPE::from_file(&vocabulary, &merges).build();
-    let model = model.map_err(|error| problem(format!("Cannot load the tokenizer in `{shown}`: {error}")))?;
-    let tokenizer = tokenizers::Tokenizer::new(model);
-    let is_known = |token: &str| {
-        tokenizer.token_to_id(token).is_some() || special.added.iter().any(|known| known.content == token)
-    };
-    let added = if special.are_declared { Dict::new() } else { read_object(&folder.join(ADDED_TOKENS))? };
-    if let Some(token) = added.keys().filter_map(Value::as_str).find(|token| !is_known(token)) {
-        return Err(problem(format!(
-            "`{shown}` has no `{FILE}`, and the token `{token}` of `{ADDED_TOKENS}` is not in `{}`",
-            PARTS[0]
-        )));
-    }
-    Ok(tokenizer)
 }
 
 /// Removes spaces before punctuation and English contractions.

@@ -2,12 +2,18 @@
 
 mod chat;
 mod class;
+mod formats;
 mod gguf;
 mod huggingface;
 mod locate;
+mod merges;
+mod parts;
 mod pipeline;
+mod sentencepiece;
 mod special;
+mod tekken;
 mod tiktoken;
+mod whole;
 
 pub use chat::TokenizerTemplate;
 pub use gguf::{GgufTokenKind, GgufVocabulary};

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_hub::{Repository, Settings, Wanted};
 
-use crate::huggingface::{ADDED_TOKENS, FILE, PARTS};
+use crate::formats::{Format, OTHER_TOKENIZER};
+use crate::parts::{self, ADDED_TOKENS};
+use crate::whole;
 
 /// Optional files next to the tokenizer.
 const OTHERS: [&str; 5] =
@@ -19,30 +21,33 @@ pub fn locate(hub: &Settings, name: &str, revision: &str) -> Result<PathBuf, Mod
     let folder = Path::new(name);
     let located = match folder.is_dir() {
         true if is_complete(folder) => Ok(folder.to_owned()),
-        true => Err(missing(format!("The folder `{name}` has {}", lacking()))
+        true => Err(missing(format!("The folder `{name}` has {}", Format::lacking()))
             .hint("`AutoTokenizer.from_pretrained(…).save_pretrained(…)` writes one from older files")),
         false => lmeval_hub::locate(hub, name, revision, &wanted),
     };
     located.map_err(|error| {
-        error.hint("Set the model's tokenizer with `tokenizer=<name on the hub or folder>`").hint(
+        error.hint(OTHER_TOKENIZER).hint(
             "Or use the server's: `tokenizer_backend=remote`; generation works with `tokenizer_backend=none`",
         )
     })
 }
 
-/// Downloads all tokenizer files of a repository.
+/// Downloads the tokenizer files of a model, if it has any.
 pub fn fetch_tokenizer(repository: &Repository) -> Result<(), ModelError> {
-    fetch_files(repository, &[FILE, PARTS[0], PARTS[1]])
+    match Format::find(|file| repository.has(file)) {
+        Some(format) if format.is_complete() => {
+            fetch_files(repository, &[whole::FILE, parts::FILES[0], parts::FILES[1]])
+        }
+        Some(format) => fetch_files(repository, format.files),
+        None => fetch_files(repository, &[]),
+    }
 }
 
 /// Downloads the smallest set of files that makes a tokenizer.
 fn fetch_required(repository: &Repository) -> Result<(), ModelError> {
-    if repository.has(FILE) {
-        fetch_files(repository, &[FILE])
-    } else if PARTS.iter().all(|file| repository.has(file)) {
-        fetch_files(repository, &PARTS)
-    } else {
-        Err(missing(format!("`{}` on the hub has {}", repository.id(), lacking())))
+    match Format::find(|file| repository.has(file)) {
+        Some(format) => fetch_files(repository, format.files),
+        None => Err(missing(format!("`{}` on the hub has {}", repository.id(), Format::lacking()))),
     }
 }
 
@@ -67,10 +72,5 @@ fn missing(message: String) -> ModelError {
 }
 
 fn is_complete(folder: &Path) -> bool {
-    let has = |file: &str| folder.join(file).is_file();
-    has(FILE) || PARTS.into_iter().all(has)
-}
-
-fn lacking() -> String {
-    format!("neither the tokenizer `{FILE}` nor both of `{}` and `{}`", PARTS[0], PARTS[1])
+    Format::find(|file| folder.join(file).is_file()).is_some()
 }

@@ -9,6 +9,8 @@ use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::sequence::Sequence as Decoders;
 use tokenizers::decoders::strip::Strip;
 use tokenizers::models::ModelWrapper;
+use tokenizers::models::bpe::BPE;
+use tokenizers::models::unigram::Unigram;
 use tokenizers::normalizers::{NFC, NormalizerWrapper, Replace};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -16,13 +18,14 @@ use tokenizers::pre_tokenizers::digits::Digits;
 use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use crate::class::Scheme;
 use crate::special::SpecialTokens;
 
 /// Represents a space in SentencePiece tokens.
-const SPACE: char = '▁';
+pub(crate) const SPACE: char = '▁';
 /// English contractions, words, single digits, punctuation and whitespace.
 const WORDS: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
@@ -36,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) legacy: Option<bool>,
     pub(crate) add_bos_token: Option<bool>,
     pub(crate) add_eos_token: Option<bool>,
+    /// Number of T5's sentinel tokens.
+    pub(crate) extra_ids: Option<usize>,
 }
 
 impl Settings {
@@ -49,23 +54,18 @@ impl Settings {
     }
 }
 
-/// Rebuilds a BPE tokenizer with the pipeline of its class. Other tokenizers, and those without a class, are unchanged.
+/// Rebuilds a tokenizer with the pipeline of its class, if it has the model of the class. Other tokenizers, and those without
+/// a class, are unchanged.
 pub(crate) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Result<Tokenizer> {
     let Some(class) = special.class else { return Ok(file) };
-    let ModelWrapper::BPE(model) = file.get_model() else { return Ok(file) };
-    let mut model = model.clone();
+    let mut tokenizer = match (class.scheme, file.get_model()) {
+        (Scheme::Words, ModelWrapper::Unigram(model)) => Tokenizer::new(words_model(model)?),
+        (Scheme::Words, _) => return Ok(file),
+        (scheme, ModelWrapper::BPE(model)) => Tokenizer::new(merging_model(model, scheme, special)),
+        _ => return Ok(file),
+    };
     let (scheme, settings) = (class.scheme, special.settings);
-    let unknown = || special.text("unk_token").map(str::to_owned);
-    model.dropout = None;
-    model.continuing_subword_prefix = None;
-    model.end_of_word_suffix = None;
-    model.ignore_merges = false;
-    model.unk_token =
-        if matches!(scheme, Scheme::CodePieces | Scheme::BarePieces) { unknown() } else { None };
-    model.fuse_unk = !scheme.is_byte_level();
-    model.byte_fallback = !scheme.is_byte_level();
-    let mut tokenizer = Tokenizer::new(model);
-    tokenizer.with_normalizer(normalizer(scheme)?)?;
+    tokenizer.with_normalizer(normalizer(scheme, file.get_normalizer())?)?;
     tokenizer.with_pre_tokenizer(Some(pre_tokenizer(scheme, settings)?));
     tokenizer.with_decoder(Some(decoder(scheme, settings)?));
     tokenizer.with_post_processor(file.get_post_processor().cloned());
@@ -77,12 +77,45 @@ pub(crate) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Res
     Ok(tokenizer)
 }
 
-fn normalizer(scheme: Scheme) -> tokenizers::Result<Option<NormalizerWrapper>> {
+/// The model of T5: the third token is the unknown one.
+fn words_model(file: &Unigram) -> tokenizers::Result<Unigram> {
+    Unigram::from(file.iter().cloned().collect(), Some(2), false)
+}
+
+/// A model that merges pieces.
+fn merging_model(file: &BPE, scheme: Scheme, special: &SpecialTokens) -> BPE {
+    let mut model = file.clone();
+    let unknown = || special.text("unk_token").map(str::to_owned);
+    model.dropout = None;
+    model.continuing_subword_prefix = None;
+    model.end_of_word_suffix = None;
+    model.ignore_merges = false;
+    model.unk_token =
+        if matches!(scheme, Scheme::CodePieces | Scheme::BarePieces) { unknown() } else { None };
+    model.fuse_unk = !scheme.is_byte_level();
+    model.byte_fallback = !scheme.is_byte_level();
+    model
+}
+
+fn normalizer(
+    scheme: Scheme,
+    file: Option<&NormalizerWrapper>,
+) -> tokenizers::Result<Option<NormalizerWrapper>> {
     Ok(match scheme {
         Scheme::Bytes | Scheme::Pieces | Scheme::CodePieces => None,
         Scheme::ComposedBytes | Scheme::DigitsAndBytes | Scheme::WordsAndBytes => Some(NFC.into()),
         Scheme::BarePieces => Some(Replace::new(" ", SPACE.to_string())?.into()),
+        Scheme::Words => file.and_then(table),
     })
+}
+
+/// The table of characters in a normaliser.
+fn table(normalizer: &NormalizerWrapper) -> Option<NormalizerWrapper> {
+    match normalizer {
+        NormalizerWrapper::Precompiled(_) => Some(normalizer.clone()),
+        NormalizerWrapper::Sequence(all) => all.as_ref().iter().find_map(table),
+        _ => None,
+    }
 }
 
 fn pre_tokenizer(scheme: Scheme, settings: Settings) -> tokenizers::Result<PreTokenizerWrapper> {
@@ -107,12 +140,19 @@ fn pre_tokenizer(scheme: Scheme, settings: Settings) -> tokenizers::Result<PreTo
             let space = SplitPattern::String(" ".into());
             Split::new(space, SplitDelimiterBehavior::MergedWithPrevious, false)?.into()
         }
+        Scheme::Words => {
+            let words = Metaspace::new(SPACE, PrependScheme::Always, true);
+            PreTokenizers::new(vec![WhitespaceSplit.into(), words.into()]).into()
+        }
     })
 }
 
 fn decoder(scheme: Scheme, settings: Settings) -> tokenizers::Result<DecoderWrapper> {
     if scheme.is_byte_level() {
         return Ok(ByteLevel::new(true, true, true).into());
+    }
+    if scheme == Scheme::Words {
+        return Ok(Metaspace::new(SPACE, PrependScheme::Always, true).into());
     }
     let back = Replace::new(SPACE.to_string(), " ")?;
     let mut decoders: Vec<DecoderWrapper> = vec![back.into(), ByteFallback::new().into(), Fuse::new().into()];
@@ -132,15 +172,25 @@ pub(crate) fn add_post_processor(
     special: &SpecialTokens,
     has_file: bool,
 ) -> tokenizers::Result<()> {
-    let Some(class) = special.class else { return Ok(()) };
-    let is_own = matches!(class.scheme, Scheme::ComposedBytes | Scheme::CodePieces);
-    if (has_file && !is_own) || !matches!(tokenizer.get_model(), ModelWrapper::BPE(_)) {
-        return Ok(());
-    }
-    // Reference: with a `tokenizer.json`, these flags of the configuration are ignored.
-    let configured = |flag: Option<bool>| flag.filter(|_| !has_file);
-    let begins = configured(special.settings.add_bos_token).unwrap_or(class.scheme == Scheme::CodePieces);
-    let ends = configured(special.settings.add_eos_token).unwrap_or(false);
+    let scheme = special.class.map(|class| class.scheme);
+    let (begins, ends) = match (scheme, tokenizer.get_model()) {
+        (Some(Scheme::Words), ModelWrapper::Unigram(_)) => (false, true),
+        (Some(Scheme::Words), _) => return Ok(()),
+        (scheme, model) => {
+            let is_own = matches!(scheme, Some(Scheme::ComposedBytes | Scheme::CodePieces));
+            let is_merging = matches!(model, ModelWrapper::BPE(_));
+            if has_file && !(is_own && is_merging) {
+                return Ok(());
+            }
+            // Reference: with a `tokenizer.json`, these flags of the configuration are ignored.
+            let configured = |flag: Option<bool>| flag.filter(|_| !has_file);
+            let begins = configured(special.settings.add_bos_token);
+            (
+                begins.unwrap_or(scheme == Some(Scheme::CodePieces)),
+                configured(special.settings.add_eos_token).unwrap_or(false),
+            )
+        }
+    };
     let token = |name: &str| {
         let text = special.text(name)?;
         Some((text, tokenizer.token_to_id(text)?))

@@ -22,6 +22,10 @@ pub(crate) struct SpecialTokens {
     pub(crate) added: Vec<AddedToken>,
     /// Whether the configuration lists the added tokens. A class then ignores those of `tokenizer.json`.
     pub(crate) are_declared: bool,
+    /// The ids and contents of these tokens.
+    pub(crate) declared: Vec<(i64, String)>,
+    /// The named special tokens that the configuration sets, some of them to nothing.
+    pub(crate) set: Vec<&'static str>,
     /// The tokenizer class, if it has defaults of its own.
     pub(crate) class: Option<&'static Class>,
     /// Settings of the class's pipeline.
@@ -47,6 +51,10 @@ impl SpecialTokens {
                 legacy: flag("legacy"),
                 add_bos_token: flag("add_bos_token"),
                 add_eos_token: flag("add_eos_token"),
+                extra_ids: config
+                    .get_str("extra_ids")
+                    .and_then(Value::as_i64)
+                    .and_then(|count| usize::try_from(count).ok()),
             },
             clean_up: config.get_str("clean_up_tokenization_spaces").is_some_and(Value::is_truthy),
             ..Self::default()
@@ -57,11 +65,13 @@ impl SpecialTokens {
             declared.extend(added(token, false).map(|token| (id, token)));
         }
         declared.sort_by_key(|(id, _)| *id);
+        found.declared = declared.iter().map(|(id, token)| (*id, token.content.clone())).collect();
         found.added.extend(declared.into_iter().map(|(_, token)| token));
         // Reference: the map is read only for older tokenizers.
         let sources = if decoder.is_some() { vec![&config] } else { vec![&map, &config] };
         let value = |name: &str| sources.iter().find_map(|source| source.get_str(name));
         for name in NAMES {
+            found.set.extend(value(name).map(|_| name));
             let default = || Some(Value::str(class?.token(name)?));
             let Some(token) =
                 value(name).cloned().or_else(default).as_ref().and_then(|token| added(token, true))
@@ -88,6 +98,14 @@ impl SpecialTokens {
             found.require(AddedToken::from(*text, true));
         }
         Ok(found)
+    }
+
+    /// Names a special token that the configuration does not mention.
+    pub(crate) fn set_default(&mut self, name: &str, text: &str) {
+        if !self.set.contains(&name) {
+            self.named.insert(name, text);
+            self.require(AddedToken::from(text, true));
+        }
     }
 
     fn require(&mut self, token: AddedToken) {

@@ -123,12 +123,16 @@ fn merges(listed: &Value) -> String {
 fn refuses_folders_without_a_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let problem = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err().to_string();
-    assert!(problem().contains("neither the tokenizer `tokenizer.json` nor `vocab.json`"), "{}", problem());
+    assert!(
+        problem().contains("none of the tokenizer files `tokenizer.json`, `vocab.json`"),
+        "{}",
+        problem()
+    );
     let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Unsupported);
     assert!(error.hints()[0].contains("tokenizer="));
     fs_err::write(folder.path().join("vocab.json"), "{}").unwrap();
-    assert!(problem().contains("nor `merges.txt`"), "{}", problem());
+    assert!(problem().contains("`vocab.json` with `merges.txt`"), "{}", problem());
     fs_err::write(folder.path().join("merges.txt"), "").unwrap();
     assert!(problem().contains("its tokenizer class"), "{}", problem());
 }

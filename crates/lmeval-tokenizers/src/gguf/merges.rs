@@ -3,12 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::GgufTokenKind;
-
-/// The longest merged token in bytes. No known vocabulary has a longer one.
-const LONGEST: usize = 1024;
-/// Memory limit for all merges, in bytes. The largest known vocabularies need a third of it; long runs of one letter would need
-/// the square of the vocabulary's size.
-const MAX_BYTES: usize = 1 << 27;
+use crate::merges::{LONGEST, Pairs, check_length};
 
 /// Parses merges, each two tokens separated by a space.
 pub(super) fn listed(merges: &[String], ids: &FxHashMap<&str, u32>) -> Result<Vec<(String, String)>, String> {
@@ -43,7 +38,7 @@ pub(super) fn scored(
         right: &'a str,
         lengths: (usize, usize),
     }
-    let (mut pairs, mut needed) = (Vec::new(), 0);
+    let (mut pairs, mut splits) = (Vec::new(), Pairs::default());
     for (index, ((token, kind), score)) in tokens.iter().zip(kinds).zip(scores).enumerate() {
         if ids.get(token.as_str()) != Some(&(index as u32)) {
             continue;
@@ -51,7 +46,7 @@ pub(super) fn scored(
         if token.len() > LONGEST {
             // Other kinds are matched as a whole and need no merges.
             if *kind == GgufTokenKind::Normal {
-                return Err(format!("its token {index} has {} bytes; the limit is {LONGEST}", token.len()));
+                check_length(index, token)?;
             }
             continue;
         }
@@ -61,15 +56,9 @@ pub(super) fn scored(
         let score = if score == 0.0 { 0.0 } else { score };
         let count = token.chars().count();
         let first = pairs.len();
-        for (left_length, (offset, _)) in token.char_indices().enumerate().skip(1) {
-            let (left, right) = token.split_at(offset);
-            if ids.contains_key(left) && ids.contains_key(right) {
-                needed += token.len() + size_of::<Pair<'_>>();
-                if needed > MAX_BYTES {
-                    return Err("its vocabulary has too many possible merges".into());
-                }
-                pairs.push(Pair { score, left, right, lengths: (left_length, count - left_length) });
-            }
+        for (left, right) in splits.of(token, ids)? {
+            let left_length = left.chars().count();
+            pairs.push(Pair { score, left, right, lengths: (left_length, count - left_length) });
         }
         pairs[first..].sort_by_key(|pair| (ids[pair.left], ids[pair.right]));
     }

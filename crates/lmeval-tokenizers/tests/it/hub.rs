@@ -9,6 +9,7 @@ use lmeval_testkit::{HubFault, StandInHub};
 use lmeval_tokenizers::{HuggingFaceTokenizer, TokenizerTemplate, locate};
 
 use crate::TOKENIZER;
+use crate::vocabularies::vocabulary;
 
 fn settings(endpoint: &str, cache: &Path, offline: bool) -> Settings {
     let mut settings = Settings::isolated(endpoint, cache);
@@ -80,7 +81,32 @@ fn downloads_a_vocabulary_and_merges() {
     assert_eq!(tokenizer.encode("ab b", true).unwrap(), [3, 2, 4, 1]);
     assert_eq!(locate(&settings("", cache.path(), true), "org/name", "main").unwrap(), folder);
     let error = locate(&online, "org/half", "main").unwrap_err();
-    assert!(error.to_string().contains("nor both of `vocab.json` and `merges.txt`"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("none of the tokenizer files `tokenizer.json`, `vocab.json` with `merges.txt`"),
+        "{error}"
+    );
+}
+
+/// Without larger files in other formats.
+#[test]
+fn downloads_one_format() {
+    let hub = StandInHub::new();
+    let merges = fs_err::read(vocabulary("merges.model")).unwrap();
+    let tekken = fs_err::read(vocabulary("tekken.json")).unwrap();
+    let config: (&str, &[u8]) = ("config.json", br#"{"model_type": "mistral"}"#);
+    hub.add_model("org/pieces", "main", &[("tokenizer.model", &merges), config]);
+    hub.add_model("org/both", "main", &[("tokenizer.model", &merges), ("tekken.json", &tekken), config]);
+    let cache = tempfile::tempdir().unwrap();
+    let online = settings(&hub.endpoint(), cache.path(), false);
+    for (name, file, size) in [("org/pieces", "tokenizer.model", 420), ("org/both", "tekken.json", 370)] {
+        let folder = locate(&online, name, "main").unwrap();
+        assert!(folder.join(file).is_file());
+        assert_eq!(HuggingFaceTokenizer::from_folder(&folder).unwrap().vocabulary_size(), size);
+        assert_eq!(locate(&settings("", cache.path(), true), name, "main").unwrap(), folder);
+    }
+    assert!(!locate(&online, "org/both", "main").unwrap().join("tokenizer.model").exists());
 }
 
 #[test]

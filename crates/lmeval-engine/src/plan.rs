@@ -119,9 +119,7 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
     if let Some(settings) = &options.gen_kwargs {
         task.config.merge_generation_kwargs(settings);
     }
-    if let Some(count) = task.options.num_fewshot.or(options.num_fewshot) {
-        task.config.set_num_fewshot(count);
-    }
+    task.set_num_fewshot(options.num_fewshot);
     match task.options.repeats.or(options.repeats) {
         Some(0) => {
             return Err(settings("`repeats` must be at least 1", "Omit it to use the tasks' own settings"));

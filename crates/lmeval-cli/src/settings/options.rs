@@ -42,7 +42,8 @@ layer! {
 
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
-        /// Without it, the built-in demo tasks.
+        /// A number behind a name is the number of few-shot examples of this task: `arc_challenge:25,hellaswag:10`. Without the flag,
+        /// the built-in demo tasks.
         #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1.., action = ArgAction::Append, help_heading = "Tasks and documents")]
         pub tasks: Option<Vec<TaskNames>>,
 

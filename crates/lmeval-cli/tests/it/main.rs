@@ -73,6 +73,7 @@ mod terminal;
 mod unfinished;
 mod unusual_documents;
 mod validate;
+mod variants;
 mod view;
 #[cfg(unix)]
 mod worker_proxy;

@@ -23,6 +23,7 @@ class Option(NamedTuple):
 
 OPTIONS = (
     Option("config", "-C", "value"),
+    Option("recipe", "-R", "value"),
     Option("tasks", "-t", "values"),
     Option("model", "-M", "value"),
     Option("model_args", "-a", "values"),
@@ -83,6 +84,7 @@ OPTIONS = (
 class OwnSettings:
     """Settings that other harnesses do not have; they are not recorded."""
 
+    recipe: str | None = field(default=None, repr=False)
     workers: Any = field(default=None, repr=False)
     trackio_args: Any = field(default=None, repr=False)
     shard: str | None = field(default=None, repr=False)

@@ -17,7 +17,7 @@ use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
 use crate::run::events::RunEvents;
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
-use crate::run::{judges, thresholds, tracking};
+use crate::run::{judges, recipe, thresholds, tracking};
 use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
@@ -50,7 +50,11 @@ pub(super) fn run_with(
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let roots = roots::resolve(&settings.library, printer)?;
-    let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let manager = roots::manager(&roots, &settings.library)?;
+    if let Some(recipe) = &settings.recipe {
+        recipe::check_pins(recipe, &settings.documents.tasks, &manager, printer)?;
+    }
+    let manager = manager.with_metadata(settings.metadata.clone());
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     thresholds::check(
         &settings.scoring.fail_under,

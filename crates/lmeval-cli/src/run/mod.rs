@@ -8,6 +8,7 @@ pub(crate) mod judges;
 pub(crate) mod live;
 pub(crate) mod model;
 pub(crate) mod output;
+pub(crate) mod recipe;
 pub(crate) mod session;
 pub(crate) mod shard;
 pub(crate) mod thresholds;

@@ -409,18 +409,18 @@ fn written_task(item: &Dict) -> Result<String, InvalidValue> {
         let names = value.as_list().map(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
         let option = match (repr::str(key).as_str(), value) {
             ("task", _) => continue,
-            (key @ ("num_fewshot" | "repeats"), Value::Int(count)) => format!(":{key}={count}"),
+            (key @ ("num_fewshot" | "repeats" | "limit"), Value::Int(count)) => format!(":{key}={count}"),
             ("reductions", Value::Str(name)) => format!(":reductions={name}"),
             ("reductions", _) if matches!(names, Some(Some(_))) => {
                 format!(":reductions={}", names.flatten().unwrap_or_default().join("+"))
             }
-            (key @ ("num_fewshot" | "repeats"), _) => {
+            (key @ ("num_fewshot" | "repeats" | "limit"), _) => {
                 return wrong(&format!("has `{key}`, which must be an integer, not {}", value.type_name()));
             }
             ("reductions", _) => return wrong("has `reductions`, which must be a name or a list of names"),
             (key, _) => {
                 return wrong(&format!(
-                    "has the key `{key}`; the keys are `task`, `num_fewshot`, `repeats` and `reductions`"
+                    "has the key `{key}`; the keys are `task`, `num_fewshot`, `limit`, `repeats` and `reductions`"
                 ));
             }
         };

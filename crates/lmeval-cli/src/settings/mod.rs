@@ -20,6 +20,7 @@ mod precedence;
 mod prompts;
 #[cfg(test)]
 mod python_package;
+mod recipe;
 mod record;
 mod resolve;
 mod samples;

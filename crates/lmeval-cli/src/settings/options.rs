@@ -40,6 +40,12 @@ layer! {
         #[arg(short = 'C', long, value_name = "FILE")]
         pub config: Option<String>,
 
+        /// A recipe: tasks and settings that reproduce published scores; flags override it. `lm-eval ls recipes` lists them.
+        ///
+        /// With --tasks, only these tasks of the recipe.
+        #[arg(short = 'R', long, value_name = "NAME|FILE", help_heading = "Tasks and documents")]
+        pub recipe: Option<String>,
+
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
         /// A number behind a name is the number of few-shot examples of this task: `arc_challenge:25,hellaswag:10`. Without the flag,

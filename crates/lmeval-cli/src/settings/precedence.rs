@@ -43,7 +43,8 @@ const fn idle(row: Row) -> Row {
 }
 
 /// Settings whose values have a form of their own, or that need further flags. All others follow from their kind.
-const SPECIAL: [Row; 20] = [
+const SPECIAL: [Row; 21] = [
+    row("recipe", "demo", &["--recipe", "vllm-ci"]),
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row(
         "hf_hub_log_args",
@@ -127,6 +128,8 @@ fn shown(settings: RunSettings) -> String {
             given: Dict::new(),
             notes: Vec::new(),
             from_file: false,
+            // Its settings and tasks are stored instead.
+            recipe: None,
             ..settings
         }
     )

@@ -1,8 +1,10 @@
 //! Resolves the combined layers into checked settings.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use lmeval_claims::recipe::Recipe;
 use lmeval_core::{Dialect, secrets};
 use lmeval_pycompat::{Dict, Value};
 
@@ -18,7 +20,7 @@ use super::output::OutputGroup;
 use super::prompts::PromptGroup;
 use super::record::given;
 use super::scoring::ScoringGroup;
-use super::seed;
+use super::{recipe, seed};
 
 /// The resolved settings of a run. Each group resolves its own fields.
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ pub(crate) struct RunSettings {
     pub metadata: Dict,
     pub library: LibraryArgs,
     pub python: PythonArgs,
+    /// The recipe that the settings come from.
+    pub recipe: Option<Arc<Recipe>>,
 }
 
 impl RunSettings {
@@ -175,11 +179,13 @@ pub(super) struct Resolver {
     source: Source,
     /// The options that take a dictionary, by name.
     dicts: Dict,
+    recipe: Option<Arc<Recipe>>,
 }
 
 impl Resolver {
     /// Parses the options that take a dictionary.
     fn new(options: Options, source: Source, mut notes: Vec<String>) -> Result<Self> {
+        let (options, recipe) = recipe::below(options)?;
         let mut dicts = Dict::new();
         for name in DictArgs::names("") {
             let given = options.dicts.get(name);
@@ -192,7 +198,7 @@ impl Resolver {
             }
             dicts.insert(name, dict);
         }
-        Ok(Self { options, notes, source, dicts })
+        Ok(Self { options, notes, source, dicts, recipe })
     }
 
     /// Whether a person gives the settings, who may omit any.
@@ -206,7 +212,9 @@ impl Resolver {
     }
 
     fn resolve(mut self, record: Dict) -> Result<RunSettings> {
-        let given = given(&self.options, &self.dicts);
+        let mut given = given(&self.options, &self.dicts);
+        // Its tasks and settings are among those given, and other machines may not have its file.
+        given.remove_str("recipe");
         let dialect = dialect_of(&self.options)?;
         let mut model = ModelGroup::resolve(&mut self)?;
         let documents = DocumentGroup::resolve(&mut self)?;
@@ -233,6 +241,7 @@ impl Resolver {
             metadata,
             library: self.options.library.clone().without_defaults(without_defaults),
             python: self.options.python.clone(),
+            recipe: self.recipe,
             notes: self.notes,
         };
         settings.record = recorded(record, &self.dicts, &settings, self.options.cache_requests.as_ref());

@@ -47,6 +47,7 @@ mod python;
 mod python_models;
 #[cfg(unix)]
 mod ray;
+mod recipes;
 mod recorded_runs;
 mod repeats;
 mod rescore;

@@ -14,6 +14,8 @@ pub struct TaskOptions {
     pub repeats: Option<usize>,
     /// How these answers become one value.
     pub reductions: Vec<Arc<str>>,
+    /// The number of documents.
+    pub limit: Option<usize>,
 }
 
 impl TaskOptions {
@@ -51,6 +53,7 @@ impl TaskOptions {
         let is_given = match key {
             "num_fewshot" => self.num_fewshot.is_some(),
             "repeats" => self.repeats.is_some(),
+            "limit" => self.limit.is_some(),
             _ => !self.reductions.is_empty() && key == "reductions",
         };
         if is_given {
@@ -64,12 +67,16 @@ impl TaskOptions {
             "repeats" => {
                 self.repeats = Some(value.parse().map_err(|_| wrong("a non-negative integer"))?);
             }
+            "limit" => {
+                let count = value.parse().ok().filter(|count| *count > 0);
+                self.limit = Some(count.ok_or_else(|| wrong("a positive integer"))?);
+            }
             "reductions" => self.reductions = value.split('+').map(Arc::from).collect(),
             _ => {
                 let message = format!("`{word}`: a task has no option `{key}` on the command line");
                 let error = Error::new(ErrorKind::Value, message);
                 return Err(error.hint(
-                    "The options are the number of few-shot examples, `repeats=N` and `reductions=NAME+NAME`, as in `gsm8k:5:repeats=4`",
+                    "The options are the number of few-shot examples, `limit=N`, `repeats=N` and `reductions=NAME+NAME`, as in `gsm8k:5:repeats=4`",
                 ));
             }
         }
@@ -87,6 +94,9 @@ impl fmt::Display for TaskOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(count) = self.num_fewshot {
             write!(f, ":{count}")?;
+        }
+        if let Some(count) = self.limit {
+            write!(f, ":limit={count}")?;
         }
         if let Some(count) = self.repeats {
             write!(f, ":repeats={count}")?;
@@ -167,6 +177,7 @@ mod tests {
             ),
             ("t:temperature=1", "no option `temperature`"),
             ("t:repeats=2:oops", "no option `oops`"),
+            ("t:limit=0", "`limit` must be a positive integer, not `0`"),
             ("t:5:repeats=2:num_fewshot=6", "gives `num_fewshot` twice"),
             ("t:5:6", "gives `num_fewshot` twice"),
         ] {

@@ -8,6 +8,9 @@ The server answers immediately and measures requests per second from its first r
 time. Memory is the peak resident set. The time to the first request is measured with an MMLU-like group (57 tasks, 14,042 documents
 with four options, 5-shot), from the start of the process to the first request at the server, which ends the run.
 
+`--streams N` measures streamed generations instead: N pairs of runs at concurrency 256, with `stream=True` and `stream=False`, in alternating order.
+`--other BINARY` compares with another build, which does not stream.
+
 `--live-view N` measures the cost of `--view` instead: N pairs of runs at concurrency 256, with and without it, in alternating order, while
 a client follows the events of the live page as a browser does.
 """
@@ -136,6 +139,27 @@ def follow(call):
     return usage.ru_utime + usage.ru_stime, events
 
 
+def streams(ours, other, same, folder, server, pairs, documents):
+    """Print requests per second with and without streaming, and with another build, and the ratios of each round."""
+    args = f"model=stand-in,base_url={server.url}/v1/completions,num_concurrent=256,tokenizer_backend=none,tokenized_requests=False"
+    same = [word for word in same if word not in ("--compat", "0.4")]
+    ways = {"whole": (ours, f"{args},stream=False"), "streamed": (ours, f"{args},stream=True")}
+    if other:
+        ways["other build"] = ([other], args)
+    rates = {name: [] for name in ways}
+    for pair in range(pairs):
+        for name in list(ways) if pair % 2 else reversed(list(ways)):
+            program, model = ways[name]
+            server.counts()
+            run(command(program, same, folder, "throughput", model, documents))
+            counts = server.counts()
+            rates[name].append(counts["requests"] / (counts["last"] - counts["first"]))
+            print(f"{name:>12} {rates[name][-1]:>9.0f} per second", flush=True)
+    for name in [name for name in ways if name != "whole"]:
+        ratios = [one / whole for one, whole in zip(rates[name], rates["whole"])]
+        print(f"{name} / whole: median {statistics.median(ratios):.3f} of {', '.join(f'{ratio:.3f}' for ratio in ratios)}")
+
+
 def live_view(ours, same, folder, server, pairs, documents):
     """Print requests per second and CPU time with and without the live view, and the ratios of each pair."""
     args = f"model=stand-in,base_url={server.url}/v1/completions,num_concurrent=256,tokenizer_backend=none,tokenized_requests=False"
@@ -163,6 +187,8 @@ def main():
     parser.add_argument("--documents", type=int, default=100_000, help="requests at concurrency 256")
     parser.add_argument("--skip-first-request", action="store_true")
     parser.add_argument("--live-view", type=int, metavar="N", help="measure the cost of --view with N pairs of runs")
+    parser.add_argument("--streams", type=int, metavar="N", help="measure streamed generations with N pairs of runs")
+    parser.add_argument("--other", metavar="BINARY", help="another build of lm-eval, for --streams")
     options = parser.parse_args()
     target = pathlib.Path(options.target)
     reference = [options.python, "-m", "lm_eval"]
@@ -176,6 +202,10 @@ def main():
         server = Server(str(target / "stand-in-server"), "--canned", "--threads", "1")
         if options.live_view:
             live_view(ours, [option for option in same if option != "--quiet"], folder, server, options.live_view, options.documents)
+            server.close()
+            return
+        if options.streams:
+            streams(ours, options.other, same, folder, server, options.streams, options.documents)
             server.close()
             return
         endpoint = f"{server.url}/v1/completions"

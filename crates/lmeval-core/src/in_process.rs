@@ -175,6 +175,7 @@ mod tests {
             arguments: Arguments::Rolling { text: "x".into() },
             additional_args: None,
             document: None,
+            progress: None,
         };
         let runtime = Builder::new_current_thread().build().unwrap();
         let answers = runtime.block_on(async {

@@ -25,6 +25,7 @@ mod message;
 mod model;
 mod model_error;
 mod model_settings;
+mod progress;
 pub mod recorded;
 pub mod secrets;
 mod stops;
@@ -55,6 +56,7 @@ pub use model::{
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use model_settings::{AskedArguments, ModelSettings, ProcessPaths};
+pub use progress::Progress;
 pub use stops::stops;
 pub use trace::{Separator, TokenEnds, Trace};
 pub use windows::{Window, windows};

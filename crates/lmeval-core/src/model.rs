@@ -14,6 +14,7 @@ use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 use crate::letters::{Letter, letters_value};
 use crate::model_error::{ModelError, ModelErrorKind};
+use crate::progress::Progress;
 use crate::trace::Trace;
 
 /// The boxed future that methods of [`Model`] return.
@@ -39,6 +40,8 @@ pub struct ModelRequest {
     pub additional_args: Option<Arc<Dict>>,
     /// The document itself, if the request comes from a task in this process. Only Python models can read it.
     pub document: Option<Arc<Dict>>,
+    /// Where a model that [streams](ModelTraits::streams) notes the beginning of its answer, if it is to be saved.
+    pub progress: Option<Arc<Progress>>,
 }
 
 impl ModelRequest {
@@ -286,6 +289,8 @@ pub struct ModelTraits {
     pub wants_every_request: bool,
     /// Whether answers are worth saving. False for models that answer faster than a file can be read.
     pub is_worth_saving: bool,
+    /// Whether generations arrive piece by piece, so that their beginnings can be saved.
+    pub streams: bool,
     /// Whether answers are looked up, so that a repeated request costs nothing and its answer need not be kept in memory.
     pub is_lookup: bool,
 }
@@ -305,6 +310,7 @@ impl Default for ModelTraits {
             reads_documents: false,
             wants_every_request: false,
             is_worth_saving: true,
+            streams: false,
             is_lookup: false,
         }
     }
@@ -340,6 +346,8 @@ pub struct ModelStats {
     pub tokens_asked: AtomicU64,
     /// Tokens computed for those sequences: shared prefixes are computed once.
     pub tokens_computed: AtomicU64,
+    /// Tokens of answers that have arrived so far, for servers that stream.
+    pub tokens_received: AtomicU64,
     /// The reason for the latest retry.
     retry_reason: Mutex<Option<String>>,
     warnings: Mutex<Warnings>,

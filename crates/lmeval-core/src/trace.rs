@@ -41,6 +41,8 @@ pub struct Trace {
     pub rest: Arc<str>,
     /// The tokens of the whole text; empty if only their number is known.
     pub tokens: TokenEnds,
+    /// The ids of the tokens of a generation that is not complete, so that it can be continued; else empty.
+    pub ids: Arc<[u32]>,
 }
 
 impl Trace {
@@ -72,6 +74,7 @@ impl Trace {
             separator: Separator::from_code(byte(separator)?)?,
             rest: Arc::clone(rest),
             tokens: TokenEnds::from_bytes(&tokens)?,
+            ids: Arc::default(),
         })
     }
 
@@ -233,6 +236,7 @@ mod tests {
             separator: Separator::Field,
             rest: "é".into(),
             tokens: TokenEnds::new([(1, 0), (200, 2)]),
+            ids: Arc::default(),
         };
         assert_eq!(Trace::from_value(&trace.to_value()), Some(trace));
         assert_eq!(Trace::from_value(&Value::list([])), None);

@@ -5,12 +5,16 @@ use std::collections::hash_map;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Arguments, Model, ModelError, ModelErrorKind, ModelRequest, ModelTraits, secrets};
+use lmeval_core::{
+    Answer, Arguments, Model, ModelError, ModelErrorKind, ModelRequest, ModelTraits, Progress, RequestType,
+    secrets,
+};
 use lmeval_journal::{Entry, ErrorKind, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::debug;
 
 use crate::attribution::{Assumed, Refutation, Registered, register};
@@ -22,6 +26,9 @@ use crate::event::{Event, Events, NoEvents};
 use crate::key::Keys;
 use crate::produce::{Job, Reply};
 use crate::valid::{checked, is_valid, masked};
+
+/// How often the beginnings of answers are saved that arrive piece by piece.
+const SAVE_BEGUN: Duration = Duration::from_secs(5);
 
 /// Requests in a batch that is kept together because of their context, at most.
 const MAX_OF_CONTEXT: usize = 1024;
@@ -134,9 +141,16 @@ impl Dispatcher {
                 continue;
             }
             let Some(job) = self.join_identical(key, job) else { continue };
-            match self.saved(key, &job) {
-                Ok(Some(answer)) => self.settle(key, job, Ok(answer), true),
-                Ok(None) => unanswered.push((key, job)),
+            let found = self.saved(key, &job).and_then(|answer| match answer {
+                Some(answer) => Ok(Some((job, answer))),
+                None => {
+                    unanswered.push((key, self.resuming(key, job)?));
+                    Ok(None)
+                }
+            });
+            match found {
+                Ok(Some((job, answer))) => self.settle(key, job, Ok(answer), true),
+                Ok(None) => {}
                 Err(error) => return self.end(error.into()),
             }
         }
@@ -204,16 +218,28 @@ impl Dispatcher {
     /// batch.
     async fn send_to_model(&self, unanswered: Vec<(Key, Job)>) {
         let requests = unanswered.iter().map(|(_, job)| job.request.clone()).collect();
+        let streams = unanswered.iter().any(|(_, job)| job.request.progress.is_some());
         let mut open: Vec<Option<(Key, Job)>> = unanswered.into_iter().map(Some).collect();
         let (sender, mut answers) = unbounded_channel();
         // The receiver is dropped when an answer could not be saved.
         let sink = Box::new(move |index, answer| drop(sender.send((index, answer))));
+        let mut due = Instant::now() + SAVE_BEGUN;
         let save = async {
-            while let Some((index, answer)) = answers.recv().await {
-                let Some((key, job)) = open.get_mut(index).and_then(Option::take) else { continue };
-                self.save(key, job, answer).await?;
+            loop {
+                tokio::select! {
+                    answer = answers.recv() => {
+                        let Some((index, answer)) = answer else { return Ok(()) };
+                        let Some((key, job)) = open.get_mut(index).and_then(Option::take) else { continue };
+                        self.save(key, job, answer).await?;
+                    }
+                    () = tokio::time::sleep_until(due), if streams => {
+                        for (key, job) in open.iter().flatten() {
+                            self.save_begun(*key, job).await?;
+                        }
+                        due = Instant::now() + SAVE_BEGUN;
+                    }
+                }
             }
-            Ok(())
         };
         let ((), saved) = tokio::join!(self.model.answer_each(requests, sink), save);
         if let Err(error) = saved {
@@ -226,6 +252,27 @@ impl Dispatcher {
         }
     }
 
+    /// The job, with the beginning of its answer if an earlier run was interrupted while it was generated. Only models that
+    /// stream have use for it.
+    fn resuming(&self, key: Key, mut job: Job) -> Result<Job, lmeval_journal::Error> {
+        if let Some(journal) = &self.journal
+            && self.model.traits().streams
+            && job.request.request_type() == RequestType::GenerateUntil
+        {
+            let begun = journal.begun(&key, RequestType::GenerateUntil)?;
+            job.request.progress = Some(Arc::new(Progress::resuming(begun)));
+        }
+        Ok(job)
+    }
+
+    /// Saves the beginning of an answer, if it has grown.
+    async fn save_begun(&self, key: Key, job: &Job) -> Result<(), lmeval_journal::Error> {
+        let begun = job.request.progress.as_ref().and_then(|progress| progress.take_new());
+        let (Some(journal), Some(begun)) = (&self.journal, begun) else { return Ok(()) };
+        let outcome = Outcome::Begun(masked(begun));
+        journal.append(Entry { outcome, ..entry(key, job, &Err(no_answer())) }).await
+    }
+
     /// Saves and reports an answer.
     async fn save(
         &self,
@@ -235,13 +282,20 @@ impl Dispatcher {
     ) -> Result<(), lmeval_journal::Error> {
         if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
             // Stopped before all its retries, so it has not failed for good.
-            return Ok(());
+            return self.save_begun(key, &job).await;
         }
         let answer = checked(&job.request, answer).map(masked);
         let answer = match &self.journal {
             Some(journal) => append(journal, key, &job, answer).await?,
             None => answer,
         };
+        if answer.is_err()
+            && let Some(progress) = &job.request.progress
+        {
+            // The failure must not hide what was saved before it.
+            progress.set(progress.begun());
+            self.save_begun(key, &job).await?;
+        }
         self.settle(key, job, answer, false);
         Ok(())
     }

@@ -201,6 +201,7 @@ impl JudgePool {
             },
             additional_args: None,
             document: None,
+            progress: None,
         };
         self.events.event(Event::Built { kind: RequestType::GenerateUntil, count: 1 });
         queue.send(vec![Job { reply: Reply::Slot(slot), request }]);
@@ -253,6 +254,7 @@ impl Judges for JudgePool {
                     },
                     additional_args: None,
                     document: None,
+                    progress: None,
                 };
                 self.events.event(Event::Built { kind: RequestType::GenerateUntil, count: 1 });
                 queue.send(vec![Job { reply: Reply::Direct(index, reply.clone()), request }]);

@@ -73,6 +73,7 @@ mod tests {
             arguments: Arguments::Generate { context: "Q".into(), kwargs: Arc::new(kwargs) },
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 

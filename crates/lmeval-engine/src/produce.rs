@@ -239,5 +239,6 @@ fn model_request(instance: &Instance, repeat: usize, document: &Arc<Dict>) -> Mo
         arguments: instance.arguments.clone(),
         additional_args: instance.additional_args.clone(),
         document: Some(Arc::clone(document)),
+        progress: None,
     }
 }

@@ -1,8 +1,11 @@
 //! Checks every answer before it is saved or scored, whatever back end it comes from.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use lmeval_core::{Answer, Arguments, Letter, ModelError, ModelErrorKind, ModelRequest, Response, secrets};
+use lmeval_core::{
+    Answer, Arguments, Letter, ModelError, ModelErrorKind, ModelRequest, Response, TokenEnds, Trace, secrets,
+};
 
 /// How far rounding may lift a log-likelihood above 0, the logarithm of certainty.
 const ROUNDING: f64 = 0.02;
@@ -21,10 +24,29 @@ pub(crate) fn checked(
 /// An answer in which keys of this process are masked. A server may repeat the key that it was sent, in any form that JSON
 /// allows, and the journal would keep it. Both this run and one that resumes it score the masked text.
 pub(crate) fn masked(mut answer: Answer) -> Answer {
-    if let Response::Text(text) = &answer.response
-        && let Cow::Owned(masked) = secrets::mask_data(text)
-    {
-        answer.response = Response::Text(masked.into());
+    let mut is_changed = false;
+    let mut mask = |text: &Arc<str>| match secrets::mask_data(text) {
+        Cow::Owned(masked) => {
+            is_changed = true;
+            masked.into()
+        }
+        Cow::Borrowed(_) => Arc::clone(text),
+    };
+    if let Response::Text(text) = &answer.response {
+        answer.response = Response::Text(mask(text));
+    }
+    if let Some(trace) = answer.trace.as_deref() {
+        let (reasoning, rest) = (mask(&trace.reasoning), mask(&trace.rest));
+        if is_changed {
+            // The ends of tokens are those of the text as it was.
+            answer.trace = Some(Arc::new(Trace {
+                reasoning,
+                rest,
+                separator: trace.separator,
+                tokens: TokenEnds::default(),
+                ids: Arc::default(),
+            }));
+        }
     }
     answer
 }
@@ -93,8 +115,6 @@ fn wrong_type(request: &ModelRequest, response: &Response) -> ModelError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use lmeval_core::DocId;
     use lmeval_pycompat::Dict;
 
@@ -109,6 +129,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 

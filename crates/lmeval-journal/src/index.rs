@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::key::{Fingerprint, Key};
-use crate::record::{StoredData, StoredModel};
+use crate::record::{State, StoredData, StoredModel};
 
 /// The location of a record in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,13 @@ pub(crate) struct RecordLocation {
     pub(crate) offset: u64,
     /// The size of the record, head included.
     pub(crate) size: u32,
-    pub(crate) is_answered: bool,
+    pub(crate) state: State,
+}
+
+impl RecordLocation {
+    pub(crate) fn is_answered(&self) -> bool {
+        self.state == State::Answered
+    }
 }
 
 /// The current record of every key, and all registered models.
@@ -32,13 +38,13 @@ impl Index {
         self.records.get(&key.digest).copied()
     }
 
-    /// Adds a later record. It replaces the current one unless that would replace an answer by a failure.
+    /// Adds a later record. It replaces the current one unless that is an answer and it is not.
     pub(crate) fn insert(&mut self, key: &Key, location: RecordLocation) {
-        let was_answered = self.get(key).is_some_and(|known| known.is_answered);
-        if location.is_answered || !was_answered {
+        let was_answered = self.get(key).is_some_and(|known| known.is_answered());
+        if location.is_answered() || !was_answered {
             self.records.insert(key.digest, location);
         }
-        if location.is_answered && !was_answered {
+        if location.is_answered() && !was_answered {
             *self.answers.entry(key.model).or_default() += 1;
         }
     }
@@ -47,7 +53,7 @@ impl Index {
     pub(crate) fn remove(&mut self, key: &Key, location: RecordLocation) {
         if self.get(key) == Some(location) {
             self.records.remove(&key.digest);
-            if location.is_answered
+            if location.is_answered()
                 && let Some(count) = self.answers.get_mut(&key.model)
             {
                 *count = count.saturating_sub(1);
@@ -98,8 +104,8 @@ impl Index {
 
     /// The numbers of answered keys and of keys with failures only.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let answers = self.records.values().filter(|location| location.is_answered).count();
-        (answers, self.records.len() - answers)
+        let count = |state| self.records.values().filter(|location| location.state == state).count();
+        (count(State::Answered), count(State::Failed))
     }
 
     /// Whether the record at `offset` is the current one of its key.

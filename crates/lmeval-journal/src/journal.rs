@@ -15,7 +15,7 @@ use crate::key::{Fingerprint, Key};
 use crate::lock::{Lock, beside};
 use crate::medium::{Medium, write_up_to};
 use crate::reader::{Located, read_answer};
-use crate::record::{Entry, StoredData, StoredEntry, StoredModel};
+use crate::record::{Entry, State, StoredData, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
 use crate::writer::{Pending, Subject, Waiter, Writer};
@@ -179,16 +179,25 @@ impl Journal {
     /// Whether the request has an answer. Does not read it.
     pub fn is_answered(&self, key: &Key) -> bool {
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
-        index.get(key).is_some_and(|location| location.is_answered)
+        index.get(key).is_some_and(|location| location.is_answered())
     }
 
     /// Reads the answer to a request of the given type.
     ///
     /// Returns `None` if the record was damaged after the journal was opened.
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
+        self.read(key, kind, State::Answered)
+    }
+
+    /// Reads the beginning of the answer to a request of the given type that has no complete one.
+    pub fn begun(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
+        self.read(key, kind, State::Begun)
+    }
+
+    fn read(&self, key: &Key, kind: RequestType, state: State) -> Result<Option<Answer>, Error> {
         let shared = self.writer.shared();
         let found = shared.index.read().unwrap_or_else(PoisonError::into_inner).get(key);
-        let Some(location) = found else { return Ok(None) };
+        let Some(location) = found.filter(|location| location.state == state) else { return Ok(None) };
         match read_answer(shared.medium.as_ref(), &self.path, key, location, kind)? {
             Located::Answer(answer) => return Ok(Some(*answer)),
             Located::Nothing => return Ok(None),
@@ -225,7 +234,7 @@ impl Journal {
     }
 
     fn send(&self, entry: &StoredEntry, waiter: Waiter) -> Result<(), Error> {
-        let subject = Subject::Entry { key: entry.key, is_answered: entry.is_answered() };
+        let subject = Subject::Entry { key: entry.key, state: entry.state() };
         self.writer.send(Pending { record: entry.encode()?, subject, waiter });
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::index::{Index, RecordLocation};
 use crate::key::Key;
 use crate::medium::{Medium, read_up_to};
-use crate::record::{self, Record, StoredModel};
+use crate::record::{self, Record, State, StoredModel};
 use crate::survey::{open_for_reading, survey};
 
 /// A journal opened for reading only. Takes no lock and changes nothing, so it is safe during a run; answers written later
@@ -41,7 +41,8 @@ impl SavedAnswers {
 
     /// Reads the answer to a request of the given type.
     pub fn get(&self, key: &Key, kind: RequestType) -> Result<Option<Answer>, Error> {
-        let (Some(file), Some(location)) = (&self.file, self.index.get(key)) else { return Ok(None) };
+        let location = self.index.get(key).filter(RecordLocation::is_answered);
+        let (Some(file), Some(location)) = (&self.file, location) else { return Ok(None) };
         match read_answer(file, &self.path, key, location, kind)? {
             Located::Answer(answer) => Ok(Some(*answer)),
             Located::Nothing | Located::Damaged => Ok(None),
@@ -58,7 +59,7 @@ pub(crate) enum Located {
     Damaged,
 }
 
-/// Reads the answer at a location.
+/// Reads the answer at a location, or the beginning of one.
 pub(crate) fn read_answer(
     medium: &dyn Medium,
     path: &Path,
@@ -66,7 +67,7 @@ pub(crate) fn read_answer(
     location: RecordLocation,
     kind: RequestType,
 ) -> Result<Located, Error> {
-    if !location.is_answered {
+    if location.state == State::Failed {
         return Ok(Located::Nothing);
     }
     let mut bytes = vec![0; location.size as usize];

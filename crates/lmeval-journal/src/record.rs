@@ -29,6 +29,9 @@ const KIND_MODEL: u8 = 1;
 const KIND_ENTRY: u8 = 2;
 const KIND_DATA: u8 = 3;
 
+/// Precedes the beginning of an answer.
+const BEGUN: u8 = 5;
+
 /// One finished request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -58,6 +61,16 @@ pub enum Outcome {
         /// The error message.
         message: String,
     },
+    /// The beginning of an answer that was still being generated; a later run may continue it.
+    Begun(Answer),
+}
+
+/// What the current record of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Answered,
+    Failed,
+    Begun,
 }
 
 /// The origin of a request; old caches do not record it.
@@ -124,13 +137,17 @@ impl From<Entry> for StoredEntry {
 }
 
 impl StoredEntry {
-    pub(crate) fn is_answered(&self) -> bool {
-        matches!(self.outcome, Outcome::Answered(_))
+    pub(crate) fn state(&self) -> State {
+        match self.outcome {
+            Outcome::Answered(_) => State::Answered,
+            Outcome::Failed { .. } => State::Failed,
+            Outcome::Begun(_) => State::Begun,
+        }
     }
 
     /// The answer, converted to the type `asked`, or `None` if it is a failure or of another type.
     pub(crate) fn into_answer(self, asked: RequestType) -> Option<Answer> {
-        let Outcome::Answered(answer) = self.outcome else { return None };
+        let (Outcome::Answered(answer) | Outcome::Begun(answer)) = self.outcome else { return None };
         match self.origin {
             Some(origin) => (origin.kind == asked).then_some(answer),
             None => {
@@ -175,7 +192,11 @@ impl StoredEntry {
                     out.push(0);
                     put_string(out, message);
                 }
-                Outcome::Answered(Answer { response, finish, usage, trace }) => {
+                Outcome::Answered(answer) | Outcome::Begun(answer) => {
+                    if let Outcome::Begun(_) = self.outcome {
+                        out.push(BEGUN);
+                    }
+                    let Answer { response, finish, usage, trace } = answer;
                     match response {
                         Response::Loglikelihood { logprob, is_greedy } => {
                             out.push(1);
@@ -229,7 +250,12 @@ impl StoredEntry {
                 kind,
             }),
         };
-        let response = match reader.byte()? {
+        let mut code = reader.byte()?;
+        let is_begun = code == BEGUN;
+        if is_begun {
+            code = reader.byte()?;
+        }
+        let response = match code {
             0 => {
                 let outcome = Outcome::Failed { message: reader.string()?.to_owned() };
                 return reader.finish(Self { key: Key { digest, model }, origin, outcome });
@@ -243,17 +269,20 @@ impl StoredEntry {
         let finish = Finish::from_code(reader.byte()?)?;
         let usage = Usage { prompt_tokens: reader.number()?, completion_tokens: reader.number()? };
         let trace = if reader.is_at_end() { None } else { Some(Arc::new(trace(&mut reader)?)) };
-        let outcome = Outcome::Answered(Answer { response, finish, usage, trace });
+        let answer = Answer { response, finish, usage, trace };
+        let outcome = if is_begun { Outcome::Begun(answer) } else { Outcome::Answered(answer) };
         reader.finish(Self { key: Key { digest, model }, origin, outcome })
     }
 }
 
 /// Follows the answer, which has none in records of older versions and of other request types.
-fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens }: &Trace) {
+fn put_trace(out: &mut Vec<u8>, Trace { reasoning, separator, rest, tokens, ids }: &Trace) {
     out.push(separator.code());
     put_string(out, reasoning);
     put_string(out, rest);
     put_bytes(out, tokens.as_bytes());
+    put_number(out, ids.len() as u64);
+    ids.iter().for_each(|id| put_number(out, (*id).into()));
 }
 
 fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
@@ -262,6 +291,8 @@ fn trace(reader: &mut Reader<'_>) -> Option<Trace> {
         reasoning: reader.string()?.into(),
         rest: reader.string()?.into(),
         tokens: TokenEnds::from_bytes(reader.bytes()?)?,
+        // A damaged count must not allocate.
+        ids: (0..reader.number()?).map(|_| u32::try_from(reader.number()?).ok()).collect::<Option<_>>()?,
     })
 }
 
@@ -422,9 +453,11 @@ mod tests {
             separator: Separator::Field,
             rest: "\n".into(),
             tokens: TokenEnds::new([(1, 0), (200, 2)]),
+            ids: [7, u32::MAX].into(),
         };
         let traced = Answer { trace: Some(traced.into()), ..Answer::from(text.clone()) };
         let entries = [
+            StoredEntry { key: key(), origin: None, outcome: Outcome::Begun(traced.clone()) },
             StoredEntry { key: key(), origin: None, outcome: Outcome::Answered(traced) },
             answered(text, Some(origin(RequestType::GenerateUntil))),
             answered(Response::Text("".into()), None),

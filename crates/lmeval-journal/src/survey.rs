@@ -36,8 +36,7 @@ impl Survey {
             match Record::decode(bytes) {
                 Some(Record::Model(model)) => index.insert_model(model, offset),
                 Some(Record::Entry(entry)) => {
-                    let location =
-                        RecordLocation { offset, size: bytes.len() as u32, is_answered: entry.is_answered() };
+                    let location = RecordLocation { offset, size: bytes.len() as u32, state: entry.state() };
                     index.insert(&entry.key, location);
                 }
                 Some(Record::Data(data)) => index.insert_data(data, offset),

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::index::{Index, RecordLocation};
 use crate::key::Key;
 use crate::medium::{Medium, write_up_to};
-use crate::record::{StoredData, StoredModel};
+use crate::record::{State, StoredData, StoredModel};
 
 /// How long a written record may stay unflushed.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ const KEPT_BUFFER: usize = 1 << 20;
 pub(crate) enum Subject {
     Model(StoredModel),
     Data(StoredData),
-    Entry { key: Key, is_answered: bool },
+    Entry { key: Key, state: State },
 }
 
 /// The caller waiting for a record to be written.
@@ -221,8 +221,8 @@ impl JournalState {
             match &pending.subject {
                 Subject::Model(model) => index.insert_model(model.clone(), offset),
                 Subject::Data(data) => index.insert_data(data.clone(), offset),
-                Subject::Entry { key, is_answered } => {
-                    index.insert(key, RecordLocation { offset, size, is_answered: *is_answered });
+                Subject::Entry { key, state } => {
+                    index.insert(key, RecordLocation { offset, size, state: *state });
                 }
             }
             offset += u64::from(size);

@@ -81,6 +81,7 @@ fn request(number: usize) -> ModelRequest {
         arguments: Arguments::Loglikelihood { context: context.as_str().into(), continuation: " yes".into() },
         additional_args: None,
         document: None,
+        progress: None,
     }
 }
 

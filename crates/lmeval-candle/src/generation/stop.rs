@@ -1,5 +1,7 @@
 //! Stop strings, and extraction of the answer.
 
+use std::sync::Arc;
+
 use lmeval_core::{ModelError, Separator, Trace};
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
@@ -78,6 +80,7 @@ pub(crate) fn decode(
         separator: Separator::Marker,
         rest: text[end..].into(),
         tokens: tokenizer.ends(tokens)?,
+        ids: Arc::default(),
     };
     Ok(Decoded { answer: text[start..end].to_owned(), trace })
 }
@@ -85,7 +88,6 @@ pub(crate) fn decode(
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
 

@@ -184,6 +184,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     })
 }
 
@@ -263,6 +264,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 

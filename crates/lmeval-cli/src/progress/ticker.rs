@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -161,19 +161,27 @@ impl View {
             |judge: &Arc<dyn Model>| judge.stats().map_or(0, |stats| stats.in_flight.load(Ordering::Relaxed));
         // A model that waits for its server says so itself.
         let is_waiting = self.model.stats().is_some_and(|stats| stats.waiting().is_some());
+        let rate = self.rate(now);
+        let streams =
+            self.model.stats().is_some_and(|stats| stats.tokens_received.load(Ordering::Relaxed) > 0);
         Outlook {
-            rate: self.rate(now),
+            rate,
             left: self.pace.time_left(now).filter(|_| !is_waiting),
-            silence: self.pace.silence(now),
+            // Long answers that arrive piece by piece are no silence.
+            silence: self.pace.silence(now).filter(|_| !streams || rate.tokens == 0.0),
             judging: self.judges.iter().map(in_flight).sum(),
         }
     }
 
     fn rate(&mut self, now: &Snapshot) -> Rate {
         let moment = Instant::now();
-        // An in-process model counts tokens before it has answers.
-        let counted = self.model.stats().map_or(0, |stats| stats.tokens_asked.load(Ordering::Relaxed));
-        let tokens_now = if counted > 0 { counted } else { now.tokens };
+        // A model in the process counts tokens before it has answers, and a server that streams sends them.
+        let stats = self.model.stats();
+        let read = |count: fn(&ModelStats) -> &AtomicU64| {
+            stats.map_or(0, |stats| count(stats).load(Ordering::Relaxed))
+        };
+        let counted = [read(|stats| &stats.tokens_asked), read(|stats| &stats.tokens_received)];
+        let tokens_now = counted.into_iter().find(|count| *count > 0).unwrap_or(now.tokens);
         self.samples.push_back((moment, now.sent, tokens_now));
         while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(then, ..)| moment - *then >= WINDOW)
         {

@@ -68,8 +68,9 @@ mod shard_data;
 mod shards;
 mod show;
 mod snapshots;
-mod tasks_command;
 #[cfg(target_os = "linux")]
+mod streams;
+mod tasks_command;
 mod terminal;
 mod unfinished;
 mod unusual_documents;

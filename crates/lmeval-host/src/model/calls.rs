@@ -159,6 +159,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 

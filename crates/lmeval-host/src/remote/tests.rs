@@ -153,6 +153,7 @@ fn request(number: usize) -> ModelRequest {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     }
 }
 

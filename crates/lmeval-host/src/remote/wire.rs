@@ -148,6 +148,7 @@ fn to_request(value: &Value) -> Option<ModelRequest> {
             _ => None,
         },
         document: None,
+        progress: None,
     })
 }
 
@@ -406,6 +407,7 @@ mod tests {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         }
     }
 

@@ -149,6 +149,7 @@ fn request(doc_id: usize, arguments: Arguments) -> ModelRequest {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     }
 }
 

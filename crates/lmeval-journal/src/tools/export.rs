@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 use crate::key::Fingerprint;
-use crate::record::{Outcome, Record, StoredEntry};
+use crate::record::{Outcome, Record, State, StoredEntry};
 use crate::scan::scan;
 use crate::survey::{open_for_reading, records, survey};
 
@@ -47,7 +47,12 @@ pub fn export(path: &Path, output: &mut dyn Write) -> Result<Exported, Error> {
             && survey.index.is_live(&entry.key, offset)
         {
             let model = models.get(&entry.key.model).cloned();
-            let count = if entry.is_answered() { &mut exported.answers } else { &mut exported.failures };
+            let count = match entry.state() {
+                State::Answered => &mut exported.answers,
+                State::Failed => &mut exported.failures,
+                // A part of an answer is not for those who read answers.
+                State::Begun => return,
+            };
             *count += 1;
             written = write_line(output, entry, model);
         }
@@ -95,6 +100,7 @@ fn write_line(output: &mut dyn Write, entry: StoredEntry, model: Option<String>)
                 line.insert("reasoning", Value::Str(Arc::clone(reasoning)));
             }
         }
+        Outcome::Begun(_) => {}
         Outcome::Failed { message } => {
             line.insert("error", message);
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 use crate::key::Fingerprint;
-use crate::record::{Record, StoredModel};
+use crate::record::{Record, State, StoredModel};
 use crate::scan::scan;
 use crate::survey::{open_for_reading, records, survey};
 
@@ -60,9 +60,9 @@ pub fn list(path: &Path) -> Result<Listing, Error> {
         Some(Record::Model(model)) if models.identify(&model) => live_bytes += bytes.len() as u64,
         Some(Record::Entry(entry)) if survey.index.is_live(&entry.key, offset) => {
             live_bytes += bytes.len() as u64;
-            let is_answered = entry.is_answered();
+            let state = entry.state();
             let task = entry.origin.map(|origin| origin.task);
-            models.count(entry.key.model, task, is_answered, bytes.len() as u64);
+            models.count(entry.key.model, task, state, bytes.len() as u64);
         }
         Some(Record::Data(data)) if survey.index.is_last_of_data(&data.subject, offset) => {
             live_bytes += bytes.len() as u64;
@@ -100,7 +100,7 @@ impl Models {
         is_new
     }
 
-    fn count(&mut self, model: Fingerprint, task: Option<Arc<str>>, is_answered: bool, bytes: u64) {
+    fn count(&mut self, model: Fingerprint, task: Option<Arc<str>>, state: State, bytes: u64) {
         let position = self.position(model);
         let summary = &mut self.summaries[position];
         let at = *self.tasks.entry((position, task)).or_insert_with_key(|(_, task)| {
@@ -109,10 +109,10 @@ impl Models {
         });
         let task = &mut summary.tasks[at];
         summary.bytes += bytes;
-        let counters = if is_answered {
-            [&mut summary.answered, &mut task.answered]
-        } else {
-            [&mut summary.failed, &mut task.failed]
+        let counters = match state {
+            State::Answered => [&mut summary.answered, &mut task.answered],
+            State::Failed => [&mut summary.failed, &mut task.failed],
+            State::Begun => return,
         };
         for counter in counters {
             *counter += 1;

@@ -13,7 +13,7 @@ use crate::index::RecordLocation;
 use crate::journal::{resolve, sync_folder};
 use crate::lock::{Lock, beside};
 use crate::medium::read_up_to;
-use crate::record::{Outcome, Record, StoredEntry};
+use crate::record::{Outcome, Record, State, StoredEntry};
 use crate::scan::{Damage, scan};
 use crate::survey::{Survey, open_for_reading, records, survey};
 
@@ -66,14 +66,14 @@ impl Input<'_> {
         let Some(file) = &self.file else { return Ok(()) };
         let scanned = scan(records(file, self.path)?, |offset, bytes| {
             let Some(record) = Record::decode(bytes) else { return };
-            let (is_current, is_answered) = match &record {
-                Record::Model(model) => (self.survey.index.is_last_of_model(model, offset), false),
-                Record::Entry(entry) => (self.survey.index.is_live(&entry.key, offset), entry.is_answered()),
+            let (is_current, state) = match &record {
+                Record::Model(model) => (self.survey.index.is_last_of_model(model, offset), State::Failed),
+                Record::Entry(entry) => (self.survey.index.is_live(&entry.key, offset), entry.state()),
                 // The merged answers need not be of the same data.
-                Record::Data(_) => (false, false),
+                Record::Data(_) => (false, State::Failed),
             };
             if is_current {
-                visit(RecordLocation { offset, size: bytes.len() as u32, is_answered }, bytes, record);
+                visit(RecordLocation { offset, size: bytes.len() as u32, state }, bytes, record);
             }
         });
         scanned.map(drop).map_err(|source| Error::io("read", self.path, source))
@@ -149,12 +149,13 @@ fn choose(inputs: &[Input<'_>], merged: &mut Merged) -> Result<Taken, Error> {
         input.visit(|location, _, record| {
             let Record::Entry(entry) = record else { return };
             let known = taken.get(&entry.key.digest).copied();
-            let Some((first, known)) = known.filter(|(_, known)| known.is_answered || !location.is_answered)
+            let Some((first, known)) =
+                known.filter(|(_, known)| known.is_answered() || !location.is_answered())
             else {
                 taken.insert(entry.key.digest, (index, location));
                 return;
             };
-            if !location.is_answered {
+            if !location.is_answered() {
                 return;
             }
             if inputs[first].entry(known).is_some_and(|known| is_same(&known.outcome, &entry.outcome)) {
@@ -217,8 +218,8 @@ fn write(inputs: &[Input<'_>], taken: &Taken, path: &Path, merged: &mut Merged) 
             }
         })?;
     }
-    merged.answers = taken.values().filter(|(_, location)| location.is_answered).count();
-    merged.failures = taken.len() - merged.answers;
+    let count = |state| taken.values().filter(|(_, location)| location.state == state).count();
+    (merged.answers, merged.failures) = (count(State::Answered), count(State::Failed));
     let file = written
         .and_then(|()| output.into_inner().map_err(io::IntoInnerError::into_error))
         .map_err(cannot_write)?;

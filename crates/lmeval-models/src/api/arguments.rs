@@ -15,6 +15,7 @@ use super::model::{ApiModel, Parts};
 use super::pool::Keeper;
 use super::protocol::{Protocol, Rules};
 use super::scoring::{Choice, Planner};
+use super::stream::Streams;
 use super::truncation::Side;
 use crate::http::{Client, ClientSettings};
 use crate::tokenizer::{self, Encoder};
@@ -219,6 +220,13 @@ impl Backend {
             truncation: if protocol.is_launched() { Side::read(settings)? } else { Side::Left },
             dialect: settings.dialect,
         };
+        let streams = Streams::read(settings)?;
+        if streams == Streams::All && !protocol.can_stream() {
+            let message = format!("`{}` does not stream generations", self.name);
+            return Err(ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("Drop `stream`, or use `local-completions` or `local-chat-completions`"));
+        }
+        let is_launched = protocol.is_launched();
         keeper.client.set_trial(String::new(), trial_body(&*protocol, &rules)?);
         let parts = Parts {
             backend: self.name,
@@ -234,6 +242,9 @@ impl Backend {
             max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
             top_logprobs: TopLogprobs::new(top_logprobs),
             refuses_fields: AtomicBool::new(false),
+            streams,
+            refuses_streams: AtomicBool::new(false),
+            is_extended: AtomicBool::new(is_launched),
             is_hosted: self.is_hosted,
             model_id: settings.text("model_id"),
             is_tokenizer_named: settings.get("tokenizer").is_some(),

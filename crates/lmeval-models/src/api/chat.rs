@@ -26,7 +26,7 @@ pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
 };
 
 /// The fields of a message for reasoning: of older servers, and of newer ones.
-const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+pub(super) const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The protocol of `/v1/chat/completions`.
 #[derive(Debug)]
@@ -176,6 +176,10 @@ fn parts_text(parts: &[Value]) -> Arc<str> {
 }
 
 impl Protocol for ChatCompletions {
+    fn can_stream(&self) -> bool {
+        true
+    }
+
     fn is_launched(&self) -> bool {
         self.is_launched
     }

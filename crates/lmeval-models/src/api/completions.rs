@@ -43,6 +43,10 @@ pub(super) fn take_limit(settings: &mut Dict, rules: &Rules) -> Value {
 }
 
 impl Protocol for Completions {
+    fn can_stream(&self) -> bool {
+        true
+    }
+
     fn is_launched(&self) -> bool {
         self.is_launched
     }

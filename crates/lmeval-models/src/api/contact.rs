@@ -1,5 +1,6 @@
 //! The first contact with a server.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -159,6 +160,9 @@ fn listed(answer: &Value, model: Option<&str>) -> Listed {
 /// Server software that refuses names it does not list.
 const STRICT: [&str; 3] = ["vllm", "sglang", "library"];
 
+/// Server software that continues the last message of a conversation if it is asked to, and ignores fields that it does not know.
+const EXTENDED: [&str; 2] = ["vllm", "sglang"];
+
 impl ApiModel {
     /// Waits for the server. Fails for mistakes that every request would repeat: a wrong path, or a model that the
     /// server does not have.
@@ -170,6 +174,9 @@ impl ApiModel {
         keeper.first_contact().await?;
         let lists = list_models(client, rules.model.as_deref()).await?;
         let listed = lists.into_iter().find_map(|(_, listed)| listed).unwrap_or_default();
+        if listed.owner.as_deref().is_some_and(|owner| EXTENDED.contains(&owner)) {
+            self.parts.is_extended.store(true, Ordering::Relaxed);
+        }
         let is_named = rules.model.as_ref().is_some_and(|model| listed.names.contains(model));
         let is_strict = listed.owner.as_deref().is_some_and(|owner| STRICT.contains(&owner));
         let needs_name = rules.model.is_none() && self.parts.protocol.needs_model_name();

@@ -13,8 +13,9 @@ use super::answer::{malformed, parse, share, unusable, usage};
 use super::images::{has_media, with_images};
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::{Generation, Prompt, Rules};
+use super::stream::{Continuation, Knows, Streaming, Streams};
 use super::template::JsonTemplate;
-use crate::http::{BadAnswer, Call};
+use crate::http::{BadAnswer, Call, Receiver, Route};
 
 /// A generation request and its settings.
 struct PendingGeneration<'a> {
@@ -107,9 +108,37 @@ impl ApiModel {
         answers
     }
 
+    /// Sends one call. If the server refuses to stream the answer and accepts the call without that, the rest of the run does
+    /// without.
+    async fn generate_call(&self, batch: &[&PendingGeneration<'_>]) -> Result<Vec<Answer>, ModelError> {
+        let refusal = match self.generate_fields(batch).await {
+            Err(error) if error.kind() == ModelErrorKind::Request => error,
+            answered => return answered,
+        };
+        let limit = batch.first().map_or(0, |first| self.limit(first.settings));
+        if !self.streams(limit) {
+            return Err(refusal);
+        }
+        let refuses = &self.parts.refuses_streams;
+        refuses.store(true, Ordering::Relaxed);
+        match self.generate_fields(batch).await {
+            Err(_) => {
+                // It was not the stream.
+                refuses.store(false, Ordering::Relaxed);
+                Err(refusal)
+            }
+            answered => {
+                let warning =
+                    format!("The server does not stream generations, which are requested whole: {refusal}");
+                self.parts.client.stats().warn(warning);
+                answered
+            }
+        }
+    }
+
     /// Sends one call. If the server refuses it with optional fields and accepts it without them, the rest of the run
     /// does without.
-    async fn generate_call(&self, batch: &[&PendingGeneration<'_>]) -> Result<Vec<Answer>, ModelError> {
+    async fn generate_fields(&self, batch: &[&PendingGeneration<'_>]) -> Result<Vec<Answer>, ModelError> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let mut settings = first.settings.as_ref().clone();
         let optional = settings.remove_str(OPTIONAL_FIELDS);
@@ -132,6 +161,32 @@ impl ApiModel {
             ));
         }
         Ok(answers)
+    }
+
+    /// Whether a generation with a limit is streamed.
+    fn streams(&self, limit: i64) -> bool {
+        let Parts { protocol, streams, refuses_streams, rules, .. } = &self.parts;
+        // Reference: 0.4 sends other bodies.
+        let may = protocol.can_stream() && (!rules.is_v04() || *streams == Streams::All);
+        may && streams.applies(limit) && !refuses_streams.load(Ordering::Relaxed)
+    }
+
+    /// The stream of a call.
+    fn streaming<'a>(&'a self, body: Dict, batch: &[&'a PendingGeneration<'_>]) -> Streaming<'a> {
+        let Parts { protocol, encoder, client, is_extended, is_hosted, .. } = &self.parts;
+        let is_extended = is_extended.load(Ordering::Relaxed);
+        let knows = Knows { counts_each: !is_hosted, returns_tokens: is_extended };
+        let [pending] = batch else {
+            return Streaming::new(body, Continuation::Impossible, None, client.stats(), knows);
+        };
+        let continuation = match &pending.prompt {
+            ReadyPrompt::Tokens(_) => Continuation::Prompt(encoder.as_ref()),
+            ReadyPrompt::Text(_) => Continuation::Prompt(None),
+            ReadyPrompt::Messages(_) if is_extended && protocol.is_chat() => Continuation::Message,
+            ReadyPrompt::Messages(_) => Continuation::Impossible,
+        };
+        let progress = pending.request.progress.as_deref();
+        Streaming::new(body, continuation, progress, client.stats(), knows)
     }
 
     async fn generate_with(
@@ -165,22 +220,31 @@ impl ApiModel {
         let Parts { protocol, rules, client, .. } = &self.parts;
         let mut body = protocol.generation(&prompt, settings.clone(), rules)?;
         body.update(optional);
-        let body = body_text(body)?;
         let limit = self.limit(settings);
         let spent = size as u64 + u64::try_from(limit).unwrap_or(0) * batch.len() as u64;
         let about = first.request.describe();
-        let call = Call { path: "", body: Bytes::from(body), about: &about, tokens: spent, scores: false };
+        let streaming = self.streams(limit).then(|| self.streaming(body.clone(), batch));
+        let receiver = streaming.as_ref().map(|streaming| streaming as &dyn Receiver);
+        let body = Bytes::from(body_text(body)?);
+        let call = Call { path: "", body, about: &about, tokens: spent, scores: false };
         let read = |bytes: &[u8]| {
-            let answer = parse(bytes)?;
+            let (answer, ids) = match &streaming {
+                Some(streaming) => streaming.read(bytes)?,
+                None => (parse(bytes)?, None),
+            };
             let mut found = protocol.read_generations(&answer, rules)?;
             if protocol.is_launched() {
                 let until = settings.get_str("until");
                 let answers = found.into_iter().map(|found| rules.answer(found, until));
                 found = answers.collect::<Result<_, _>>().map_err(BadAnswer::Final)?;
             }
+            if let (Some(found), Some(ids), Some(encoder)) = (found.first_mut(), ids, &self.parts.encoder) {
+                found.add_tokens(&ids, encoder);
+            }
             Ok((matched(found, batch.len(), settings, rules)?, usage(&answer)))
         };
-        let (found, total) = client.post(call, read).await?;
+        let route = Route { receiver, ..Route::default() };
+        let (found, total) = client.post_to(route, call, read).await?;
         let answer = |(index, found): (usize, Generation)| Answer {
             response: Response::Text(found.text),
             finish: found.finish,

@@ -27,6 +27,7 @@ mod protocol;
 mod score;
 mod scoring;
 mod sglang;
+mod stream;
 mod template;
 mod text;
 mod textsynth;

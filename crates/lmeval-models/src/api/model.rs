@@ -18,6 +18,7 @@ use super::letters::TopLogprobs;
 use super::pool::Keeper;
 use super::protocol::{Prompt, Protocol, Rules};
 use super::scoring::Planner;
+use super::stream::Streams;
 use super::template::JsonTemplate;
 use crate::http::Client;
 use crate::tokenizer::{Encoder, Tokenizer};
@@ -41,6 +42,12 @@ pub(super) struct Parts {
     pub(super) top_logprobs: TopLogprobs,
     /// Whether the server has refused a request's optional fields.
     pub(super) refuses_fields: AtomicBool,
+    /// Which generations are streamed.
+    pub(super) streams: Streams,
+    /// Whether the server has refused to stream.
+    pub(super) refuses_streams: AtomicBool,
+    /// Whether the server is vLLM or SGLang, which continue the last message of a conversation, and may return tokens.
+    pub(super) is_extended: AtomicBool,
     pub(super) is_hosted: bool,
     /// The name under which answers are saved, wherever the model is served.
     pub(super) model_id: Option<String>,
@@ -233,6 +240,7 @@ impl Model for ApiModel {
             },
             reasons: protocol.reasons(rules),
             takes_optional_fields: true,
+            streams: self.parts.streams != Streams::None && protocol.can_stream(),
             ..ModelTraits::default()
         }
     }

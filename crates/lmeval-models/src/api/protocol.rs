@@ -10,6 +10,7 @@ use lmeval_pycompat::{Dict, Value, strings};
 
 use super::truncation::Side;
 use crate::http::BadAnswer;
+use crate::tokenizer::Encoder;
 
 /// Model settings that bodies and answers depend on.
 #[derive(Clone, Debug)]
@@ -127,6 +128,18 @@ impl Generation {
         self
     }
 
+    /// Adds where the tokens of the whole text end, if the text is that of the tokens.
+    pub(super) fn add_tokens(&mut self, ids: &[u32], encoder: &Encoder) {
+        let whole = [&*self.trace.reasoning, &*self.text, &*self.trace.rest].concat();
+        if let Some(decoded) = encoder.decode_local(ids)
+            && let Some(rest) = decoded.strip_prefix(whole.as_str())
+            && let Some(ends) = encoder.ends(ids)
+        {
+            self.trace.rest = [&*self.trace.rest, rest].concat().into();
+            self.trace.tokens = ends;
+        }
+    }
+
     /// Ends the answer before the first stop string.
     fn until<'a>(mut self, stops: impl Iterator<Item = &'a str>) -> Self {
         if let Some(end) = stops.filter_map(|stop| self.text.find(stop)).min() {
@@ -203,6 +216,11 @@ pub(super) trait Protocol: Debug + Send + Sync {
     /// Whether the run starts the servers. Prompts and answers then follow the reference's classes for engines in the
     /// process: the context length is that of prompt and answer, and thoughts end before stop strings are applied.
     fn is_launched(&self) -> bool {
+        false
+    }
+
+    /// Whether generations can be streamed as server-sent events of OpenAI's form.
+    fn can_stream(&self) -> bool {
         false
     }
 

@@ -113,6 +113,11 @@ impl Chosen<'_> {
         }
     }
 
+    /// A part of an answer has come.
+    pub(super) fn seen(&self) {
+        self.balancer.with(self.id, |member| member.last_sign = Some(Instant::now()));
+    }
+
     /// How long the server has been silent, and how long it usually is.
     pub(super) fn silence(&self) -> Silence {
         let mut found = Silence::default();

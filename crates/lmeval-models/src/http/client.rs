@@ -27,7 +27,8 @@ use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
 use super::retry::{FirstAnswer, Outage, backoff, stretched};
 use super::settings::ClientSettings;
-use super::shutdown::Shutdown;
+use super::shutdown::{Shutdown, stopped};
+use super::stream::{Limit, Pace, Receiver, Tap};
 use super::trace::AttemptTrace;
 
 /// Larger answers are refused.
@@ -38,6 +39,8 @@ const UNAVAILABLE_AMONG_ANSWERS: usize = 20;
 const BUSY_AMONG_ANSWERS: usize = 100;
 /// A server that never returned log-probabilities is taken to lack them after this many answers without.
 const INCAPABLE_ANSWERS: usize = 3;
+/// A limit for an exchange that has one of its own.
+const UNLIMITED: Duration = Duration::from_hours(24 * 365);
 /// Attempts of an auxiliary GET.
 const GET_ATTEMPTS: u32 = 3;
 
@@ -81,7 +84,7 @@ pub struct Call<'a> {
 }
 
 /// The destination of a call, if it is not the base URL of any endpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Route<'a> {
     /// A path of the server instead of that of the base URL, such as `/inference/v1/generate`.
     pub(crate) path: Option<&'a str>,
@@ -93,6 +96,8 @@ pub(crate) struct Route<'a> {
     pub(crate) needs: u8,
     /// Whether a server that cannot be reached is not waited for.
     pub(crate) once: bool,
+    /// Receives the answer while it arrives, and decides what is sent instead of the body.
+    pub(crate) receiver: Option<&'a dyn Receiver>,
 }
 
 /// Why an answer cannot be used, and whether a retry can help.
@@ -227,7 +232,9 @@ impl Client {
                 started,
             };
             trace.sent();
-            let failure = match self.attempt_watched(&chosen, route.path, &call).await {
+            // Boxed: it is most of the state of a call.
+            let attempt = Box::pin(self.attempt_watched(&chosen, route, &call));
+            let failure = match self.unless_kept(route.receiver, attempt).await {
                 Ok(body) => {
                     trace.answered(body.len());
                     self.end_silence();
@@ -279,10 +286,29 @@ impl Client {
             if once && failure.class != Class::Wrong {
                 return Err(self.given_up(ModelErrorKind::Unreachable, failure.reason, failure.hint));
             }
-            let wait = self.next_wait(&call, &mut attempts, failure, answers)?;
+            let has_kept = route.receiver.is_some_and(Receiver::has_kept);
+            let wait = self.next_wait(&call, &mut attempts, failure, (answers, has_kept))?;
             debug!(about = call.about, attempt = attempts.all, wait_ms = wait.as_millis(), "Retrying");
             self.shutdown.or_stop(tokio::time::sleep(wait)).await?;
         }
+    }
+
+    /// Waits for an attempt. When the run stops, an answer whose beginning is kept is not waited for.
+    async fn unless_kept(
+        &self,
+        receiver: Option<&dyn Receiver>,
+        mut attempt: impl Future<Output = Result<Bytes, AttemptError>> + Unpin,
+    ) -> Result<Bytes, AttemptError> {
+        let Some(receiver) = receiver else { return attempt.await };
+        tokio::select! {
+            biased;
+            done = &mut attempt => return done,
+            () = self.shutdown.started() => {}
+        }
+        if receiver.has_kept() {
+            return Err(AttemptError::Final(stopped()));
+        }
+        attempt.await
     }
 
     /// Sends an auxiliary GET, such as a query for the model list, with few attempts. Headers, which may hold
@@ -308,9 +334,10 @@ impl Client {
         let mut attempt = 1;
         loop {
             let headers = own.as_ref().map_or(&none, |endpoint| &endpoint.headers);
-            let request = Outgoing { method: &Method::GET, url: &parsed, headers, body: &Bytes::new() };
+            let request =
+                Outgoing { method: &Method::GET, url: &parsed, headers, body: &Bytes::new(), tap: None };
             let transport = self.connections.for_url(&parsed);
-            match self.exchange(&transport, &request, &shown, "the query", timeout).await {
+            match self.exchange(&transport, &request, &shown, "the query", Limit::whole(timeout)).await {
                 Ok(body) => return Ok(body),
                 Err(AttemptError::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(AttemptError::Retry(failure)) if attempt >= attempts => {
@@ -336,24 +363,39 @@ impl Client {
     pub(super) async fn attempt(
         &self,
         endpoint: &Endpoint,
-        route: Option<&str>,
+        route: Route<'_>,
         call: &Call<'_>,
     ) -> Result<Bytes, AttemptError> {
         let Endpoint { url, shown, headers, transport, .. } = endpoint;
-        let timeout = self.settings.timeout;
-        if call.path.is_empty() && route.is_none() {
-            let request = Outgoing { method: &Method::POST, url, headers, body: &call.body };
-            return self.exchange(transport, &request, shown, call.about, timeout).await;
+        let pace = Pace::default();
+        let tap = |bytes: &[u8]| {
+            pace.touch();
+            if let Some(receiver) = route.receiver.filter(|_| !bytes.is_empty()) {
+                receiver.receive(bytes);
+            }
+        };
+        let tap: &(dyn Fn(&[u8]) + Send + Sync) = &tap;
+        let ClientSettings { timeout, idle_timeout, .. } = self.settings;
+        let (body, tap, limit) = match route.receiver {
+            None => (call.body.clone(), None, Limit::whole(timeout)),
+            Some(receiver) => {
+                let limit = Limit::Pieces { first: timeout, idle: idle_timeout, pace: &pace };
+                (receiver.begin(), Some(tap), limit)
+            }
+        };
+        if call.path.is_empty() && route.path.is_none() {
+            let request = Outgoing { method: &Method::POST, url, headers, body: &body, tap };
+            return self.exchange(transport, &request, shown, call.about, limit).await;
         }
         let mut longer = url.clone();
-        let path = match route {
+        let path = match route.path {
             Some(route) => format!("{}{route}", server_path(url.path())),
             None => format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/')),
         };
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
-        let request = Outgoing { method: &Method::POST, url: &longer, headers, body: &call.body };
-        self.exchange(transport, &request, &shown, call.about, timeout).await
+        let request = Outgoing { method: &Method::POST, url: &longer, headers, body: &body, tap };
+        self.exchange(transport, &request, &shown, call.about, limit).await
     }
 
     /// Sends a request and reads the complete answer.
@@ -363,17 +405,17 @@ impl Client {
         request: &Outgoing<'_>,
         url: &str,
         about: &str,
-        timeout: Duration,
+        limit: Limit<'_>,
     ) -> Result<Bytes, AttemptError> {
         let has_answered = self.outage.answers() > 0;
         let (status, headers, body) = match transport {
             Transport::Direct(host) => {
-                let sent = tokio::time::timeout(timeout, host.exchange(request, MAX_ANSWER_BYTES)).await;
-                let reply = sent.unwrap_or(Err(ExchangeError::TimedOut));
+                let reply = limit.apply(host.exchange(request, MAX_ANSWER_BYTES)).await;
+                let reply = reply.unwrap_or(Err(ExchangeError::TimedOut));
                 if let Some(server) = host.take_stray_report() {
                     self.stats.warn(self.secrets.mask(stray_answer_warning(&server)));
                 }
-                let failed = |error| classify_exchange_error(error, url, about, timeout, has_answered);
+                let failed = |error| classify_exchange_error(error, url, about, limit, has_answered);
                 let Reply { status, headers, body } = reply.map_err(failed)?;
                 (status, headers, body.map_err(failed))
             }
@@ -381,17 +423,27 @@ impl Client {
                 let mut library = Request::new(request.method.clone(), request.url.clone());
                 *library.headers_mut() = request.headers.clone();
                 let encodings = library.headers_mut().entry(ACCEPT_ENCODING);
-                encodings.or_insert(HeaderValue::from_static("gzip"));
-                *library.timeout_mut() = Some(timeout);
+                let encoding = if request.tap.is_some() { "identity" } else { "gzip" };
+                encodings.or_insert(HeaderValue::from_static(encoding));
+                // The library's own limit would be one of the whole answer.
+                *library.timeout_mut() = Some(UNLIMITED);
                 if !request.body.is_empty() {
                     *library.body_mut() = Some(request.body.clone().into());
                 }
-                let response = client.execute(library).await;
-                let mut response =
-                    response.map_err(|error| classify_reqwest_error(error, url, timeout, has_answered))?;
-                let body = read_body(&mut response, url, about, timeout).await;
+                let sent = async {
+                    let mut response = client
+                        .execute(library)
+                        .await
+                        .map_err(|error| classify_reqwest_error(error, url, limit, has_answered))?;
+                    let tap = request.tap.filter(|_| response.status().is_success());
+                    let body = read_body(&mut response, (url, about), limit, tap).await;
+                    Ok((response, body))
+                };
+                let failed = |error| classify_exchange_error(error, url, about, limit, has_answered);
+                let late = || Err(failed(ExchangeError::TimedOut));
+                // Boxed: plain HTTP must not carry its state.
+                let (response, body) = limit.apply(Box::pin(sent)).await.unwrap_or_else(late)?;
                 let headers = response.headers().clone();
-                let failed = |error| classify_exchange_error(error, url, about, timeout, has_answered);
                 let body = body.and_then(|body| decoded(&headers, body, MAX_ANSWER_BYTES).map_err(failed));
                 (response.status(), headers, body)
             }
@@ -425,9 +477,14 @@ impl Client {
         call: &Call<'_>,
         attempts: &mut Attempts,
         failure: Failure,
-        answers: u64,
+        (answers, has_kept): (u64, bool),
     ) -> Result<Duration, ModelError> {
         attempts.all += 1;
+        if has_kept {
+            // An attempt that brought a part of the answer was not in vain.
+            (attempts.wrong, attempts.among_answers) = (0, 0);
+            self.outage.record_answer();
+        }
         let others_are_answered = self.outage.answers() > answers;
         let is_wrong = match failure.class {
             Class::Wrong => true,
@@ -526,26 +583,39 @@ pub(crate) fn server_path(path: &str) -> &str {
 /// Reads a body to its end, without copying when it arrives in one chunk.
 async fn read_body(
     response: &mut Response,
-    url: &str,
-    about: &str,
-    timeout: Duration,
+    (url, about): (&str, &str),
+    limit: Limit<'_>,
+    tap: Tap<'_>,
 ) -> Result<Bytes, AttemptError> {
-    let broken = |error| classify_body_error(error, url, timeout);
-    let Some(first) = response.chunk().await.map_err(broken)? else {
+    let Some(first) = next_chunk(response, url, limit, tap).await? else {
         return Ok(Bytes::new());
     };
-    let Some(second) = response.chunk().await.map_err(broken)? else {
+    let Some(second) = next_chunk(response, url, limit, tap).await? else {
         return Ok(first);
     };
     let expected = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     let mut body = BytesMut::with_capacity(expected.clamp(first.len() + second.len(), 1 << 24));
     body.extend_from_slice(&first);
     body.extend_from_slice(&second);
-    while let Some(chunk) = response.chunk().await.map_err(broken)? {
+    while let Some(chunk) = next_chunk(response, url, limit, tap).await? {
         if body.len() + chunk.len() > MAX_ANSWER_BYTES {
             return Err(too_large(url, about));
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body.freeze())
+}
+
+/// The next bytes of a body, which the tap gets, too.
+async fn next_chunk(
+    response: &mut Response,
+    url: &str,
+    limit: Limit<'_>,
+    tap: Tap<'_>,
+) -> Result<Option<Bytes>, AttemptError> {
+    let chunk = response.chunk().await.map_err(|error| classify_body_error(error, url, limit))?;
+    if let (Some(tap), Some(chunk)) = (tap, &chunk) {
+        tap(chunk);
+    }
+    Ok(chunk)
 }

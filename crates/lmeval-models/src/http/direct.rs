@@ -31,6 +31,7 @@ use super::connect::REDIRECTS;
 use super::decode::decoded;
 use super::dial::{Stream, dial};
 use super::socket::{dial_socket, socket_of};
+use super::stream::Tap;
 use super::wire::{self, Answer};
 
 /// How long a connection rests before reuse, unless too many connections would be open.
@@ -128,6 +129,8 @@ pub(super) struct Outgoing<'a> {
     pub(super) url: &'a Url,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a Bytes,
+    /// Gets the body of the answer as it arrives.
+    pub(super) tap: Tap<'a>,
 }
 
 /// A complete answer. Its body may have failed.
@@ -224,7 +227,8 @@ impl Host {
                 Unexpected::Closed => {}
             }
         };
-        let answer = wire::exchange(&mut connection.stream, &head, request.body, largest).await?;
+        let answer =
+            wire::exchange(&mut connection.stream, &head, request.body, largest, request.tap).await?;
         let Answer { status, headers, body, keeps_alive, has_surplus } = answer;
         if has_surplus {
             self.sent_strays.store(true, Ordering::Release);

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::direct::ExchangeError;
 use super::redact::{Secrets, public_url};
 use super::retry::retry_after;
+use super::stream::{Exceeded, Limit};
 
 /// Characters of an unexpected answer shown in a message.
 const SHOWN: usize = 500;
@@ -67,7 +68,7 @@ impl Failure {
 pub(super) fn classify_reqwest_error(
     error: reqwest::Error,
     url: &str,
-    timeout: Duration,
+    limit: Limit<'_>,
     has_answered: bool,
 ) -> AttemptError {
     let error = error.without_url();
@@ -93,7 +94,7 @@ pub(super) fn classify_reqwest_error(
         return no_connection(url, &cause, error.is_dns() && !has_answered);
     }
     if error.is_timeout() {
-        return AttemptError::Retry(timed_out(url, timeout));
+        return AttemptError::Retry(timed_out(url, limit));
     }
     closed(url, &cause)
 }
@@ -103,12 +104,12 @@ pub(super) fn classify_exchange_error(
     error: ExchangeError,
     url: &str,
     about: &str,
-    timeout: Duration,
+    limit: Limit<'_>,
     has_answered: bool,
 ) -> AttemptError {
     match error {
         ExchangeError::NoConnection { cause, is_dns } => no_connection(url, &cause, is_dns && !has_answered),
-        ExchangeError::TimedOut => AttemptError::Retry(timed_out(url, timeout)),
+        ExchangeError::TimedOut => AttemptError::Retry(timed_out(url, limit)),
         ExchangeError::Closed(cause) => closed(url, &cause),
         ExchangeError::Truncated(cause) => {
             let reason = format!("The answer of `{url}` was cut off: {cause}");
@@ -161,19 +162,29 @@ fn closed(url: &str, cause: &str) -> AttemptError {
 }
 
 /// Classifies an answer that was cut off.
-pub(super) fn classify_body_error(error: reqwest::Error, url: &str, timeout: Duration) -> AttemptError {
+pub(super) fn classify_body_error(error: reqwest::Error, url: &str, limit: Limit<'_>) -> AttemptError {
     let error = error.without_url();
     if error.is_timeout() {
-        return AttemptError::Retry(timed_out(url, timeout));
+        return AttemptError::Retry(timed_out(url, limit));
     }
     let reason = format!("The answer of `{url}` was cut off: {}", root_cause(&error));
     AttemptError::Retry(Failure::new(Class::Wrong, reason))
 }
 
-fn timed_out(url: &str, timeout: Duration) -> Failure {
-    let reason = format!("No complete answer from `{url}` within {} s", timeout.as_secs_f64());
-    let hint = "Increase the model argument `timeout` (seconds)";
-    Failure { hint: Some(hint.into()), ..Failure::new(Class::Timeout, reason) }
+fn timed_out(url: &str, limit: Limit<'_>) -> Failure {
+    let (reason, argument) = match limit.exceeded() {
+        Exceeded::Whole(time) => {
+            (format!("No complete answer from `{url}` within {} s", time.as_secs_f64()), "timeout")
+        }
+        Exceeded::Start(time) => {
+            (format!("No beginning of an answer from `{url}` within {} s", time.as_secs_f64()), "timeout")
+        }
+        Exceeded::Idle(time) => {
+            (format!("`{url}` sent nothing for {} s within an answer", time.as_secs_f64()), "idle_timeout")
+        }
+    };
+    let hint = format!("Increase the model argument `{argument}` (seconds)");
+    Failure { hint: Some(hint), ..Failure::new(Class::Timeout, reason) }
 }
 
 /// Classifies an error status.

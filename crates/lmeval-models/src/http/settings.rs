@@ -24,6 +24,8 @@ pub struct ClientSettings {
     pub key_source: String,
     /// Longest duration of an attempt, from connecting to the last byte of the answer.
     pub timeout: Duration,
+    /// Longest time without a new byte of an answer that is streamed.
+    pub idle_timeout: Duration,
     /// How many bad answers a call may get before it fails.
     pub max_retries: usize,
     /// Maximum number of calls in flight; `None` adapts to the server.
@@ -55,6 +57,7 @@ impl ClientSettings {
             headers: Vec::new(),
             key_source: "the model argument `header`".into(),
             timeout: Duration::from_mins(5),
+            idle_timeout: Duration::from_mins(1),
             max_retries: 10,
             num_concurrent: None,
             verify_certificate: true,
@@ -116,6 +119,10 @@ impl ClientSettings {
         read.timeout = duration(settings, "timeout", read.timeout)?;
         if read.timeout.is_zero() {
             return Err(ModelSettings::wrong("timeout", "a number of seconds above 0", &Value::Int(0)));
+        }
+        read.idle_timeout = duration(settings, "idle_timeout", read.idle_timeout)?;
+        if read.idle_timeout.is_zero() {
+            return Err(ModelSettings::wrong("idle_timeout", "a number of seconds above 0", &Value::Int(0)));
         }
         read.patience = duration(settings, "patience", read.patience)?;
         read.recheck = Some(duration(settings, "recheck", read.recheck.unwrap_or_default())?);

@@ -19,21 +19,28 @@ impl Shutdown {
         self.notify.notify_waiters();
     }
 
+    /// Waits until the run is stopping.
+    pub(super) async fn started(&self) {
+        loop {
+            let notified = self.notify.notified();
+            if self.started.load(Ordering::SeqCst) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
     /// Awaits a future unless the run stops first.
     pub(super) async fn or_stop<T>(&self, future: impl Future<Output = T>) -> Result<T, ModelError> {
-        let started = async {
-            loop {
-                let notified = self.notify.notified();
-                if self.started.load(Ordering::SeqCst) {
-                    return;
-                }
-                notified.await;
-            }
-        };
         tokio::select! {
             biased;
-            () = started => Err(ModelError::new(ModelErrorKind::Unreachable, "The run stopped before the server answered")),
+            () = self.started() => Err(stopped()),
             value = future => Ok(value),
         }
     }
+}
+
+/// The error of a call that the end of the run has cut short.
+pub(super) fn stopped() -> ModelError {
+    ModelError::new(ModelErrorKind::Unreachable, "The run stopped before the server answered")
 }

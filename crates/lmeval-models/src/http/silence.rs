@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::balance::{Chosen, Silence};
-use super::client::{Call, Client, server_path};
+use super::client::{Call, Client, Route, server_path};
 use super::direct::Outgoing;
 use super::failure::{AttemptError, Class, Failure};
 use super::member::{Endpoint, Unanswered};
+use super::stream::{Limit, Receiver};
 
 /// The shortest silence after which a server is queried.
 const QUIET: Duration = Duration::from_secs(15);
@@ -29,6 +30,27 @@ const AGAIN: Duration = Duration::from_secs(1);
 const REFUSALS: u32 = 2;
 /// The number of unanswered queries in a row after which the server counts as hung.
 const UNANSWERED: u32 = 3;
+
+/// A receiver for which a part of an answer is a sign of life of its server.
+struct Lively<'a> {
+    receiver: &'a dyn Receiver,
+    chosen: &'a Chosen<'a>,
+}
+
+impl Receiver for Lively<'_> {
+    fn begin(&self) -> Bytes {
+        self.receiver.begin()
+    }
+
+    fn receive(&self, bytes: &[u8]) {
+        self.chosen.seen();
+        self.receiver.receive(bytes);
+    }
+
+    fn has_kept(&self) -> bool {
+        self.receiver.has_kept()
+    }
+}
 
 /// The answer to a query.
 enum Sign {
@@ -74,12 +96,15 @@ impl Client {
     pub(super) async fn attempt_watched(
         &self,
         chosen: &Chosen<'_>,
-        route: Option<&str>,
+        route: Route<'_>,
         call: &Call<'_>,
     ) -> Result<Bytes, AttemptError> {
         if chosen.vitals.is_dead() {
             self.await_revival(chosen).await?;
         }
+        let lively = route.receiver.map(|receiver| Lively { receiver, chosen });
+        let receiver = lively.as_ref().map(|lively| lively as &dyn Receiver);
+        let route = Route { receiver, ..route };
         tokio::select! {
             biased;
             answer = self.attempt(&chosen.endpoint, route, call) => answer,
@@ -165,9 +190,9 @@ impl Client {
     /// Queries a server for its models. Any answer is a sign of life.
     async fn query(&self, endpoint: &Endpoint) -> Sign {
         let (url, shown) = (models_url(&endpoint.url), &endpoint.shown);
-        let request =
-            Outgoing { method: &Method::GET, url: &url, headers: &endpoint.headers, body: &Bytes::new() };
-        match self.exchange(&endpoint.transport, &request, shown, "the query", QUERY).await {
+        let headers = &endpoint.headers;
+        let request = Outgoing { method: &Method::GET, url: &url, headers, body: &Bytes::new(), tap: None };
+        match self.exchange(&endpoint.transport, &request, shown, "the query", Limit::whole(QUERY)).await {
             Ok(_) | Err(AttemptError::Final(_)) => Sign::Alive,
             Err(AttemptError::Retry(failure)) => match failure.class {
                 Class::Wrong | Class::Busy => Sign::Alive,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lmeval_core::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
-use super::client::{Call, Client, nobody};
+use super::client::{Call, Client, Route, nobody};
 use super::failure::{AttemptError, Failure};
 use super::member::Endpoint;
 
@@ -47,7 +47,7 @@ impl Client {
         let Some((path, body)) = self.trial.get() else { return false };
         let about = "a test request";
         let call = Call { path, body: body.clone(), about, tokens: 0, scores: false };
-        let trial = tokio::time::timeout(TRIAL_TIMEOUT, self.attempt(endpoint, None, &call));
+        let trial = tokio::time::timeout(TRIAL_TIMEOUT, self.attempt(endpoint, Route::default(), &call));
         matches!(trial.await, Ok(Ok(body)) if serde_json::from_slice::<Value>(&body).is_ok())
     }
 
@@ -60,6 +60,7 @@ impl Client {
     ) -> Result<Bytes, ModelError> {
         let call = Call { path: "", body, about: "a test request", tokens: 0, scores: false };
         let Some(endpoint) = self.balancer.first() else { return Err(nobody(&call)) };
+        let route = Route { path: route, ..Route::default() };
         match tokio::time::timeout(timeout, self.attempt(&endpoint, route, &call)).await {
             Ok(Ok(body)) => Ok(body),
             Ok(Err(AttemptError::Final(error))) => Err(self.secrets.mask_error(&error)),

@@ -4,6 +4,7 @@
 //! and no second task. Header lines and chunk sizes are parsed by `httparse`; this module decides where a body ends.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use reqwest::StatusCode;
@@ -11,6 +12,7 @@ use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderV
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::direct::ExchangeError;
+use super::stream::Tap;
 
 /// Longest status line and headers of an answer.
 const MAX_HEAD: usize = 256 << 10;
@@ -37,15 +39,16 @@ pub(super) struct Answer {
     pub(super) has_surplus: bool,
 }
 
-/// Writes a request and reads its answer. A body larger than `largest` fails.
+/// Writes a request and reads its answer. A body larger than `largest` fails. `tap` gets a successful body as it arrives.
 pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     head: &[u8],
     body: &[u8],
     largest: usize,
+    tap: Tap<'_>,
 ) -> Result<Answer, ExchangeError> {
     let written = write(stream, head, body).await;
-    let answer = read(stream, largest).await;
+    let answer = read(stream, largest, tap).await;
     match (written, answer) {
         (Ok(()), answer) => answer,
         // A server may refuse a long request before it has read all of it; its answer says why.
@@ -67,8 +70,12 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), mut head: &[u8], mut body
     stream.write_all(body).await
 }
 
-async fn read<S: AsyncRead + Unpin>(stream: &mut S, largest: usize) -> Result<Answer, ExchangeError> {
-    let mut input = Input { stream, buffer: BytesMut::new() };
+async fn read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    largest: usize,
+    tap: Tap<'_>,
+) -> Result<Answer, ExchangeError> {
+    let mut input = Input { stream, buffer: BytesMut::new(), tap: None };
     let mut interim = 0;
     let Head { status, headers, is_http_1_0 } = loop {
         let head = input.head().await?;
@@ -82,6 +89,7 @@ async fn read<S: AsyncRead + Unpin>(stream: &mut S, largest: usize) -> Result<An
         }
     };
     let framing = framing(status, &headers)?;
+    input.tap = tap.filter(|_| status.is_success());
     let body = match framing {
         Framing::Empty => Ok(Bytes::new()),
         Framing::Length(length) => input.fixed(length, largest).await,
@@ -147,13 +155,23 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 struct Input<'a, S> {
     stream: &'a mut S,
     buffer: BytesMut,
+    tap: Tap<'a>,
 }
 
 impl<S: AsyncRead + Unpin> Input<'_, S> {
     /// Receives more bytes. Returns whether there were any.
     async fn receive(&mut self) -> io::Result<bool> {
         self.buffer.reserve(CHUNK);
-        Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
+        let has_more = self.stream.read_buf(&mut self.buffer).await? > 0;
+        self.show(0..0);
+        Ok(has_more)
+    }
+
+    /// Shows bytes of the body in the buffer to the tap.
+    fn show(&self, bytes: Range<usize>) {
+        if let Some(tap) = self.tap {
+            tap(&self.buffer[bytes]);
+        }
     }
 
     async fn head(&mut self) -> Result<Head, ExchangeError> {
@@ -195,14 +213,18 @@ impl<S: AsyncRead + Unpin> Input<'_, S> {
         while self.buffer.len() < length {
             self.must_receive().await?;
         }
+        self.show(0..length);
         Ok(self.buffer.split_to(length).freeze())
     }
 
     async fn rest(&mut self, largest: usize) -> Result<Bytes, ExchangeError> {
+        let mut shown = 0;
         loop {
             if self.buffer.len() > largest {
                 return Err(ExchangeError::TooLarge);
             }
+            self.show(shown..self.buffer.len());
+            shown = self.buffer.len();
             if !self.receive().await.map_err(|error| ExchangeError::Truncated(error.to_string()))? {
                 return Ok(self.buffer.split().freeze());
             }
@@ -222,6 +244,7 @@ impl<S: AsyncRead + Unpin> Input<'_, S> {
             while self.buffer.len() < size + 2 {
                 self.must_receive().await?;
             }
+            self.show(0..size);
             body.extend_from_slice(&self.buffer[..size]);
             if self.buffer[size..size + 2] != *b"\r\n" {
                 return Err(ExchangeError::Truncated(
@@ -305,7 +328,7 @@ mod tests {
             server.write_all(piece.as_bytes()).await.unwrap();
         }
         drop(server);
-        read(&mut client, 100).await
+        read(&mut client, 100, None).await
     }
 
     async fn body_of(text: &str) -> Result<String, ExchangeError> {
@@ -319,7 +342,7 @@ mod tests {
                 tokio::task::yield_now().await;
                 server.write_all(second.as_bytes()).await.unwrap();
             });
-            let again = read(&mut client, 100).await;
+            let again = read(&mut client, 100, None).await;
             server.await.unwrap();
             match (&whole, &again) {
                 (Ok(whole), Ok(again)) => {
@@ -421,7 +444,8 @@ mod tests {
         let refusal = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n";
         server.write_all(refusal.as_bytes()).await.unwrap();
         drop(server);
-        let answer = exchange(&mut client, b"POST / HTTP/1.1\r\n\r\n", &[b'x'; 1000], 100).await.unwrap();
+        let answer =
+            exchange(&mut client, b"POST / HTTP/1.1\r\n\r\n", &[b'x'; 1000], 100, None).await.unwrap();
         assert_eq!((answer.status, answer.keeps_alive), (StatusCode::PAYLOAD_TOO_LARGE, false));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{ModelError, ModelErrorKind, TokenEnds};
 use lmeval_tokenizers::{HuggingFaceTokenizer, TiktokenTokenizer};
 use rayon::prelude::*;
 
@@ -91,6 +91,31 @@ impl Encoder {
         match &self.tokenizer {
             Tokenizer::Remote(tokenizer) => tokenizer.encode(text).await,
             _ => self.encode_local(text),
+        }
+    }
+
+    /// Tokenizes the rest of a prompt, without special tokens; `None` if the tokenizer is not local.
+    pub(crate) fn encode_rest(&self, text: &str) -> Option<Vec<u32>> {
+        match &self.tokenizer {
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.encode(text, false).ok(),
+            Tokenizer::Tiktoken(tokenizer) => Some(tokenizer.encode(text)),
+            Tokenizer::Remote(_) => None,
+        }
+    }
+
+    /// The text of generated tokens, without special ones; `None` if the tokenizer is not a local one of the Hugging Face format.
+    pub(crate) fn decode_local(&self, tokens: &[u32]) -> Option<String> {
+        match &self.tokenizer {
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.decode_plain(tokens).ok(),
+            Tokenizer::Tiktoken(_) | Tokenizer::Remote(_) => None,
+        }
+    }
+
+    /// Where that text ends after each token.
+    pub(crate) fn ends(&self, tokens: &[u32]) -> Option<TokenEnds> {
+        match &self.tokenizer {
+            Tokenizer::HuggingFace(tokenizer) => tokenizer.ends(tokens).ok(),
+            Tokenizer::Tiktoken(_) | Tokenizer::Remote(_) => None,
         }
     }
 

@@ -68,6 +68,7 @@ pub(crate) fn request(arguments: Arguments) -> ModelRequest {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     }
 }
 

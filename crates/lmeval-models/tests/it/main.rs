@@ -18,4 +18,5 @@ mod http_support;
 mod local;
 mod ngram;
 mod replay;
+mod streaming;
 mod tokenizer;

@@ -64,6 +64,7 @@ fn requests(case: &Dict) -> Vec<(ModelRequest, Value)> {
             arguments,
             additional_args: None,
             document: None,
+            progress: None,
         };
         let repeat = seen.iter().filter(|other| **other == request).count();
         seen.push(request.clone());

@@ -69,7 +69,7 @@ fn content_length(head: &str) -> usize {
 async fn respond(stream: &mut TcpStream, shared: &ServerState, path: &str, body: &[u8]) -> bool {
     let options = &shared.options;
     if options.canned && path == "/v1/completions" {
-        return respond_canned(stream, shared).await;
+        return respond_canned(stream, shared, body).await;
     }
     if path == "/v1/models"
         && let Some((status, body)) = shared.models_response()
@@ -119,12 +119,43 @@ async fn respond(stream: &mut TcpStream, shared: &ServerState, path: &str, body:
     written
 }
 
+/// What asks for a stream in a body.
+const STREAM: &[u8] = b"\"stream\": true";
+
+/// Sends the canned answer token by token.
+async fn write_stream(stream: &mut TcpStream) -> bool {
+    let token = |text: &str, reason: &str| {
+        format!(
+            "data: {{\"choices\": [{{\"index\": 0, \"text\": \"{text}\", \"finish_reason\": {reason}}}]}}\n\n"
+        )
+    };
+    let mut events: Vec<String> = [" the", " answer", " is"].iter().map(|text| token(text, "null")).collect();
+    events.push(token(" yes", "\"stop\""));
+    events.push(
+        "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 4}}\n\n".to_owned(),
+    );
+    events.push("data: [DONE]\n\n".to_owned());
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    if stream.write_all(head.as_bytes()).await.is_err() {
+        return false;
+    }
+    for event in events {
+        // Each event in a packet of its own, as servers send them.
+        if stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes()).await.is_err() {
+            return false;
+        }
+    }
+    stream.write_all(b"0\r\n\r\n").await.is_ok()
+}
+
 /// Sends the canned answer.
-async fn respond_canned(stream: &mut TcpStream, shared: &ServerState) -> bool {
+async fn respond_canned(stream: &mut TcpStream, shared: &ServerState, body: &[u8]) -> bool {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 137\r\n\r\n\
         {\"choices\": [{\"index\": 0, \"text\": \" the answer is yes\", \"finish_reason\": \"stop\"}], \
         \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 4}}";
-    let written = stream.write_all(ANSWER).await.is_ok();
+    let is_streamed = body.windows(STREAM.len()).any(|window| window == STREAM);
+    let written =
+        if is_streamed { write_stream(stream).await } else { stream.write_all(ANSWER).await.is_ok() };
     let mut counts = shared.counts();
     let now = SystemTime::now();
     counts.first.get_or_insert(now);

@@ -116,6 +116,7 @@ fn read(sent: &Value) -> Result<ModelRequest> {
         arguments,
         additional_args: None,
         document: None,
+        progress: None,
     })
 }
 

@@ -24,6 +24,7 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("config", "-C", "value"),
     Option("recipe", "-R", "value"),
+    Option("locked", "", "value"),
     Option("tasks", "-t", "values"),
     Option("model", "-M", "value"),
     Option("model_args", "-a", "values"),
@@ -85,6 +86,7 @@ class OwnSettings:
     """Settings that other harnesses do not have; they are not recorded."""
 
     recipe: str | None = field(default=None, repr=False)
+    locked: str | None = field(default=None, repr=False)
     workers: Any = field(default=None, repr=False)
     trackio_args: Any = field(default=None, repr=False)
     shard: str | None = field(default=None, repr=False)

@@ -2,7 +2,7 @@
 //!
 //! Comments, the order of keys and the place of the file do not count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use lmeval_pycompat::{Dict, Function, Value};
@@ -21,6 +21,25 @@ const PLACES: [&str; 1] = ["config_source"];
 /// Settings of the run that tasks get as metadata, such as the model arguments, do not count.
 pub fn task_digest(task: &Task) -> String {
     value_checksum(&content(task.mapping().values()))
+}
+
+/// The digest of each key of a task's definition. Metadata in `given`, which the run added, does not count, and neither does the
+/// number of examples, which a run may override.
+pub fn task_parts(task: &Task, given: &Dict) -> BTreeMap<String, String> {
+    let values = task.mapping().values();
+    let kept = values.iter().filter_map(|(key, value)| Some((key.as_str()?, value)));
+    kept.filter(|(key, _)| !NAMES.contains(key) && *key != "num_fewshot")
+        .map(|(key, value)| match (key, metadata(value)) {
+            ("metadata", Value::Dict(all)) => {
+                let own = all
+                    .iter()
+                    .filter(|(key, value)| key.as_str().is_none_or(|key| given.get_str(key) != Some(*value)));
+                (key, Value::from(own.map(|(key, value)| (key.clone(), value.clone())).collect::<Dict>()))
+            }
+            _ => (key, with_code(value)),
+        })
+        .map(|(key, value)| (key.to_owned(), value_checksum(&value)))
+        .collect()
 }
 
 /// The digest of the own settings of a group, without its members.

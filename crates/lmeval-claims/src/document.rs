@@ -197,6 +197,14 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A string that may be empty.
+    pub fn text_or_empty(&self) -> Result<String, Error> {
+        match self.value {
+            Value::Str(text) => Ok(text.to_string()),
+            _ => self.text(),
+        }
+    }
+
     /// A finite number. YAML 1.1 reads `1e-5` as a string, and `1/6` is a fraction.
     pub fn number(&self) -> Result<f64, Error> {
         let number = match self.value {

@@ -7,7 +7,7 @@ use lmeval_core::{Diagnostic, Model, OutputType};
 use lmeval_engine::Evaluated;
 use lmeval_host::Trackers;
 use lmeval_journal::Fingerprint;
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::TaskDict;
 use lmeval_tasks::config::{FilterPipeline, FilterStep, Named};
 
@@ -15,6 +15,7 @@ use crate::commands::{Status, budget};
 use crate::printer::Printer;
 use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
 use crate::run::events::RunEvents;
+use crate::run::lock::{self, LockRecorder};
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
 use crate::run::{judges, recipe, thresholds, tracking};
@@ -79,11 +80,18 @@ pub(super) fn run_with(
     session.create_judges()?;
     session.open_files()?;
     session.open_journal(&*model);
+    if session.files.is_some() && session.settings.documents.shard.is_none() {
+        session.lock = Some(LockRecorder::new(&session.settings));
+    }
     match &session.journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
         None => warn_unused_cache_flags(&session.settings, printer),
     }
-    let ended = session.evaluate(&model, tasks, &session.options(), printer)?;
+    let options = session.options();
+    if let Some(locked) = &session.settings.locked {
+        lock::check(&session, (&locked.path, &locked.lock), &model, &tasks, &options, printer)?;
+    }
+    let ended = session.evaluate(&model, tasks, &options, printer)?;
     finish(&session, ended, &*model, trackers, printer)
 }
 
@@ -98,6 +106,11 @@ fn finish(
     let (settings, events) = (&session.settings, &ended.events);
     let mut evaluation = ended.outcome?;
     session.judging.add_costs(&mut evaluation);
+    let digests = evaluation.digests.clone();
+    if session.lock.is_some() && session.journal.is_none() {
+        // Results have them to recognise answers that no longer belong to the data.
+        evaluation.digests = Dict::new();
+    }
     let mut facts = output::facts(session, model.facts(), &evaluation);
     facts.model_usage = session.judging.model_usage(settings, evaluation.usage);
     output::print_warnings(&evaluation, printer);
@@ -107,6 +120,11 @@ fn finish(
     }
     let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
     let samples = events.sample_files(&evaluation);
+    if let Some(recorder) = &session.lock
+        && let Some(path) = lock::write(session, recorder, model, (&evaluation, &digests))?
+    {
+        printer.notes().wrote("lock", None, &path);
+    }
     if let (Some(shard), Some(writer), Some(path)) = (settings.documents.shard, &events.shard, &path) {
         if let Some(identity) = model.portable_identity() {
             writer.set_model(Fingerprint::of(&identity).to_string(), identity.to_string());

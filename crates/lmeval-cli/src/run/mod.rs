@@ -6,6 +6,7 @@ pub(crate) mod interrupt;
 pub(crate) mod judges;
 #[cfg_attr(not(feature = "view"), path = "no_live.rs")]
 pub(crate) mod live;
+pub(crate) mod lock;
 pub(crate) mod model;
 pub(crate) mod output;
 pub(crate) mod recipe;

@@ -11,6 +11,7 @@ mod engine;
 mod judges;
 mod kinds;
 mod layer;
+mod locked;
 mod model;
 mod no_effect;
 mod options;

@@ -46,6 +46,10 @@ layer! {
         #[arg(short = 'R', long, value_name = "NAME|FILE", help_heading = "Tasks and documents")]
         pub recipe: Option<String>,
 
+        /// Refuse to differ from an earlier run: its lock, results file or folder. Settings that are not given are those of the lock.
+        #[arg(long, value_name = "LOCK", help_heading = "Tasks and documents")]
+        pub locked: Option<PathBuf>,
+
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
         /// A number behind a name is the number of few-shot examples of this task: `arc_challenge:25,hellaswag:10`. Without the flag,

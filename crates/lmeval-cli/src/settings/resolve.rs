@@ -13,6 +13,7 @@ use super::config_file::ConfigFile;
 use super::documents::DocumentGroup;
 use super::kinds::{Compat, Count};
 use super::layer::{InvalidSetting, Layer};
+use super::locked::{self, Locked};
 use super::model::ModelGroup;
 use super::no_effect::{self, CacheRequests};
 use super::options::{DictArgs, LibraryArgs, Options, PythonArgs, VARIABLES};
@@ -46,6 +47,8 @@ pub(crate) struct RunSettings {
     pub python: PythonArgs,
     /// The recipe that the settings come from.
     pub recipe: Option<Arc<Recipe>>,
+    /// The lock from which the run must not differ.
+    pub locked: Option<Arc<Locked>>,
 }
 
 impl RunSettings {
@@ -180,11 +183,13 @@ pub(super) struct Resolver {
     /// The options that take a dictionary, by name.
     dicts: Dict,
     recipe: Option<Arc<Recipe>>,
+    locked: Option<Arc<Locked>>,
 }
 
 impl Resolver {
     /// Parses the options that take a dictionary.
     fn new(options: Options, source: Source, mut notes: Vec<String>) -> Result<Self> {
+        let (options, locked) = locked::below(options)?;
         let (options, recipe) = recipe::below(options)?;
         let mut dicts = Dict::new();
         for name in DictArgs::names("") {
@@ -198,7 +203,7 @@ impl Resolver {
             }
             dicts.insert(name, dict);
         }
-        Ok(Self { options, notes, source, dicts, recipe })
+        Ok(Self { options, notes, source, dicts, recipe, locked })
     }
 
     /// Whether a person gives the settings, who may omit any.
@@ -215,6 +220,7 @@ impl Resolver {
         let mut given = given(&self.options, &self.dicts);
         // Its tasks and settings are among those given, and other machines may not have its file.
         given.remove_str("recipe");
+        given.remove_str("locked");
         let dialect = dialect_of(&self.options)?;
         let mut model = ModelGroup::resolve(&mut self)?;
         let documents = DocumentGroup::resolve(&mut self)?;
@@ -242,6 +248,7 @@ impl Resolver {
             library: self.options.library.clone().without_defaults(without_defaults),
             python: self.options.python.clone(),
             recipe: self.recipe,
+            locked: self.locked,
             notes: self.notes,
         };
         settings.record = recorded(record, &self.dicts, &settings, self.options.cache_requests.as_ref());

@@ -35,6 +35,7 @@ mod launched;
 mod launched_calls;
 #[cfg(target_os = "linux")]
 mod launched_deaths;
+mod lock;
 mod long_run;
 mod ls;
 mod messages;

@@ -57,6 +57,7 @@ OPTIONS = (
     Option("predict_only", "-x", "flag"),
     Option("check_integrity", "", "flag"),
     Option("fail_under", "", "repeated"),
+    Option("expect", "", "value"),
     Option("judge", "", "repeated"),
     Option("baseline", "", "value"),
     Option("prices", "", "value"),
@@ -96,6 +97,7 @@ class OwnSettings:
     budgets: Any = field(default=None, repr=False)
     bootstrap_iters: int | None = field(default=None, repr=False)
     fail_under: Any = field(default=None, repr=False)
+    expect: str | None = field(default=None, repr=False)
     judge: Any = field(default=None, repr=False)
     baseline: str | None = field(default=None, repr=False)
     prices: str | None = field(default=None, repr=False)

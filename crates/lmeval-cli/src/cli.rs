@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs,
-    ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, ReproduceArgs, RescoreArgs,
+    SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Rescore(Box<RescoreArgs>),
     /// Score the stored answers of a run at lower token limits and with fewer repeats.
     Budget(Box<BudgetArgs>),
+    /// Decide whether a reported score is reproduced, by a finished run or a new one.
+    Reproduce(Box<ReproduceArgs>),
     /// Compare what runs were made of, by the locks beside their results.
     Lock(LockArgs),
     /// Merge the shards of a run into its results.

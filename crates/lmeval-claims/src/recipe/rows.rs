@@ -1,12 +1,13 @@
 //! Rows that a recipe computes from scores: normalised by chance, averaged, or the better one of two.
 
+use lmeval_analysis::stats::Sampled;
 use lmeval_core::nearest;
 use lmeval_pycompat::{Dict, Value};
-use lmeval_tasks::TaskOptions;
 
 use super::Recipe;
 use crate::Error;
 use crate::document::{Document, Node};
+use crate::scores::Scores;
 
 /// The key of a results file with the recipe of the run.
 pub const RECIPE: &str = "recipe";
@@ -66,14 +67,6 @@ enum Combine {
     Weighted,
     /// The best one.
     Max,
-}
-
-/// A score with its standard error and its documents.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Number {
-    value: f64,
-    stderr: Option<f64>,
-    documents: Option<f64>,
 }
 
 impl Row {
@@ -146,7 +139,7 @@ impl Row {
         })
     }
 
-    fn compute(&self, scores: &Scores<'_>, above: &[(String, Option<Number>)]) -> Result<Number, String> {
+    fn compute(&self, scores: &Scores<'_>, above: &[(String, Option<Sampled>)]) -> Result<Sampled, String> {
         let mut numbers = Vec::new();
         for term in &self.of {
             match term {
@@ -168,7 +161,7 @@ impl Row {
         }
         let combined = self.combine.apply(&numbers)?;
         let scaled = |value: f64| value * self.scale;
-        Ok(Number {
+        Ok(Sampled {
             value: scaled(combined.value),
             stderr: combined.stderr.map(|stderr| stderr * self.scale.abs()),
             ..combined
@@ -177,14 +170,14 @@ impl Row {
 }
 
 /// Moves the score of guessing to 0 and leaves 1 where it is.
-fn centre(number: Number, chance: f64, clip: bool) -> Number {
+fn centre(number: Sampled, chance: f64, clip: bool) -> Sampled {
     let value = (number.value - chance) / (1.0 - chance);
     let value = if clip { value.max(0.0) } else { value };
-    Number { value, stderr: number.stderr.map(|stderr| stderr / (1.0 - chance)), ..number }
+    Sampled { value, stderr: number.stderr.map(|stderr| stderr / (1.0 - chance)), ..number }
 }
 
 impl Combine {
-    fn apply(self, numbers: &[Number]) -> Result<Number, String> {
+    fn apply(self, numbers: &[Sampled]) -> Result<Sampled, String> {
         let count = numbers.len() as f64;
         let documents: Option<f64> = numbers.iter().map(|number| number.documents).sum();
         let weights: Vec<f64> = match self {
@@ -209,7 +202,7 @@ impl Combine {
             .zip(&weights)
             .map(|(number, weight)| Some((number.stderr? * weight).powi(2)))
             .sum();
-        Ok(Number { value, stderr: squares.map(f64::sqrt), documents })
+        Ok(Sampled { value, stderr: squares.map(f64::sqrt), documents })
     }
 }
 
@@ -301,7 +294,7 @@ pub fn add_rows(object: &mut Dict) -> Result<Vec<String>, Error> {
     let rows = Rows::read(&document.root())?;
     let (mut computed, mut missing) = (Vec::new(), Vec::new());
     for row in rows.all() {
-        let number = match row.compute(&Scores { object }, &computed) {
+        let number = match row.compute(&Scores::new(object), &computed) {
             Ok(number) => Some(number),
             Err(reason) => {
                 missing.push(format!("No row `{}`: {reason}", row.name));
@@ -329,7 +322,7 @@ pub fn add_rows(object: &mut Dict) -> Result<Vec<String>, Error> {
     Ok(missing)
 }
 
-fn insert(object: &mut Dict, key: &str, alias: &str, row: &Row, number: Number, version: &Value) {
+fn insert(object: &mut Dict, key: &str, alias: &str, row: &Row, number: Sampled, version: &Value) {
     let mut entry = Dict::new();
     entry.insert("name", key);
     entry.insert("alias", alias);
@@ -346,83 +339,5 @@ fn insert(object: &mut Dict, key: &str, alias: &str, row: &Row, number: Number, 
         let mut all = object.get_str(section).and_then(Value::as_dict).cloned().unwrap_or_default();
         all.insert(key, value);
         object.insert(section, all);
-    }
-}
-
-/// The scores of a results object.
-struct Scores<'a> {
-    object: &'a Dict,
-}
-
-impl Scores<'_> {
-    fn section(&self, name: &str) -> Option<&Dict> {
-        self.object.get_str(name)?.as_dict()
-    }
-
-    /// The key of a task or group in the results: they may have a group before the name, and options behind it.
-    fn key(&self, word: &str) -> Result<String, String> {
-        let keys: Vec<&str> =
-            self.section("results").into_iter().flat_map(Dict::keys).filter_map(Value::as_str).collect();
-        let own = |key: &str| key.rsplit("::").next().unwrap_or(key).to_owned();
-        let found =
-            keys.iter().find(|key| **key == word).or_else(|| keys.iter().find(|key| own(key) == word));
-        if let Some(key) = found {
-            return Ok((*key).to_owned());
-        }
-        let (name, options) = TaskOptions::split(word).unwrap_or((word, TaskOptions::default()));
-        let has_shots = |key: &str| {
-            let shots = self.section("n-shot").and_then(|shots| shots.get_str(key)?.as_i64());
-            // Groups whose members differ have none.
-            options.num_fewshot.is_none_or(|wanted| shots.is_none_or(|shots| shots == wanted))
-        };
-        let found = keys.iter().find(|key| (**key == name || own(key) == name) && has_shots(key));
-        found.map(|key| (*key).to_owned()).ok_or_else(|| format!("the run has no scores of `{word}`"))
-    }
-
-    /// The tasks of a group, without groups.
-    fn leaves(&self, word: &str) -> Result<Vec<String>, String> {
-        let members = |key: &str| -> Vec<String> {
-            let members = self.section("group_subtasks").and_then(|groups| groups.get_str(key)?.as_list());
-            members.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        let (mut open, mut leaves) = (vec![self.key(word)?], Vec::new());
-        // A file may claim that a group contains itself.
-        let mut seen = std::collections::BTreeSet::new();
-        while let Some(key) = open.pop() {
-            if !seen.insert(key.clone()) {
-                continue;
-            }
-            let below = members(&key);
-            if below.is_empty() {
-                leaves.push(key);
-            }
-            open.extend(below.into_iter().rev());
-        }
-        Ok(leaves)
-    }
-
-    fn number(&self, key: &str, metric: &str, filter: Option<&str>) -> Result<Number, String> {
-        let entry = self.section("results").and_then(|results| results.get_str(key)?.as_dict());
-        let entry = entry.ok_or_else(|| format!("the run has no scores of `{key}`"))?;
-        let filters: Vec<&str> =
-            entry.keys().filter_map(|name| name.as_str()?.strip_prefix(metric)?.strip_prefix(',')).collect();
-        let filter = match (filter, filters.as_slice()) {
-            (Some(filter), known) if known.contains(&filter) => filter,
-            (None, [only]) => only,
-            (None, known) if known.contains(&"none") => "none",
-            (Some(filter), _) => return Err(format!("`{key}` has no `{metric},{filter}`")),
-            (None, []) => return Err(format!("`{key}` has no `{metric}`")),
-            (None, several) => {
-                return Err(format!(
-                    "`{metric}` of `{key}` has the filters `{}`, and the row names none",
-                    several.join("`, `")
-                ));
-            }
-        };
-        let of = |metric: &str| entry.get_str(&format!("{metric},{filter}")).and_then(Value::to_f64);
-        let value = of(metric).ok_or_else(|| format!("`{metric},{filter}` of `{key}` is not a number"))?;
-        let counted = || self.section("n-samples")?.get_str(key)?.as_dict()?.get_str("effective")?.to_f64();
-        let documents = counted().or_else(|| entry.get_str("sample_len")?.to_f64());
-        Ok(Number { value, stderr: of(&format!("{metric}_stderr")), documents })
     }
 }

@@ -2,5 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod claims;
+mod expect;
 mod recipes;
 mod rows;

@@ -14,6 +14,7 @@ mod preview;
 mod ray;
 #[cfg(feature = "view")]
 mod report;
+mod reproduce;
 mod rescore;
 mod run;
 mod samples;
@@ -38,6 +39,7 @@ pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::ray::RayArgs;
 pub(crate) use self::report::ReportArgs;
+pub(crate) use self::reproduce::ReproduceArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
@@ -96,6 +98,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
+        Command::Reproduce(arguments) => reproduce::run(&arguments, printer)?,
         Command::Lock(arguments) => lock::run(&arguments, printer)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
         Command::Ray(arguments) => ray::run(&arguments, printer)?,

@@ -18,7 +18,7 @@ use crate::run::events::RunEvents;
 use crate::run::lock::{self, LockRecorder};
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
-use crate::run::{judges, recipe, thresholds, tracking};
+use crate::run::{judges, recipe, thresholds, tracking, verdicts};
 use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
@@ -58,11 +58,13 @@ pub(super) fn run_with(
     let manager = manager.with_metadata(settings.metadata.clone());
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     thresholds::check(
+        thresholds::FAIL_UNDER,
         &settings.scoring.fail_under,
         &tasks,
         &settings.dialect,
         settings.scoring.predict_only,
     )?;
+    verdicts::check(&settings, &tasks, printer)?;
     warn_of_unscored_repeats(&settings, &tasks, printer);
     let model_args = Value::from(settings.model.args.clone());
     let notes = printer.notes();
@@ -160,10 +162,11 @@ fn finish(
     if !evaluation.failures.is_empty() || !is_tracked {
         return Ok(Status::Failure);
     }
+    let verdict = verdicts::report(settings, path.as_deref(), objects.file(), printer)?;
     if !has_passed {
         return Ok(Status::GateFailed);
     }
-    printed.map(|()| Status::Success)
+    printed.map(|()| verdict)
 }
 
 /// The message shown while the model loads.

@@ -15,3 +15,4 @@ pub(crate) mod shard;
 pub(crate) mod thresholds;
 pub(crate) mod torch;
 pub(crate) mod tracking;
+pub(crate) mod verdicts;

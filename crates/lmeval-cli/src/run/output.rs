@@ -142,6 +142,11 @@ impl Objects {
         }
     }
 
+    /// The form for files.
+    pub(crate) fn file(&self) -> &Dict {
+        &self.in_file
+    }
+
     /// Adds a key.
     pub(crate) fn insert(&mut self, key: &str, value: &Value) {
         for object in [&mut self.in_memory, &mut self.in_file] {

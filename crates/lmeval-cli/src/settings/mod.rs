@@ -8,6 +8,7 @@ mod config_file;
 mod dict_option;
 mod documents;
 mod engine;
+mod expect;
 mod judges;
 mod kinds;
 mod layer;
@@ -33,6 +34,7 @@ mod workers;
 
 pub(crate) use config_file::ConfigFile;
 pub(crate) use dict_option::from_text as parse_pairs;
+pub(crate) use expect::over;
 pub(crate) use judges::{JudgeBinding, JudgeSetting};
 pub(crate) use kinds::{Budget, Compat, Reductions, TaskNames, truth};
 pub(crate) use options::{Choices, Format, LibraryArgs, Options, ProgressMode, PythonArgs};

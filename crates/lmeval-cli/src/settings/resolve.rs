@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use lmeval_claims::expect::Expectations;
 use lmeval_claims::recipe::Recipe;
 use lmeval_core::{Dialect, secrets};
 use lmeval_pycompat::{Dict, Value};
@@ -11,6 +12,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::answers::AnswerGroup;
 use super::config_file::ConfigFile;
 use super::documents::DocumentGroup;
+use super::expect;
 use super::kinds::{Compat, Count};
 use super::layer::{InvalidSetting, Layer};
 use super::locked::{self, Locked};
@@ -22,6 +24,7 @@ use super::prompts::PromptGroup;
 use super::record::given;
 use super::scoring::ScoringGroup;
 use super::{recipe, seed};
+use crate::run::verdicts::Reproduction;
 
 /// The resolved settings of a run. Each group resolves its own fields.
 #[derive(Clone, Debug)]
@@ -49,6 +52,10 @@ pub(crate) struct RunSettings {
     pub recipe: Option<Arc<Recipe>>,
     /// The lock from which the run must not differ.
     pub locked: Option<Arc<Locked>>,
+    /// The scores that are expected.
+    pub expect: Option<Arc<Expectations>>,
+    /// The claims that the run reproduces.
+    pub claims: Option<Arc<Reproduction>>,
 }
 
 impl RunSettings {
@@ -184,6 +191,7 @@ pub(super) struct Resolver {
     dicts: Dict,
     recipe: Option<Arc<Recipe>>,
     locked: Option<Arc<Locked>>,
+    expect: Option<Arc<Expectations>>,
 }
 
 impl Resolver {
@@ -191,6 +199,7 @@ impl Resolver {
     fn new(options: Options, source: Source, mut notes: Vec<String>) -> Result<Self> {
         let (options, locked) = locked::below(options)?;
         let (options, recipe) = recipe::below(options)?;
+        let (options, expect) = expect::below(options)?;
         let mut dicts = Dict::new();
         for name in DictArgs::names("") {
             let given = options.dicts.get(name);
@@ -203,7 +212,7 @@ impl Resolver {
             }
             dicts.insert(name, dict);
         }
-        Ok(Self { options, notes, source, dicts, recipe, locked })
+        Ok(Self { options, notes, source, dicts, recipe, locked, expect })
     }
 
     /// Whether a person gives the settings, who may omit any.
@@ -221,6 +230,7 @@ impl Resolver {
         // Its tasks and settings are among those given, and other machines may not have its file.
         given.remove_str("recipe");
         given.remove_str("locked");
+        given.remove_str("expect");
         let dialect = dialect_of(&self.options)?;
         let mut model = ModelGroup::resolve(&mut self)?;
         let documents = DocumentGroup::resolve(&mut self)?;
@@ -249,6 +259,8 @@ impl Resolver {
             python: self.options.python.clone(),
             recipe: self.recipe,
             locked: self.locked,
+            expect: self.expect,
+            claims: None,
             notes: self.notes,
         };
         settings.record = recorded(record, &self.dicts, &settings, self.options.cache_requests.as_ref());

@@ -7,6 +7,7 @@ mod changed_files;
 mod chaos;
 mod chaos_long;
 mod chat_choices;
+mod claims;
 mod class_tasks;
 mod code;
 mod command_line;

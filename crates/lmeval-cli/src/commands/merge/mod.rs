@@ -73,6 +73,7 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     );
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     thresholds::check(
+        thresholds::FAIL_UNDER,
         &settings.scoring.fail_under,
         &tasks,
         &settings.dialect,

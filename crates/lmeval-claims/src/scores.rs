@@ -16,12 +16,12 @@ impl<'a> Scores<'a> {
         Self { object }
     }
 
-    fn section(&self, name: &str) -> Option<&'a Dict> {
+    fn section(self, name: &str) -> Option<&'a Dict> {
         self.object.get_str(name)?.as_dict()
     }
 
     /// The key of a task or group in the results: they may have a group before the name, and options behind it.
-    pub fn key(&self, word: &str) -> Result<String, String> {
+    pub fn key(self, word: &str) -> Result<String, String> {
         let keys: Vec<&str> =
             self.section("results").into_iter().flat_map(Dict::keys).filter_map(Value::as_str).collect();
         let own = |key: &str| key.rsplit("::").next().unwrap_or(key).to_owned();
@@ -41,7 +41,7 @@ impl<'a> Scores<'a> {
     }
 
     /// The tasks of a group, without groups.
-    pub fn leaves(&self, word: &str) -> Result<Vec<String>, String> {
+    pub fn leaves(self, word: &str) -> Result<Vec<String>, String> {
         let members = |key: &str| -> Vec<String> {
             let members = self.section("group_subtasks").and_then(|groups| groups.get_str(key)?.as_list());
             members.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -63,7 +63,7 @@ impl<'a> Scores<'a> {
     }
 
     /// A score of a task or group by its key. Without a filter, it must have only one.
-    pub fn number(&self, key: &str, metric: &str, filter: Option<&str>) -> Result<Sampled, String> {
+    pub fn number(self, key: &str, metric: &str, filter: Option<&str>) -> Result<Sampled, String> {
         let entry = self.section("results").and_then(|results| results.get_str(key)?.as_dict());
         let entry = entry.ok_or_else(|| format!("the run has no scores of `{key}`"))?;
         let filters: Vec<&str> =
@@ -89,18 +89,18 @@ impl<'a> Scores<'a> {
     }
 
     /// A score of a task as recipes and claims name it.
-    pub fn score(&self, word: &str, metric: &str, filter: Option<&str>) -> Result<Sampled, String> {
+    pub fn score(self, word: &str, metric: &str, filter: Option<&str>) -> Result<Sampled, String> {
         self.number(&self.key(word)?, metric, filter)
     }
 
     /// Whether more of a metric is better; so it is where the results do not say.
-    pub fn higher_is_better(&self, key: &str, metric: &str) -> bool {
+    pub fn higher_is_better(self, key: &str, metric: &str) -> bool {
         let of = || self.section("higher_is_better")?.get_str(key)?.as_dict()?.get_str(metric)?.as_bool();
         of().unwrap_or(true)
     }
 
     /// Every score with a number: key, metric and filter.
-    pub fn all(&self) -> Vec<(String, String, String)> {
+    pub fn all(self) -> Vec<(String, String, String)> {
         let entries = self.section("results").into_iter().flat_map(Dict::iter);
         let of = |(key, entry): (&Value, &Value)| -> Vec<(String, String, String)> {
             let (Some(key), Some(entry)) = (key.as_str(), entry.as_dict()) else { return Vec::new() };

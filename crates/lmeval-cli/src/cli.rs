@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, ReproduceArgs, RescoreArgs,
-    SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, ReproduceArgs,
+    RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Lock(LockArgs),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
-    /// Check a model before a run: contact, tokenizer, log-probabilities, scoring protocol, throughput.
-    Doctor(DoctorArgs),
+    /// Check a model before a run: contact, tokenizer, log-probabilities, throughput, and prompts in other forms.
+    Doctor(Box<DoctorArgs>),
     /// Compute the model of a run that waits for workers (`run --workers`).
     Worker(Box<WorkerArgs>),
     /// Run on a Ray cluster, with workers or servers on its nodes.
@@ -307,29 +307,6 @@ pub(crate) struct PullArgs {
     /// Replace an installed library of the same version.
     #[arg(long)]
     pub force: bool,
-}
-
-/// Arguments of `doctor`.
-#[derive(Args, Debug)]
-#[command(
-    after_help = "Exit status: 0 if runs will work, 1 if a check failed, 2 for a usage error.\n\nExample:\n  lm-eval doctor --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions"
-)]
-pub(crate) struct DoctorArgs {
-    /// The model back end, as for `run`.
-    #[arg(short = 'M', long, value_name = "NAME")]
-    pub model: String,
-
-    /// The arguments of the model, as for `run`.
-    #[arg(short = 'a', long = "model_args", alias = "model-args", value_name = "ARGS", num_args = 1..)]
-    pub model_args: Vec<String>,
-
-    /// The Python interpreter of servers that a run starts, such as vLLM. [default: that of the virtual environment, or of PATH]
-    #[arg(long, value_name = "PATH")]
-    pub python: Option<PathBuf>,
-
-    /// Print one JSON object per check.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Arguments of `completions`.

@@ -22,6 +22,7 @@ mod run;
 mod settings;
 mod stored;
 mod table;
+mod tokenizer;
 mod words;
 
 use std::ffi::OsString;

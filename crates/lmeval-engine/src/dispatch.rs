@@ -370,7 +370,8 @@ impl Dispatcher {
         match &answer {
             Ok(answer) => {
                 let (kind, task) = (job.request.request_type(), &job.request.task_name);
-                self.events.event(Event::Answered { task, kind, reused, usage: answer.usage });
+                let (usage, finish, is_judge) = (answer.usage, answer.finish, self.judge.is_some());
+                self.events.event(Event::Answered { task, kind, reused, usage, finish, is_judge });
             }
             Err(error) if error.is_fatal() => {
                 self.end(self.fatal(error.clone()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
+use lmeval_core::{Finish, ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_journal::{Damage, Fingerprint};
 use lmeval_scoring::results::TaskResult;
 use lmeval_scoring::scorers::{AnsweredDocument, ScoringPipeline};
@@ -145,6 +145,10 @@ pub enum Event<'a> {
         reused: bool,
         /// The tokens used.
         usage: Usage,
+        /// How a generation ended.
+        finish: Finish,
+        /// Whether a judge answered.
+        is_judge: bool,
     },
     /// A request failed for good.
     Failed {

@@ -29,6 +29,6 @@ pub use oracle::Oracle;
 pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{
-    ChatScript, Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, Scripted, ServerOptions,
+    Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, Script, Scripted, ServerOptions,
     StandInServer, TailRoute, TokenIds,
 };

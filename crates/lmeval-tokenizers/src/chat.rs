@@ -64,7 +64,7 @@ impl TokenizerTemplate {
     }
 
     /// Sets the variables available besides the conversation.
-    pub(crate) fn set_variables(&mut self, variables: Dict) {
+    pub fn set_variables(&mut self, variables: Dict) {
         self.variables = variables;
     }
 

@@ -139,7 +139,7 @@ impl Row {
         })
     }
 
-    fn compute(&self, scores: &Scores<'_>, above: &[(String, Option<Sampled>)]) -> Result<Sampled, String> {
+    fn compute(&self, scores: Scores<'_>, above: &[(String, Option<Sampled>)]) -> Result<Sampled, String> {
         let mut numbers = Vec::new();
         for term in &self.of {
             match term {
@@ -294,7 +294,7 @@ pub fn add_rows(object: &mut Dict) -> Result<Vec<String>, Error> {
     let rows = Rows::read(&document.root())?;
     let (mut computed, mut missing) = (Vec::new(), Vec::new());
     for row in rows.all() {
-        let number = match row.compute(&Scores::new(object), &computed) {
+        let number = match row.compute(Scores::new(object), &computed) {
             Ok(number) => Some(number),
             Err(reason) => {
                 missing.push(format!("No row `{}`: {reason}", row.name));

@@ -35,6 +35,7 @@ use self::{no_viewer as report, no_viewer as view};
 
 pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
+pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::ray::RayArgs;

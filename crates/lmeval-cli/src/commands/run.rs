@@ -18,7 +18,7 @@ use crate::run::events::RunEvents;
 use crate::run::lock::{self, LockRecorder};
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
-use crate::run::{judges, recipe, thresholds, tracking, verdicts};
+use crate::run::{advice, judges, recipe, thresholds, tracking, verdicts};
 use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
@@ -66,6 +66,9 @@ pub(super) fn run_with(
     )?;
     verdicts::check(&settings, &tasks, printer)?;
     warn_of_unscored_repeats(&settings, &tasks, printer);
+    for line in advice::of_run(&settings, &tasks) {
+        printer.notes().info(&format!("Suggestion: {line}"));
+    }
     let model_args = Value::from(settings.model.args.clone());
     let notes = printer.notes();
     let mut session = Session::prepare(settings, clock, &roots, program, &model_args, notes.clone())?;

@@ -1,10 +1,11 @@
 //! Handles the engine's events: counts, notes and sample records.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::{Diagnostic, Dialect, Level};
+use lmeval_core::{Diagnostic, Dialect, Finish, Level, RequestType};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter, WrittenSamples};
@@ -48,7 +49,14 @@ pub(crate) struct RunEvents {
     skipped: AtomicUsize,
     /// Whether the run has started over with another model; notes about tasks are not repeated.
     is_restarted: AtomicBool,
+    /// The first generations of each task: how many there were, and how many were cut off.
+    first: Mutex<HashMap<Arc<str>, (usize, usize)>>,
 }
+
+/// The number of generations after which a task's token limit is judged.
+const FIRST: usize = 20;
+/// With as many of them cut off, it is too low.
+const TOO_MANY_CUT: usize = 3;
 
 /// The number of skipped documents that are listed.
 const SHOWN_SKIPPED: usize = 10;
@@ -75,6 +83,23 @@ impl RunEvents {
             saved_before: AtomicUsize::new(0),
             skipped: AtomicUsize::new(0),
             is_restarted: AtomicBool::new(false),
+            first: Mutex::default(),
+        }
+    }
+
+    /// Warns early of a token limit that cuts answers off, before hours are spent on them.
+    fn judge_limit(&self, task: &Arc<str>, finish: Finish) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, cut) = first.entry(Arc::clone(task)).or_default();
+        if *count >= FIRST {
+            return;
+        }
+        (*count, *cut) = (*count + 1, *cut + usize::from(finish == Finish::CutOff));
+        if *count == FIRST && *cut >= TOO_MANY_CUT && !self.is_restarted() {
+            self.notes.warn(&format!(
+                "{cut} of the first {FIRST} answers to `{task}` were cut off at the token limit; set a higher one with \
+                 `--gen_kwargs max_gen_toks=…`"
+            ));
         }
     }
 
@@ -314,9 +339,12 @@ impl Events for RunEvents {
             }
             Event::Built { kind, count } => self.counts.built(kind, count),
             Event::AllBuilt => self.counts.all_built(),
-            Event::Answered { task, kind, reused, usage } => {
+            Event::Answered { task, kind, reused, usage, finish, is_judge } => {
                 self.counts.working_on(task);
                 self.counts.answered(kind, reused, usage);
+                if kind == RequestType::GenerateUntil && !is_judge {
+                    self.judge_limit(task, finish);
+                }
             }
             Event::Failed { request, .. } => self.counts.failed(request.request_type()),
             Event::Scoring { task } => self.task_event("scoring", task.name(), None),

@@ -1,5 +1,6 @@
 //! The steps of `lm-eval run`.
 
+pub(crate) mod advice;
 pub(crate) mod choices;
 pub(crate) mod events;
 pub(crate) mod interrupt;

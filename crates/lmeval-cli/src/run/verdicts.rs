@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use lmeval_analysis::condition::Condition;
 use lmeval_analysis::gate;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::stats::Interval;
@@ -59,7 +60,7 @@ fn thresholds_of(expectations: &Expectations) -> Vec<Threshold> {
         .checks
         .iter()
         .map(|check| (check.task.clone(), check.metric.clone(), check.filter.clone()));
-    let gates = expectations.gates.iter().flat_map(|condition| condition.gates()).map(|gate| {
+    let gates = expectations.gates.iter().flat_map(Condition::gates).map(|gate| {
         let (metric, filter) = match gate.metric.split_once(',') {
             Some((metric, filter)) => (metric.to_owned(), Some(filter.to_owned())),
             None => (gate.metric.clone(), None),

@@ -1,6 +1,6 @@
 //! Multiple choice on chat APIs: letters by log-probability, and generated answers.
 
-use lmeval_testkit::{ChatScript, Scripted, ServerOptions, StandInServer, TestContext};
+use lmeval_testkit::{Script, Scripted, ServerOptions, StandInServer, TestContext};
 use serde_json::{Value, json};
 
 use crate::context;
@@ -49,7 +49,7 @@ fn letters_server() -> StandInServer {
     })
 }
 
-fn server(answer: ChatScript) -> StandInServer {
+fn server(answer: Script) -> StandInServer {
     StandInServer::start(ServerOptions { keep_bodies: true, chat: Some(answer), ..ServerOptions::default() })
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advice;
 mod budget;
 mod changed_files;
 mod chaos;
@@ -74,6 +75,7 @@ mod snapshots;
 mod streams;
 mod tasks_command;
 mod terminal;
+mod traps;
 mod unfinished;
 mod unusual_documents;
 mod validate;

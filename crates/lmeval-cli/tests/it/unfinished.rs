@@ -85,6 +85,11 @@ fn a_score_with_unfinished_answers_shows_its_bounds() {
     let output = run(&context, &server, "sums", "out", &[]);
     assert_eq!(output.status, 0, "{output}");
     assert!(output.stdout.contains("|exact_match|↑† |  0.6|"), "{output}");
+    // Said as soon as 20 answers have arrived.
+    assert!(
+        output.stderr.contains("4 of the first 20 answers to `sums` were cut off at the token limit"),
+        "{output}"
+    );
     assert!(
         output.stdout.contains(
             "† sums, strict: 6 of 20 documents are unfinished (4 answers cut off, 1 refused, 6 not matched by the filter); \

@@ -25,6 +25,7 @@ use reqwest::header::{
 };
 use reqwest::{Method, StatusCode, Url};
 use tokio::net::lookup_host;
+use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
 use super::connect::REDIRECTS;
@@ -79,6 +80,8 @@ struct Connection {
     open: Arc<AtomicUsize>,
     is_reused: bool,
     idle_since: Instant,
+    /// The runtime that opened it, with which it dies.
+    runtime: Id,
 }
 
 impl Drop for Connection {
@@ -297,6 +300,11 @@ impl Host {
         if self.sent_strays.load(Ordering::Acquire) {
             idle.clear();
         }
+        // Those of an earlier run in the same process come first.
+        let here = Handle::current().id();
+        while idle.front().is_some_and(|connection| connection.runtime != here) {
+            idle.pop_front();
+        }
         while let Some(mut connection) = idle.pop_front() {
             let rested = connection.idle_since.elapsed();
             if rested >= self.limits.idle {
@@ -329,7 +337,13 @@ impl Host {
             Err(ExchangeError::NoConnection { cause, is_dns: false })
         })?;
         self.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Connection { stream, open: Arc::clone(&self.open), is_reused: false, idle_since: Instant::now() })
+        Ok(Connection {
+            stream,
+            open: Arc::clone(&self.open),
+            is_reused: false,
+            idle_since: Instant::now(),
+            runtime: Handle::current().id(),
+        })
     }
 }
 

@@ -195,13 +195,13 @@ fn tls_server(address: &str, certificate: &str) -> String {
         for stream in listener.incoming().flatten() {
             let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = rustls::StreamOwned::new(connection, stream);
-            // A client that does not trust the certificate aborts the handshake.
-            if stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
-                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n42";
-                stream.write_all(answer.as_bytes()).unwrap();
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
-            }
+            std::thread::spawn(move || {
+                // A client that does not trust the certificate aborts the handshake.
+                while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n42").unwrap();
+                    stream.flush().unwrap();
+                }
+            });
         }
     });
     format!("https://{address}:{port}/v1/completions")
@@ -228,4 +228,27 @@ async fn trusts_a_named_self_signed_certificate() {
     let expired = tls_server("127.0.0.1", "expired.pem");
     let named = client(&expired, |settings| settings.ca_cert_path = Some(tls_file("expired.pem")));
     assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);
+}
+
+/// A runtime per run, as for evaluations in one process: connections of the last one must not be used.
+#[test]
+fn connections_of_earlier_runtimes_are_not_used() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let serving = runtime();
+    let plain = serving.block_on(serve(|_| async { reply(200, &[], "42") }));
+    for url in [plain.url, tls_server("127.0.0.1", "certificate.pem")] {
+        let client = client(&url, |settings| {
+            settings.ca_cert_path = Some(tls_file("certificate.pem"));
+            settings.max_retries = 1;
+        });
+        for _ in 0..3 {
+            let run = runtime();
+            for _ in 0..3 {
+                assert_eq!(run.block_on(ask(&client, "{}")).unwrap(), 42, "{url}");
+            }
+            // Waits for its threads, so that its connections are dead.
+            drop(run);
+        }
+    }
 }

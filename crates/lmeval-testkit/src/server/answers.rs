@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ChatScript, Scripted, ServerOptions, hash, mix};
+use super::{Script, Scripted, ServerOptions, hash, mix};
 
 /// An HTTP response.
 pub(super) struct Reply {
@@ -55,10 +55,11 @@ pub(super) fn reply(status: u16, body: &Value) -> Reply {
     Reply { status, headers: String::new(), body: body.to_string().into_bytes() }
 }
 
-/// The reply of a scripted chat server.
-pub(super) fn chat_reply(chat: ChatScript, body: &[u8], before: usize) -> Reply {
+/// The reply of a scripted server.
+pub(super) fn scripted_reply(script: Script, body: &[u8], before: usize) -> Option<Reply> {
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    match chat(&request, before) {
+    let scripted = match script(&request, before) {
+        Scripted::Unscripted => return None,
         Scripted::Body(status, body) => reply(status, &body),
         Scripted::Status(status) => reply(status, &json!({"error": {"message": "scripted"}})),
         Scripted::Text(text) => reply(
@@ -66,12 +67,14 @@ pub(super) fn chat_reply(chat: ChatScript, body: &[u8], before: usize) -> Reply 
             &json!({
                 "id": "chat", "object": "chat.completion", "model": request["model"],
                 "choices": [{
-                    "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"
+                    "index": 0, "message": {"role": "assistant", "content": text}, "text": text,
+                    "finish_reason": "stop"
                 }],
                 "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
             }),
         ),
-    }
+    };
+    Some(scripted)
 }
 
 pub(super) fn tokenize(text: &str) -> Vec<u64> {

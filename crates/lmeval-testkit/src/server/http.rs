@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::answers::{Reply, answer, chat_reply};
+use super::answers::{Reply, answer, scripted_reply};
 use super::faults::Fault;
 use super::{ServerState, hash};
 
@@ -96,8 +96,12 @@ async fn respond(stream: &mut TcpStream, shared: &ServerState, path: &str, body:
         tokio::time::sleep(delay).await;
     }
     let fault = if counted { options.faults.pick(id, before) } else { None };
-    let scripted =
-        options.chat.filter(|_| path == "/v1/chat/completions").map(|chat| chat_reply(chat, body, before));
+    let script = match path {
+        "/v1/chat/completions" => options.chat,
+        "/v1/completions" => options.completions,
+        _ => None,
+    };
+    let scripted = script.and_then(|script| scripted_reply(script, body, before));
     if let (None, Some(reply)) = (fault, &scripted)
         && reply.status != 200
     {

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 pub use faults::{Fault, Faults};
 pub use scoring::{ScoringBehavior, ScoringCounts, ScoringModel, TailRoute, TokenIds};
 
-/// The reaction of a scripted chat server to one request.
+/// The reaction of a scripted server to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scripted {
     /// Answers with this content; each answer uses 10 tokens of the prompt and 5 of the completion.
@@ -30,10 +30,12 @@ pub enum Scripted {
     Status(u16),
     /// This status with this body.
     Body(u16, serde_json::Value),
+    /// Answers as a server without a script.
+    Unscripted,
 }
 
-/// Decides what a chat server does, given the body of a request and how often the same body arrived before.
-pub type ChatScript = fn(&serde_json::Value, usize) -> Scripted;
+/// Decides what a server does, given the body of a request and how often the same body arrived before.
+pub type Script = fn(&serde_json::Value, usize) -> Scripted;
 
 /// The behavior of the server.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +56,9 @@ pub struct ServerOptions {
     /// Serves log-probabilities of this model instead of those derived from a hash of the prompt.
     pub scoring: Option<ScoringModel>,
     /// Answers chat requests instead of the hash of their prompts.
-    pub chat: Option<ChatScript>,
+    pub chat: Option<Script>,
+    /// Answers completion requests instead of the hash of their prompts.
+    pub completions: Option<Script>,
     /// The number of threads; 0 means two.
     pub threads: usize,
     /// The port; 0 means any free one.

@@ -10,9 +10,8 @@ use lmeval_core::{
 use lmeval_pycompat::Value;
 use lmeval_tokenizers::HuggingFaceTokenizer;
 
-use super::tokenizer::LazyTokenizer;
-
 use crate::stored::SharedModel;
+use crate::tokenizer::LazyTokenizer;
 
 /// Tokens that a server counts but does not show: the end of the text and a stop string. An answer with more of them than
 /// this has hidden reasoning.

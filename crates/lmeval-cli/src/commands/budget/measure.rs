@@ -13,10 +13,10 @@ use lmeval_pycompat::{Dict, Value, repr};
 use super::cut::{CutModel, SharedCut, Spent};
 use super::judges;
 use super::repeats::Repeats;
-use super::tokenizer::LazyTokenizer;
 use crate::printer::Printer;
 use crate::settings::Budget;
 use crate::stored::{Scored, SharedModel, StoredRun};
+use crate::tokenizer::LazyTokenizer;
 
 /// The most budgets that are chosen without being asked for.
 const CHOSEN: u32 = 8;

@@ -6,7 +6,6 @@ mod judges;
 mod measure;
 mod output;
 mod repeats;
-mod tokenizer;
 
 use std::path::Path;
 

@@ -1,22 +1,26 @@
 //! `lm-eval doctor`: checks a model before a run.
 
+mod arguments;
+mod begin;
+mod forms;
+mod traps;
+
 use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
 use anyhow::{Result, bail};
-use clap::Parser as _;
-use lmeval_core::{Check, ModelStats, Verdict};
+use lmeval_core::{Check, Model, ModelStats, Verdict};
 use lmeval_pycompat::{Dict, Value};
 
-use crate::cli::{Cli, Command, DoctorArgs};
+pub(crate) use self::arguments::DoctorArgs;
 use crate::commands::Status;
 use crate::json_line;
 use crate::log;
 use crate::printer::Printer;
 use crate::python;
+use crate::run::advice::Recommended;
 use crate::run::model;
-use crate::settings::RunSettings;
 
 /// The time for a server that is down to come up, in seconds, unless the model arguments set `patience`.
 const PATIENCE: i64 = 5;
@@ -25,7 +29,7 @@ const PATIENCE: i64 = 5;
 const WIDTH: usize = 17;
 
 pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Status> {
-    let mut settings = settings(arguments)?;
+    let mut settings = arguments.settings()?;
     let is_server = settings.model.args.get_str("base_url").is_some();
     if is_server && settings.model.args.get_str("patience").is_none() {
         settings.model.args.insert("patience", PATIENCE);
@@ -40,28 +44,17 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
         stats.on_wait(move |reason| waiting.info(reason));
         stats.on_warning(move |warning| notes.warn(warning));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (sender, checks) = mpsc::channel();
-    let examined = Arc::clone(&model);
-    // Checks are printed as they arrive; the sender is dropped with the last one.
-    let thread = thread::spawn(move || {
-        runtime.block_on(examined.examine(Box::new(move |check| drop(sender.send(check)))));
-    });
-    let mut has_failed = false;
-    let mut count = 0;
-    for check in checks {
-        count += 1;
-        has_failed |= check.verdict == Verdict::Bad;
-        printer.result(&if arguments.json { json(&check)? } else { text(&check) })?;
-        printer.flush()?;
-    }
-    if thread.join().is_err() {
-        bail!("A check panicked");
+    let examined = examine(&model, arguments, printer)?;
+    let greedy = Dict::new();
+    for advice in Recommended::of_model(&settings.model.args).advice(&settings, &[&greedy]) {
+        let check =
+            Check { subject: "model files", verdict: Verdict::Note, detail: advice, advice: Vec::new() };
+        print(&check, arguments, printer)?;
     }
     for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
         printer.warn(&warning);
     }
-    if count == 0 {
+    if examined.count == 0 {
         let is_served =
             lmeval::registry().models.get(&arguments.model).is_some_and(|entry| entry.facts.is_served);
         let detail = if is_served {
@@ -71,24 +64,47 @@ pub(super) fn run(arguments: &DoctorArgs, printer: &mut Printer) -> Result<Statu
         };
         printer.result(&format!("`{}` {detail}\n", arguments.model))?;
     }
+    let mut has_failed = examined.has_failed;
+    if !arguments.tasks.is_empty() && examined.is_reached {
+        has_failed |= forms::compare(arguments, settings, &model, printer)?;
+    }
     Ok(if has_failed { Status::Failure } else { Status::Success })
 }
 
-/// The settings that the same arguments give `run`.
-fn settings(arguments: &DoctorArgs) -> Result<RunSettings> {
-    let words = ["lm-eval", "run", "--tasks", "demo_capitals", "--model", &arguments.model];
-    let mut words: Vec<String> = words.map(str::to_owned).to_vec();
-    if !arguments.model_args.is_empty() {
-        words.push("--model_args".to_owned());
-        words.extend(arguments.model_args.iter().cloned());
+/// What the checks of a model said.
+struct Examined {
+    count: usize,
+    has_failed: bool,
+    /// Whether the model can be asked at all.
+    is_reached: bool,
+}
+
+/// Makes the checks of a model.
+fn examine(model: &Arc<dyn Model>, arguments: &DoctorArgs, printer: &mut Printer) -> Result<Examined> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (sender, checks) = mpsc::channel();
+    let examined = Arc::clone(model);
+    // Checks are printed as they arrive; the sender is dropped with the last one.
+    let thread = thread::spawn(move || {
+        runtime.block_on(examined.examine(Box::new(move |check| drop(sender.send(check)))));
+    });
+    let mut examined = Examined { count: 0, has_failed: false, is_reached: true };
+    for check in checks {
+        let is_bad = check.verdict == Verdict::Bad;
+        examined.count += 1;
+        examined.has_failed |= is_bad;
+        examined.is_reached &= !(is_bad && ["contact", "model"].contains(&check.subject));
+        print(&check, arguments, printer)?;
     }
-    match Cli::try_parse_from(words)?.command {
-        Command::Run(mut options) => {
-            options.python.python = options.python.python.or_else(|| arguments.python.clone());
-            RunSettings::from_flags(&options)
-        }
-        _ => bail!("The arguments are not those of a run"),
+    if thread.join().is_err() {
+        bail!("A check panicked");
     }
+    Ok(examined)
+}
+
+fn print(check: &Check, arguments: &DoctorArgs, printer: &mut Printer) -> Result<()> {
+    printer.result(&if arguments.json { json(check)? } else { text(check) })?;
+    Ok(printer.flush()?)
 }
 
 fn text(check: &Check) -> String {

@@ -1,0 +1,124 @@
+//! The comparison of forms of prompts, and its table.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use lmeval_core::Model;
+use lmeval_engine::JournalOptions;
+use lmeval_pycompat::{Dict, Value};
+
+use super::arguments::DoctorArgs;
+use super::begin::Begins;
+use super::traps::{Finding, Traps, Verdict, forms};
+use crate::printer::Printer;
+use crate::run::model;
+use crate::run::session::{Clock, Session};
+use crate::settings::RunSettings;
+use crate::{json_line, python, roots, table};
+
+/// Back ends whose prompts may get a BOS token by `add_bos_token`.
+const WITH_BOS: [&str; 4] = ["hf", "hf-auto", "huggingface", "local-completions"];
+
+/// Asks the first documents of the tasks in every form, and prints what is found. Returns whether another form is better than
+/// the given one.
+pub(super) fn compare(
+    arguments: &DoctorArgs,
+    settings: RunSettings,
+    model: &Arc<dyn Model>,
+    printer: &mut Printer,
+) -> Result<bool> {
+    let roots = roots::resolve(&settings.library, printer)?;
+    let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
+    let args = settings.model.args.clone();
+    let session = Session::prepare(
+        settings,
+        Clock::start(),
+        &roots,
+        None,
+        &Value::from(args.clone()),
+        printer.notes(),
+    )?;
+    session.listen(Some(model));
+    let folder = tempfile::tempdir()?;
+    let journal = JournalOptions { path: folder.path().join("answers.journal"), ..JournalOptions::default() };
+    let adds_bos = WITH_BOS
+        .contains(&session.settings.model.name.as_str())
+        .then(|| args.get_str("add_bos_token").is_some_and(Value::is_truthy));
+    let with_bos = |adds: bool| {
+        let mut own = session.settings.clone();
+        own.model.args.insert("add_bos_token", adds);
+        let options =
+            python::options(own.python.python.as_deref(), own.python.plugins(), &[], &printer.notes())?;
+        model::create(&own, &options, &printer.notes(), true)
+    };
+    let traps = Traps {
+        session: &session,
+        tasks: &tasks,
+        model: Arc::clone(model),
+        with_bos: &with_bos,
+        begins: Begins::of_model(&session.settings.model.name, &args),
+        journal,
+        documents: arguments.limit,
+    };
+    let findings = traps.find(&forms(&session.options(), &tasks, adds_bos), printer)?;
+    if arguments.json {
+        for finding in &findings {
+            printer.result(&json(finding)?)?;
+        }
+    } else {
+        printer.result("\n")?;
+        printer.table(&rows(&findings))?;
+        for finding in findings.iter().filter(|finding| finding.verdict == Verdict::Gains) {
+            let difference = finding.difference.map_or(0.0, |(difference, _)| difference);
+            printer.result(&format!(
+                "→ {} gains {:.1} points: {}\n",
+                finding.name,
+                100.0 * difference,
+                finding.setting
+            ))?;
+        }
+    }
+    printer.flush()?;
+    Ok(findings.iter().any(|finding| finding.verdict == Verdict::Gains))
+}
+
+fn rows(findings: &[Finding]) -> String {
+    let headers =
+        ["Prompt", "Finding", "BOS", "Documents", "Score", "Difference", "95 % interval"].map(str::to_owned);
+    let row = |finding: &Finding| {
+        let (difference, interval) = finding.difference.unzip();
+        let interval = interval.flatten();
+        vec![
+            finding.name.to_owned(),
+            finding.verdict.name().to_owned(),
+            finding.begins.map_or_else(|| "?".to_owned(), |begins| begins.to_string()),
+            finding.documents.to_string(),
+            if finding.score.is_nan() { "—".to_owned() } else { format!("{:.4}", finding.score) },
+            difference.map_or_else(String::new, |difference| format!("{difference:+.4}")),
+            interval
+                .map_or_else(String::new, |interval| format!("{:+.4} – {:+.4}", interval.low, interval.high)),
+        ]
+    };
+    table::render(&headers, &findings.iter().map(row).collect::<Vec<_>>(), 2)
+}
+
+fn json(finding: &Finding) -> Result<String> {
+    let (difference, interval) = finding.difference.unzip();
+    let interval = interval.flatten();
+    let number =
+        |number: Option<f64>| number.filter(|number| number.is_finite()).map_or(Value::None, Value::Float);
+    let mut object = Dict::new();
+    object.insert("prompt", finding.name);
+    object.insert("setting", finding.setting);
+    object.insert("finding", finding.verdict.name());
+    object.insert("bos_tokens", finding.begins.map_or(Value::None, |begins| Value::Int(begins as i64)));
+    object.insert("documents", finding.documents as i64);
+    object.insert("score", number(Some(finding.score)));
+    object.insert("difference", number(difference));
+    object.insert("low", number(interval.map(|interval| interval.low)));
+    object.insert("high", number(interval.map(|interval| interval.high)));
+    let mut line = String::new();
+    json_line::write(&mut line, &Value::from(object))?;
+    Ok(line)
+}

@@ -27,13 +27,13 @@ enum Kind {
 pub struct Decided {
     /// The filter pipeline; of several scores the rule that pools them.
     pub filter: String,
-    /// The decision.
+    /// Whether the condition holds.
     pub verdict: Verdict,
     /// The worst difference that is acceptable.
     pub margin: f64,
-    /// The difference.
+    /// The difference of the runs, new minus base.
     pub difference: f64,
-    /// Its interval.
+    /// The confidence interval of the difference.
     pub interval: Interval,
     /// The documents that would probably decide.
     pub needed: f64,

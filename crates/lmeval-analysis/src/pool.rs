@@ -52,11 +52,11 @@ pub struct PooledGate {
 /// The outcome of a pooled gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Pooled {
-    /// The decision.
+    /// Whether the condition holds.
     pub verdict: Verdict,
     /// The pooled difference: the mean by documents or tasks, or that of the worst task.
     pub difference: f64,
-    /// Its interval.
+    /// The confidence interval of the difference.
     pub interval: Interval,
     /// The one-sided p-value of the rules that combine p-values.
     pub p_value: Option<f64>,

@@ -20,7 +20,7 @@ impl<'a> Scores<'a> {
         self.object.get_str(name)?.as_dict()
     }
 
-    /// The key of a task or group in the results: they may have a group before the name, and options behind it.
+    /// The key of a task or group in the results: they may have a group before the name, and options after it.
     pub fn key(self, word: &str) -> Result<String, String> {
         let keys: Vec<&str> =
             self.section("results").into_iter().flat_map(Dict::keys).filter_map(Value::as_str).collect();

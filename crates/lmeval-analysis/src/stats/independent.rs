@@ -3,10 +3,10 @@
 use super::interval::Interval;
 use super::special::normal_quantile;
 
-/// A score with what is known of its sampling error.
+/// A score with its sampling error, as far as it is published.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampled {
-    /// The score.
+    /// The score itself.
     pub value: f64,
     /// Its standard error.
     pub stderr: Option<f64>,

@@ -18,11 +18,11 @@ use crate::recipe::Recipe;
 pub struct Claim {
     /// The task or group, with options as `--tasks` takes them; of a row of a recipe its key in results.
     pub task: String,
-    /// The metric.
+    /// The metric, without its filter.
     pub metric: String,
     /// The filter pipeline; `None` for the only one.
     pub filter: Option<String>,
-    /// The score.
+    /// The reported value with its sampling error.
     pub score: Sampled,
     /// Where it is from.
     pub source: String,
@@ -31,9 +31,9 @@ pub struct Claim {
 /// The claims that a name or a file stands for.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    /// The claims.
+    /// The claims, in the order of their source.
     pub claims: Vec<Claim>,
-    /// The run that made them, if its files are there.
+    /// The run that made them, if its files exist.
     pub run: Option<Run>,
     /// The recipe that they belong to.
     pub recipe: Option<Recipe>,
@@ -42,7 +42,7 @@ pub struct Claims {
 }
 
 impl Claim {
-    /// Reads `TASK=METRIC=VALUE`, with `±STDERR` and `@DOCUMENTS` behind it.
+    /// Reads `TASK=METRIC=VALUE`, optionally followed by `±STDERR` and `@DOCUMENTS`.
     ///
     /// ```
     /// use lmeval_claims::claim::Claim;

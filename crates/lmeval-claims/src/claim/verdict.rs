@@ -39,7 +39,7 @@ impl Verdict {
 /// A verdict with what it is based on.
 #[derive(Clone, Copy, Debug)]
 pub struct Judgement {
-    /// The verdict.
+    /// Whether the claim is reproduced.
     pub verdict: Verdict,
     /// Measured minus claimed.
     pub difference: f64,
@@ -47,18 +47,18 @@ pub struct Judgement {
     pub interval: Option<Interval>,
     /// The difference that does not matter.
     pub margin: f64,
-    /// The documents that the run would need to tell; `None` if it can, or if no number would do.
+    /// The documents that the run would need to tell; `None` if it can tell, or if more documents would not help.
     pub needed: Option<f64>,
 }
 
 /// A claim with its judgement.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The claim.
+    /// The reported score.
     pub claim: Claim,
     /// The measured score.
     pub measured: Sampled,
-    /// The judgement.
+    /// The verdict with its numbers.
     pub judgement: Judgement,
     /// Whether both runs were compared document by document.
     pub is_paired: bool,
@@ -87,7 +87,7 @@ pub fn judge(claim: Sampled, measured: Sampled, margin: f64) -> Judgement {
     Judgement { verdict, difference, interval: Some(wide), margin, needed }
 }
 
-/// Judges by the 95 % interval of a difference and the number of documents behind it.
+/// Judges by the 95 % interval of a difference and the number of its documents.
 pub fn judge_interval(difference: f64, interval: Interval, documents: f64, margin: f64) -> Judgement {
     let share = normal_quantile(1.0 - ALPHA) / normal_quantile(1.0 - 0.5 * ALPHA);
     let narrow = Interval {
@@ -127,7 +127,7 @@ fn needed(claim: Sampled, measured: Sampled, margin: f64) -> Option<f64> {
 }
 
 impl Claims {
-    /// Judges every claim by the scores of a run: document by document where the samples of both are there.
+    /// Judges every claim by the scores of a run: document by document where both have samples.
     pub fn check(&self, run: &Run, margin: Option<f64>) -> Result<Vec<Checked>, Error> {
         let empty = Dict::new();
         let scores = Scores::new(run.results.as_ref().unwrap_or(&empty));

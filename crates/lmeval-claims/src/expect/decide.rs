@@ -21,13 +21,13 @@ const POWER: f64 = 0.8;
 /// The decision about one score or gate.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it is about: a score, or a gate as it is written.
+    /// The score or the gate, as it is written.
     pub of: String,
-    /// The decision.
+    /// Whether it is as expected.
     pub verdict: Verdict,
     /// The score; `None` for a gate.
     pub score: Option<f64>,
-    /// What it is compared to, in words.
+    /// The expected value or run, in words.
     pub expected: String,
     /// The difference to it.
     pub difference: f64,
@@ -202,7 +202,7 @@ impl Check {
     }
 }
 
-/// Both sides with their sampling errors. What is not known of the expected score is taken to be as for the run.
+/// Both sides with their sampling errors. The expected score without one is taken to be as uncertain as that of the run.
 fn unpaired(expected: Sampled, score: Sampled) -> Found {
     let filled = crate::claim::as_uncertain_as(expected, score);
     let stderr = expected.error().map(|error| format!(" ± {error:.4}")).unwrap_or_default();

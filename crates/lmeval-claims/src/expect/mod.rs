@@ -18,44 +18,44 @@ pub use self::decide::Outcome;
 use crate::Error;
 use crate::document::Document;
 
-/// What is expected of the scores of a run.
+/// The scores that are expected of a run.
 #[derive(Clone, Debug)]
 pub struct Expectations {
-    /// The file.
+    /// The path of the file, for messages.
     pub path: PathBuf,
     /// Settings of the run, as a settings file has them.
     pub settings: Dict,
-    /// The scores.
+    /// The expected scores.
     pub checks: Vec<Check>,
     /// Conditions on differences to [`baseline`](Self::baseline).
     pub gates: Vec<Condition>,
     /// The run that gates compare with.
     pub baseline: Option<PathBuf>,
-    /// What the reader of the file should know.
+    /// Hints for the user of the file.
     pub notes: Vec<String>,
 }
 
-/// What is expected of one score.
+/// The expectation of one score.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The task or group.
     pub task: String,
-    /// The metric.
+    /// The metric, without its filter.
     pub metric: String,
     /// The filter pipeline; `None` for the only one.
     pub filter: Option<String>,
-    /// What the score is compared to.
+    /// The value or run that the score is compared to.
     pub against: Against,
     /// The loss that is acceptable. Without it, a loss has to be significant to fail.
     pub margin: Option<f64>,
 }
 
-/// What a score is compared to.
+/// The other side of a comparison.
 #[derive(Clone, Debug)]
 pub enum Against {
     /// A value with a relative tolerance, and nothing else.
     Tolerance {
-        /// The value.
+        /// The expected value.
         value: f64,
         /// The share of it that may be lost.
         rtol: f64,

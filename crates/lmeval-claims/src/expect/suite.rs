@@ -1,6 +1,6 @@
 //! Reads the files of vLLM's and SGLang's accuracy suites.
 //!
-//! What their runners add to a file is added here: a BOS token, 4,096 tokens of context, and release 0.4 of the harness.
+//! Their runners add settings to each file, which are added here: a BOS token, 4,096 tokens of context, and release 0.4 of the harness.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What differs between two runs, the most likely cause of another score first.
+//! The differences of two runs, the most likely cause of another score first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,11 +49,11 @@ impl Kind {
 pub struct Difference {
     /// Where it is.
     pub kind: Kind,
-    /// What differs.
+    /// The setting, file or version.
     pub what: String,
-    /// What the first run has; empty if it has none.
+    /// The value of the first run; empty if it has none.
     pub base: String,
-    /// What the second run has.
+    /// The value of the second run.
     pub new: String,
     /// The tasks that it is about; empty for all.
     pub tasks: Vec<String>,

@@ -157,3 +157,23 @@ fn problems_name_the_place() {
         assert!(error.message.contains(problem), "{text}: {}", error.message);
     }
 }
+
+#[test]
+fn damaged_files_are_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.yaml");
+    let own = "expect:\n- {task: gsm8k, metric: \"exact_match,strict-match\", value: 0.5, stderr: 0.01, n: 1319, margin: 0.01}\ngates: ['tasks(a:acc, b:acc,none) >= -0.01']\nbaseline: x\nsettings: {limit: 5}\n";
+    let lock = "{\"lock\": 1, \"run\": {}, \"model\": {}, \"template\": {}, \"settings\": {\"limit\": \"8\"}, \"tasks\": {\"a\": {\"documents\": 8, \"shots\": 0, \"data\": \"x\", \"prompts\": \"y\", \"definition\": {\"task\": \"z\"}}}, \"versions\": {}}";
+    let run = run(&results(0.5, 0.5, 11.0));
+    lmeval_testkit::mutate(&[SUITE.as_bytes(), own.as_bytes(), lock.as_bytes()], 600, |bytes| {
+        fs_err::write(&path, bytes).unwrap();
+        if let Ok(file) = Expectations::read(&path) {
+            let _ = file.decide(&run);
+        }
+        let _ = lmeval_claims::lock::Lock::read(&path);
+        let _ = lmeval_claims::claim::Claim::parse(&String::from_utf8_lossy(bytes));
+    });
+    lmeval_testkit::mutate(&["gsm8k:5=exact_match,strict-match=0.54±0.0137@1319".as_bytes()], 600, |bytes| {
+        let _ = lmeval_claims::claim::Claim::parse(&String::from_utf8_lossy(bytes));
+    });
+}

@@ -1,6 +1,7 @@
 //! Verdicts about the scores of a finished run: `--expect`, and the claims of `lm-eval reproduce`.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 use lmeval_analysis::condition::Condition;
@@ -24,12 +25,14 @@ use crate::table;
 /// Claims with how they are judged and printed.
 #[derive(Clone, Debug)]
 pub(crate) struct Reproduction {
-    /// The claims.
+    /// The claims, with the run that made them if it exists.
     pub(crate) claims: Claims,
     /// The difference that does not matter.
     pub(crate) margin: Option<f64>,
     /// Whether verdicts are JSON lines.
     pub(crate) json: bool,
+    /// The claims with their judgements, and the run that they were judged by.
+    pub(crate) judged: OnceLock<(Vec<Checked>, Run)>,
 }
 
 /// Checks before a run that its scores can be judged.
@@ -163,7 +166,10 @@ pub(crate) fn report_claims(reproduction: &Reproduction, run: &Run, printer: &mu
             checked.len() + left_out
         ));
     }
-    Ok(match checked.iter().map(|one| one.judgement.verdict).max() {
+    let worst = checked.iter().map(|one| one.judgement.verdict).max();
+    // A run is judged once.
+    let _ = reproduction.judged.set((checked, run.clone()));
+    Ok(match worst {
         Some(Verdict::Different) => Status::GateFailed,
         Some(Verdict::CannotTell) => Status::GateInconclusive,
         Some(Verdict::Reproduced) | None => Status::Success,
@@ -178,7 +184,7 @@ fn cells(one: &Checked) -> Vec<String> {
     };
     let needed = match (judgement.verdict, judgement.needed) {
         (Verdict::CannotTell, Some(needed)) => format!("about {needed:.0}"),
-        (Verdict::CannotTell, None) => "no number would do".to_owned(),
+        (Verdict::CannotTell, None) => "more do not help".to_owned(),
         _ => String::new(),
     };
     let paired = if one.is_paired { ", paired" } else { "" };

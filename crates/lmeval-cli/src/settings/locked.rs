@@ -14,9 +14,9 @@ use crate::run::lock::open;
 /// The lock from which a run must not differ.
 #[derive(Debug)]
 pub(crate) struct Locked {
-    /// Its file.
+    /// The path of the lock, for messages.
     pub(crate) path: PathBuf,
-    /// Its content.
+    /// Its settings and digests.
     pub(crate) lock: Lock,
 }
 

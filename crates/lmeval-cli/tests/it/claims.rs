@@ -171,3 +171,104 @@ fn earlier_runs_and_pooled_gates_are_expectations() {
     let output = gate("mean(demo_capitals:acc) >= 0 0");
     assert_eq!(output.status, 2, "{output}");
 }
+
+/// The explanation of `reproduce --explain` for a claim of 0.7 by a model of `traps.rs`.
+fn explained(
+    context: &TestContext,
+    server: &StandInServer,
+    model: &str,
+    claim: &str,
+    more: &[&str],
+) -> Output {
+    let args = format!(
+        "model={model},base_url={},tokenizer_backend=huggingface,tokenizer={},num_concurrent=8,add_bos_token=True",
+        server.url("/v1/completions"),
+        crate::traps::folder().display()
+    );
+    let words = [
+        "reproduce",
+        claim,
+        "--model",
+        "local-completions",
+        "--model_args",
+        &args,
+        "--include_path",
+        "tasks",
+        "--explain",
+    ];
+    context.run(&[&words[..], more].concat())
+}
+
+#[test]
+fn the_setting_that_closes_a_gap_is_named_and_no_other() {
+    let context = context();
+    crate::traps::write_task(&context, 400);
+    let server = crate::traps::start();
+    // A doubled BOS token costs 30 of 100 points; the claim was made without.
+    let output =
+        explained(&context, &server, "1-0-30", "quiz=exact_match=0.7±0.005", &["--apply_chat_template"]);
+    assert_eq!(output.status, 3, "{output}");
+    assert!(output.stdout.contains("without an added BOS token moves the score by +0."), "{output}");
+    assert!(output.stdout.contains("closes the gap: set `add_bos_token=False`"), "{output}");
+    assert!(!output.stdout.contains("release") && !output.stdout.contains("examples moves"), "{output}");
+}
+
+#[test]
+fn a_gap_that_no_setting_closes_has_no_cause() {
+    let context = context();
+    crate::traps::write_task(&context, 400);
+    let server = crate::traps::start();
+    let cases = lmeval_testkit::fuzz_cases(5);
+    let claims = std::thread::scope(|scope| {
+        let (context, server) = (&context, &server);
+        let workers: Vec<_> = (0..4)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let models =
+                        (0..cases).map(|index| format!("{}-{}-0", 2000 + 1000 * worker + index, 10 * worker));
+                    let output =
+                        |model: String| explained(context, server, &model, "quiz=exact_match=0.9±0.005", &[]);
+                    models.map(output).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
+    });
+    for output in claims {
+        assert_eq!(output.status, 3, "{output}");
+        assert!(output.stdout.contains("No setting that was tried closes the gap: "), "{output}");
+    }
+}
+
+#[test]
+fn a_claim_of_another_filter_is_recognised() {
+    let context = context();
+    crate::traps::write_task(&context, 400);
+    let quiz = fs_err::read_to_string(context.work().join("tasks/quiz.yaml")).unwrap();
+    let filters = "filter_list:\n- {name: strict, filter: [{function: regex, regex_pattern: '#### (.*)'}, {function: take_first}]}\n\
+                   - {name: flexible, filter: [{function: regex, regex_pattern: '(right|wrong)'}, {function: take_first}]}\n";
+    context.write("tasks/quiz.yaml", quiz + filters);
+    let server = crate::traps::start();
+    let output = explained(&context, &server, "1-0-0", "quiz=exact_match,strict=0.7±0.005", &[]);
+    assert_eq!(output.status, 3, "{output}");
+    assert!(output.stdout.contains("→ `exact_match,flexible` of this run is 0."), "{output}");
+}
+
+#[test]
+fn models_in_this_process_are_asked_too() {
+    let context = context();
+    let output = context.run(&[
+        "reproduce",
+        "demo_capitals=acc=0.95±0.01",
+        "--model",
+        "ngram",
+        "--explain",
+        "--limit",
+        "30",
+    ]);
+    assert_eq!(output.status, 3, "{output}");
+    assert!(output.stdout.contains("Why is demo_capitals acc different?"), "{output}");
+    assert!(output.stdout.contains("No setting that was tried closes the gap"), "{output}");
+    let output = context.run(&["reproduce", "a=acc=1", "out", "--explain"]);
+    assert_eq!(output.status, 2, "{output}");
+}

@@ -1,7 +1,9 @@
 //! `lm-eval reproduce`: whether a reported score is reproduced, by a finished run or a new one.
 
+mod explain;
+
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -22,7 +24,7 @@ use crate::settings::{Options, RunSettings, over};
     after_help = "Exit status: 0 if every claim is reproduced, 3 if one is different, 4 if the documents do not tell, 1 on an error, 2 for a usage error.\n\nExamples:\n  lm-eval reproduce 'gsm8k:5=exact_match,strict-match=0.54@1319' out/model\n  lm-eval reproduce results_2026-03-01T09-30-00.123456.json out/model\n  lm-eval reproduce pythia --model hf --model_args pretrained=EleutherAI/pythia-160m --of pythia-160m"
 )]
 pub(crate) struct ReproduceArgs {
-    /// What is claimed: `TASK=METRIC=VALUE[±STDERR][@DOCUMENTS]`, a results file of any harness release or a folder of them, a recipe, or
+    /// The claim: `TASK=METRIC=VALUE[±STDERR][@DOCUMENTS]`, a results file of any harness release or a folder of them, a recipe, or
     /// a file of expectations.
     #[arg(value_name = "CLAIM")]
     pub claim: String,
@@ -44,6 +46,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub json: bool,
 
+    /// If a claim is different, find the setting that closes the gap: asks a sample of documents in other forms of the prompts, with other
+    /// numbers of examples, token limits and the other release line.
+    #[arg(long, conflicts_with_all = ["run", "json"])]
+    pub explain: bool,
+
     /// The settings of a new run.
     #[command(flatten)]
     pub settings: Options,
@@ -61,7 +68,7 @@ pub(super) fn run(arguments: &ReproduceArgs, printer: &mut Printer) -> Result<St
 }
 
 fn reproduction(arguments: &ReproduceArgs, claims: Claims) -> Reproduction {
-    Reproduction { claims, margin: arguments.margin, json: arguments.json }
+    Reproduction { claims, margin: arguments.margin, json: arguments.json, judged: OnceLock::new() }
 }
 
 fn by_finished_run(arguments: &ReproduceArgs, path: &Path, printer: &mut Printer) -> Result<Status> {
@@ -102,7 +109,12 @@ fn by_new_run(arguments: &ReproduceArgs, printer: &mut Printer) -> Result<Status
         None => over(options, &claims.settings, &arguments.claim)?,
     };
     let mut settings = RunSettings::from_flags(&options)?;
-    settings.claims = Some(Arc::new(reproduction(arguments, claims)));
+    let reproduction = Arc::new(reproduction(arguments, claims));
+    settings.claims = Some(Arc::clone(&reproduction));
     evaluation::print_given(&settings, printer)?;
-    evaluation::run_with(settings, printer, None)
+    let status = evaluation::run_with(settings.clone(), printer, None)?;
+    if let Some((checked, run)) = reproduction.judged.get().filter(|_| arguments.explain) {
+        explain::explain(checked, run, &settings, printer)?;
+    }
+    Ok(status)
 }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use fs_err::DirEntry;
 use rustc_hash::FxHashMap;
 
 /// The source code of the modules that register something, by folder; each folder is read once.
@@ -28,15 +29,16 @@ impl ModuleSources {
 
 /// Whether a folder contains a Python module.
 pub(crate) fn has_modules(folder: &Path) -> bool {
-    entries(folder).iter().any(|path| is_module(path))
+    entries(folder).any(|entry| is_module(&entry.path()))
 }
 
 /// The modules of a folder, and of subfolders that contain helpers rather than tasks.
 fn modules(folder: &Path) -> Vec<PathBuf> {
-    let (folders, files): (Vec<_>, Vec<_>) = entries(folder).into_iter().partition(|path| path.is_dir());
-    let mut found: Vec<PathBuf> = files.into_iter().filter(|path| is_module(path)).collect();
+    let (folders, files): (Vec<_>, Vec<_>) = entries(folder).partition(is_folder);
+    let files = files.into_iter().map(|file| file.path());
+    let mut found: Vec<PathBuf> = files.filter(|path| is_module(path)).collect();
     for folder in folders {
-        let inside = entries(&folder);
+        let inside: Vec<PathBuf> = entries(&folder.path()).map(|entry| entry.path()).collect();
         if !inside.iter().any(|path| path.extension().is_some_and(|end| end == "yaml")) {
             found.extend(inside.into_iter().filter(|path| is_module(path)));
         }
@@ -44,9 +46,13 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+fn entries(folder: &Path) -> impl Iterator<Item = DirEntry> {
+    fs_err::read_dir(folder).into_iter().flatten().flatten()
+}
+
+/// The kind of an entry is listed with its name, and only a link has to be followed: folders of tasks have thousands of files.
+fn is_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() })
 }
 
 fn is_module(path: &Path) -> bool {

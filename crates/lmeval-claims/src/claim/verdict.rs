@@ -131,6 +131,7 @@ impl Claims {
     pub fn check(&self, run: &Run, margin: Option<f64>) -> Result<Vec<Checked>, Error> {
         let empty = Dict::new();
         let scores = Scores::new(run.results.as_ref().unwrap_or(&empty));
+        // Runs that cannot be paired are compared by their scores; the table says which were paired.
         let compared = match &self.run {
             Some(base) if !base.samples.is_empty() && !run.samples.is_empty() => {
                 let settings =

@@ -23,6 +23,8 @@ class Option(NamedTuple):
 
 OPTIONS = (
     Option("config", "-C", "value"),
+    Option("recipe", "-R", "value"),
+    Option("locked", "", "value"),
     Option("tasks", "-t", "values"),
     Option("model", "-M", "value"),
     Option("model_args", "-a", "values"),
@@ -55,6 +57,7 @@ OPTIONS = (
     Option("predict_only", "-x", "flag"),
     Option("check_integrity", "", "flag"),
     Option("fail_under", "", "repeated"),
+    Option("expect", "", "value"),
     Option("judge", "", "repeated"),
     Option("baseline", "", "value"),
     Option("prices", "", "value"),
@@ -83,6 +86,8 @@ OPTIONS = (
 class OwnSettings:
     """Settings that other harnesses do not have; they are not recorded."""
 
+    recipe: str | None = field(default=None, repr=False)
+    locked: str | None = field(default=None, repr=False)
     workers: Any = field(default=None, repr=False)
     trackio_args: Any = field(default=None, repr=False)
     shard: str | None = field(default=None, repr=False)
@@ -92,6 +97,7 @@ class OwnSettings:
     budgets: Any = field(default=None, repr=False)
     bootstrap_iters: int | None = field(default=None, repr=False)
     fail_under: Any = field(default=None, repr=False)
+    expect: str | None = field(default=None, repr=False)
     judge: Any = field(default=None, repr=False)
     baseline: str | None = field(default=None, repr=False)
     prices: str | None = field(default=None, repr=False)

@@ -221,6 +221,33 @@ class Objects(unittest.TestCase):
         changed = lm_eval.evaluate(Lengths(), loaded, limit=1)["samples"]
         self.assertIn("CHANGED", next(iter(changed.values()))[0]["arguments"][0][0])
 
+    def test_numbers_of_examples(self) -> None:
+        """One task with several numbers of examples has several keys, whichever way they are written."""
+        words: list[Any] = ["demo_capitals:2", "demo_capitals:0"]
+        dicts: list[Any] = [
+            {"task": "demo_capitals", "num_fewshot": 2, "task_alias": "two"},
+            {"task": "demo_capitals", "num_fewshot": 0},
+        ]
+        shots = {"demo_capitals:2": 2, "demo_capitals:0": 0}
+        for compat in ("0.5", "0.4"):
+            for specs in (words, dicts):
+                results = simple_evaluate("ngram", tasks=specs, limit=2, num_fewshot=1, compat=compat)
+                self.assertEqual(results["n-shot"], shots)
+        self.assertEqual(results["results"]["demo_capitals:2"]["alias"], "two")
+        alone = simple_evaluate("ngram", tasks=["demo_capitals:2"], limit=2)
+        self.assertEqual(alone["n-shot"], {"demo_capitals": 2})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            tasks = get_task_dict(words)
+        self.assertEqual({name: task.config.num_fewshot for name, task in tasks.items()}, shots)
+        results = lm_eval.evaluate(Lengths(), tasks, limit=2)
+        self.assertEqual(results["n-shot"], shots)
+        # Levanter's way: objects under names of their own, changed since.
+        tasks["demo_capitals:2"].config.num_fewshot = 1
+        renamed = {"two": tasks["demo_capitals:2"], "zero": tasks["demo_capitals:0"]}
+        results = lm_eval.evaluate(Lengths(), renamed, limit=2)
+        self.assertEqual(results["n-shot"], {"two": 1, "zero": 0})
+
     def test_nested_dictionaries(self) -> None:
         """The older form has groups as keys and short names."""
         with warnings.catch_warnings(record=True) as caught:

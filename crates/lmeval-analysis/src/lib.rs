@@ -7,7 +7,9 @@
 pub mod answers;
 pub mod budget;
 pub mod compare;
+pub mod condition;
 pub mod gate;
+pub mod pool;
 pub mod read;
 pub mod samples;
 pub mod stats;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, DoctorArgs, MergeArgs, RayArgs, ReportArgs, RescoreArgs, SamplesArgs, TableArgs,
-    ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, ReproduceArgs,
+    RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -39,11 +39,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Evaluate a model.
     Run(Box<Options>),
-    /// List tasks, groups, subtasks, tags, models, metrics or filters.
+    /// List tasks, groups, subtasks, tags, models, metrics, filters or recipes.
     Ls(LsArgs),
     /// Check that tasks exist and that their definitions are valid.
     Validate(ValidateArgs),
-    /// Show the resolved configuration of a task, group or tag, with the origin of each value.
+    /// Show the resolved configuration of a task, group or tag, with the origin of each value, or a recipe.
     Show(ShowArgs),
     /// Print the prompts and requests that a task sends to a model.
     Preview(Box<PreviewArgs>),
@@ -65,6 +65,10 @@ pub(crate) enum Command {
     Rescore(Box<RescoreArgs>),
     /// Score the stored answers of a run at lower token limits and with fewer repeats.
     Budget(Box<BudgetArgs>),
+    /// Decide whether a reported score is reproduced, by a finished run or a new one.
+    Reproduce(Box<ReproduceArgs>),
+    /// Compare what runs were made of, by the locks beside their results.
+    Lock(LockArgs),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
     /// Check a model before a run: contact, tokenizer, log-probabilities, throughput, and prompts in other forms.
@@ -102,6 +106,8 @@ pub(crate) enum Listing {
     Metrics,
     /// Filters available to tasks.
     Filters,
+    /// Recipes for published scores.
+    Recipes,
 }
 
 /// Arguments of `ls`.
@@ -168,11 +174,11 @@ pub(crate) struct ValidateArgs {
     after_help = "Examples:\n  lm-eval show arc_easy\n  lm-eval show arc_easy@cloze --yaml\n  lm-eval show mmlu --json"
 )]
 pub(crate) struct ShowArgs {
-    /// Tasks, groups, tags, `task@format`, `group::task` or YAML files.
+    /// Tasks, groups, tags, `task@format`, `group::task`, recipes or YAML files.
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// Print one JSON object per task or group.
+    /// Print one JSON object per task, group or recipe.
     #[arg(long, conflicts_with = "yaml")]
     pub json: bool,
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use lmeval::library::Home;
-use lmeval_tasks::{Overrides, TaskDict, TaskManager, TaskOptions};
+use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use crate::printer::Printer;
 use crate::report;
@@ -32,18 +32,7 @@ pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<Task
 
 /// Loads the selected tasks and groups with the options behind their names, and prints warnings about them.
 pub(crate) fn load(manager: &TaskManager, words: &[String], printer: &mut Printer) -> Result<TaskDict> {
-    let words: Vec<(&str, TaskOptions)> =
-        words.iter().map(|word| TaskOptions::split(word)).collect::<Result<_, _>>()?;
-    let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-    let mut loaded = manager.load(&manager.select(&names)?, Overrides::default())?;
-    for (name, options) in words.into_iter().filter(|(_, options)| *options != TaskOptions::default()) {
-        let selected = manager.load(&manager.select(&[name])?, Overrides::default())?;
-        for task in selected.tasks.keys() {
-            if let Some(task) = loaded.tasks.get_mut(task) {
-                task.options = options.clone();
-            }
-        }
-    }
+    let loaded = manager.load(&manager.select(words)?, Overrides::default())?;
     print_warnings(&loaded, printer);
     Ok(loaded)
 }

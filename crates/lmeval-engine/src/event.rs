@@ -113,6 +113,12 @@ pub enum Event<'a> {
         /// The document with its requests.
         requests: &'a DocumentRequests,
     },
+    /// The requests of a document were built. After [`OtherModel`](Self::OtherModel) and [`OtherProtocol`](Self::OtherProtocol),
+    /// they are built again.
+    DocumentBuilt {
+        /// The document with its requests.
+        requests: &'a DocumentRequests,
+    },
     /// A document was skipped because it has no requests.
     Skipped {
         /// The task it belongs to.

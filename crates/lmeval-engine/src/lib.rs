@@ -8,6 +8,7 @@
 mod answerers;
 mod attribution;
 mod backlog;
+mod build;
 mod cancel;
 mod choices;
 mod class_tasks;
@@ -31,6 +32,7 @@ mod stored;
 mod targets;
 mod valid;
 
+pub use build::build_requests;
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};
 pub use collect::{Failure, ModelUsage};

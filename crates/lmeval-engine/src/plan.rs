@@ -103,6 +103,7 @@ pub(crate) fn plan(
         };
         let log_samples = options.log_samples;
         let mut options = request_options(&key, options, template.as_ref());
+        options.limit = limit_of(&task, options.limit, options.samples.is_some());
         options.letters =
             choices.as_ref().is_some_and(|choices| choices.requests == RequestType::ChoiceLetters);
         let is_read = model.is_some_and(|model| model.traits().reads_documents);
@@ -119,9 +120,7 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
     if let Some(settings) = &options.gen_kwargs {
         task.config.merge_generation_kwargs(settings);
     }
-    if let Some(count) = task.options.num_fewshot.or(options.num_fewshot) {
-        task.config.set_num_fewshot(count);
-    }
+    task.set_num_fewshot(options.num_fewshot);
     match task.options.repeats.or(options.repeats) {
         Some(0) => {
             return Err(settings("`repeats` must be at least 1", "Omit it to use the tasks' own settings"));
@@ -141,6 +140,16 @@ fn apply_overrides(task: &mut Task, options: &EvaluateOptions) -> Result<(), Eng
         task.config.set_reductions(reductions);
     }
     Ok(())
+}
+
+/// The smaller of the limits that the caller sets for the run and for the task. A fraction is of the run alone.
+fn limit_of(task: &Task, of_run: Option<f64>, has_samples: bool) -> Option<f64> {
+    let own = task.options.limit.filter(|_| !has_samples).map(|limit| limit as f64);
+    match (of_run, own) {
+        (Some(of_run), Some(own)) if of_run >= 1.0 => Some(of_run.min(own)),
+        (Some(of_run), _) => Some(of_run),
+        (None, own) => own,
+    }
 }
 
 fn check(

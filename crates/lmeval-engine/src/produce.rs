@@ -137,6 +137,7 @@ pub(crate) fn produce(
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
             let document = (task_index, documents);
+            events.event(Event::DocumentBuilt { requests: &requests });
             if !send_document(document, requests, events, &mut batcher, (backlog, stop)) {
                 return;
             }

@@ -21,6 +21,21 @@ pub fn mcnemar(won: u64, lost: u64) -> f64 {
     (2.0 * lower_tail(fewer, all)).min(1.0)
 }
 
+/// The one-sided p-value of McNemar's exact test against a loss: `P(X ≤ won)` with `X ~ Binomial(won + lost, ½)`.
+///
+/// ```
+/// assert_eq!(lmeval_analysis::stats::mcnemar_loss(1, 9), 11.0 / 1024.0);
+/// assert_eq!(lmeval_analysis::stats::mcnemar_loss(9, 1), 1023.0 / 1024.0);
+/// assert_eq!(lmeval_analysis::stats::mcnemar_loss(0, 0), 1.0);
+/// ```
+pub fn mcnemar_loss(won: u64, lost: u64) -> f64 {
+    match (won < lost, lost.checked_sub(1)) {
+        (true, _) => lower_tail(won, won + lost),
+        (false, Some(fewer)) => 1.0 - lower_tail(fewer, won + lost),
+        (false, None) => 1.0,
+    }
+}
+
 /// `P(X ≤ k)` for `X ~ Binomial(n, ½)` and `k < n/2`: the largest term times a sum that shrinks at least geometrically.
 fn lower_tail(k: u64, n: u64) -> f64 {
     if n <= 1000 {

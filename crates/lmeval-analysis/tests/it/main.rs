@@ -4,6 +4,7 @@
 
 mod compare;
 mod newest;
+mod pool;
 mod samples;
 mod simulation;
 mod vectors;

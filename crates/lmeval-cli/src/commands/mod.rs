@@ -5,6 +5,7 @@ mod compare;
 mod completions;
 mod doctor;
 mod journal;
+mod lock;
 mod ls;
 mod merge;
 #[cfg(not(feature = "view"))]
@@ -13,6 +14,7 @@ mod preview;
 mod ray;
 #[cfg(feature = "view")]
 mod report;
+mod reproduce;
 mod rescore;
 mod run;
 mod samples;
@@ -34,9 +36,11 @@ use self::{no_viewer as report, no_viewer as view};
 pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::ray::RayArgs;
 pub(crate) use self::report::ReportArgs;
+pub(crate) use self::reproduce::ReproduceArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
@@ -95,6 +99,8 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
+        Command::Reproduce(arguments) => reproduce::run(&arguments, printer)?,
+        Command::Lock(arguments) => lock::run(&arguments, printer)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
         Command::Ray(arguments) => ray::run(&arguments, printer)?,
         Command::Worker(arguments) => worker::run(&arguments, printer)?,

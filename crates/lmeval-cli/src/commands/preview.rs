@@ -53,9 +53,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         for warning in load_class(task, &classes, &data)? {
             report::warn(printer, &warning);
         }
-        if let Some(count) = num_fewshot {
-            task.config.set_num_fewshot(count);
-        }
+        task.set_num_fewshot(arguments.num_fewshot);
         let mut options = options.clone();
         options.samples = samples.as_ref().and_then(|samples| document_indices(samples, name));
         preview(task, &data, &options, arguments.json, printer)?;

@@ -145,6 +145,15 @@ pub(crate) fn run(arguments: &RayArgs, printer: &mut Printer) -> Result<Status> 
 }
 
 fn check(ray: &RayOptions, settings: &RunSettings) -> Result<()> {
+    for (flag, is_given) in [("--expect", settings.expect.is_some()), ("--locked", settings.locked.is_some())]
+    {
+        if is_given {
+            let wrong = Diagnostic::new(format!("`ray run` has no `{flag}`"));
+            bail!(
+                wrong.hint("`lm-eval reproduce CLAIM RUN` and `lm-eval lock diff A B` read the finished run")
+            );
+        }
+    }
     if settings.model.workers.is_some() {
         let wrong = Diagnostic::new("`ray run` sets `--workers` itself");
         bail!(wrong.hint("`--listen HOST:PORT` sets the address that workers connect to"));

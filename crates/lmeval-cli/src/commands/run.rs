@@ -7,7 +7,7 @@ use lmeval_core::{Diagnostic, Model, OutputType};
 use lmeval_engine::Evaluated;
 use lmeval_host::Trackers;
 use lmeval_journal::Fingerprint;
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::TaskDict;
 use lmeval_tasks::config::{FilterPipeline, FilterStep, Named};
 
@@ -15,9 +15,10 @@ use crate::commands::{Status, budget};
 use crate::printer::Printer;
 use crate::progress::{ProgressDisplay, RequestCounts, Spinner};
 use crate::run::events::RunEvents;
+use crate::run::lock::{self, LockRecorder};
 use crate::run::output::{self, Objects};
 use crate::run::session::{Clock, Ended, Program, Session};
-use crate::run::{advice, judges, thresholds, tracking};
+use crate::run::{advice, judges, recipe, thresholds, tracking, verdicts};
 use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{log, roots};
@@ -50,14 +51,20 @@ pub(super) fn run_with(
         bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let roots = roots::resolve(&settings.library, printer)?;
-    let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
+    let manager = roots::manager(&roots, &settings.library)?;
+    if let Some(recipe) = &settings.recipe {
+        recipe::check_pins(recipe, &settings.documents.tasks, &manager, printer)?;
+    }
+    let manager = manager.with_metadata(settings.metadata.clone());
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     thresholds::check(
+        thresholds::FAIL_UNDER,
         &settings.scoring.fail_under,
         &tasks,
         &settings.dialect,
         settings.scoring.predict_only,
     )?;
+    verdicts::check(&settings, &tasks, printer)?;
     warn_of_unscored_repeats(&settings, &tasks, printer);
     for line in advice::of_run(&settings, &tasks) {
         printer.notes().info(&format!("Suggestion: {line}"));
@@ -78,11 +85,18 @@ pub(super) fn run_with(
     session.create_judges()?;
     session.open_files()?;
     session.open_journal(&*model);
+    if session.files.is_some() && session.settings.documents.shard.is_none() {
+        session.lock = Some(LockRecorder::new(&session.settings));
+    }
     match &session.journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
         None => warn_unused_cache_flags(&session.settings, printer),
     }
-    let ended = session.evaluate(&model, tasks, &session.options(), printer)?;
+    let options = session.options();
+    if let Some(locked) = &session.settings.locked {
+        lock::check(&session, (&locked.path, &locked.lock), &model, &tasks, &options, printer)?;
+    }
+    let ended = session.evaluate(&model, tasks, &options, printer)?;
     finish(&session, ended, &*model, trackers, printer)
 }
 
@@ -97,6 +111,11 @@ fn finish(
     let (settings, events) = (&session.settings, &ended.events);
     let mut evaluation = ended.outcome?;
     session.judging.add_costs(&mut evaluation);
+    let digests = evaluation.digests.clone();
+    if session.lock.is_some() && session.journal.is_none() {
+        // Results have them to recognise answers that no longer belong to the data.
+        evaluation.digests = Dict::new();
+    }
     let mut facts = output::facts(session, model.facts(), &evaluation);
     facts.model_usage = session.judging.model_usage(settings, evaluation.usage);
     output::print_warnings(&evaluation, printer);
@@ -106,6 +125,11 @@ fn finish(
     }
     let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
     let samples = events.sample_files(&evaluation);
+    if let Some(recorder) = &session.lock
+        && let Some(path) = lock::write(session, recorder, model, (&evaluation, &digests))?
+    {
+        printer.notes().wrote("lock", None, &path);
+    }
     if let (Some(shard), Some(writer), Some(path)) = (settings.documents.shard, &events.shard, &path) {
         if let Some(identity) = model.portable_identity() {
             writer.set_model(Fingerprint::of(&identity).to_string(), identity.to_string());
@@ -141,10 +165,11 @@ fn finish(
     if !evaluation.failures.is_empty() || !is_tracked {
         return Ok(Status::Failure);
     }
+    let verdict = verdicts::report(settings, path.as_deref(), objects.file(), printer)?;
     if !has_passed {
         return Ok(Status::GateFailed);
     }
-    printed.map(|()| Status::Success)
+    printed.map(|()| verdict)
 }
 
 /// The message shown while the model loads.

@@ -16,6 +16,7 @@ use crate::printer::Notes;
 use crate::progress::{RequestCounts, describe_first};
 use crate::report;
 use crate::run::live::LiveView;
+use crate::run::lock::LockRecorder;
 use crate::run::shard::ShardWriter;
 use crate::words::{counted, for_count, skip_reason};
 
@@ -39,6 +40,8 @@ pub(crate) struct RunEvents {
     pub(crate) live: Option<LiveView>,
     /// The files of the shard, with its answered documents.
     pub(crate) shard: Option<ShardWriter>,
+    /// Collects what the lock of the run needs.
+    pub(crate) lock: Option<Arc<LockRecorder>>,
     records: Option<Records>,
     observer: Option<Arc<dyn Events>>,
     written: Mutex<Vec<(String, WrittenSamples)>>,
@@ -73,6 +76,7 @@ impl RunEvents {
             write_out: None,
             live: None,
             shard: None,
+            lock: None,
             records,
             observer,
             written: Mutex::default(),
@@ -205,8 +209,11 @@ impl RunEvents {
 
 impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
+        if let Some(lock) = &self.lock {
+            lock.event(&event);
+        }
         if let Some(live) = &self.live
-            && !matches!(event, Event::Answered { .. } | Event::Built { .. })
+            && !matches!(event, Event::Answered { .. } | Event::Built { .. } | Event::DocumentBuilt { .. })
         {
             live.event(&event);
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
+use lmeval_claims::recipe::{RECIPE, add_rows, definition};
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
@@ -80,6 +81,9 @@ pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
         .collect()
 }
 
+/// The key of the numbers of documents that were set for single tasks.
+pub(crate) const TASK_LIMITS: &str = "task_limits";
+
 /// The key of the digests of the data of all tasks.
 pub(crate) const DATA_DIGESTS: &str = "data_digests";
 
@@ -118,6 +122,16 @@ impl Objects {
         for (key, digests) in digests(settings, evaluation) {
             objects.add_digests(key, digests);
         }
+        let limits = evaluation.tasks.iter().filter_map(|(key, task)| {
+            Some((Value::str(key.as_str()), Value::Int(task.options.limit? as i64)))
+        });
+        let limits: Dict = limits.collect();
+        if !limits.is_empty() {
+            objects.insert(TASK_LIMITS, &Value::from(limits));
+        }
+        if let Some(recipe) = &settings.recipe {
+            objects.insert(RECIPE, &definition(recipe));
+        }
         objects
     }
 
@@ -128,11 +142,26 @@ impl Objects {
         }
     }
 
+    /// The form for files.
+    pub(crate) fn file(&self) -> &Dict {
+        &self.in_file
+    }
+
     /// Adds a key.
     pub(crate) fn insert(&mut self, key: &str, value: &Value) {
         for object in [&mut self.in_memory, &mut self.in_file] {
             object.insert(key, value.clone());
         }
+    }
+
+    /// Adds the rows of the recipe that the object names, and warns of those that cannot be computed.
+    pub(crate) fn add_rows(&mut self, printer: &Printer) -> Result<()> {
+        let missing = add_rows(&mut self.in_file)?;
+        add_rows(&mut self.in_memory)?;
+        for reason in missing {
+            printer.notes().info(&reason);
+        }
+        Ok(())
     }
 
     /// Replaces the value of a key where it exists.
@@ -172,10 +201,13 @@ impl Objects {
         samples: Dict,
         printer: &mut Printer,
     ) -> Result<(Option<PathBuf>, Result<()>)> {
+        // Scores are written even if rows of a recipe cannot be computed from them.
+        let rows = self.add_rows(printer);
         let saved = self.save(session, samples);
         let printed = self.print(&session.settings, printer);
         let path = saved?;
         report_saved(path.as_deref(), printer);
+        rows?;
         Ok((path, printed))
     }
 

@@ -17,6 +17,7 @@ use lmeval_tasks::TaskDict;
 use super::events::{Records, RunEvents};
 use super::judges::Judging;
 use super::live::LiveView;
+use super::lock::LockRecorder;
 use super::shard::ShardWriter;
 use super::{interrupt, judges, model, output};
 use crate::browser;
@@ -82,6 +83,8 @@ pub(crate) struct Session {
     pub(crate) judging: Judging,
     /// Receives the values of each document, for a comparison with an earlier run.
     pub(crate) observer: Option<Arc<dyn Events>>,
+    /// Collects what the lock of the run needs, if it writes one.
+    pub(crate) lock: Option<Arc<LockRecorder>>,
     cancel: Cancel,
     notes: Notes,
 }
@@ -117,6 +120,7 @@ impl Session {
             journal: None,
             judging: Judging::default(),
             observer: None,
+            lock: None,
             cancel,
             notes,
             settings,
@@ -184,6 +188,7 @@ impl Session {
         options.keep_samples = false;
         options.journal.clone_from(&self.journal);
         options.cancel = self.cancel.clone();
+        options.digests |= self.lock.is_some();
         options.data.settings = Some(data);
         options.data.python = Some(PythonHost::new(self.python.clone()));
         (options.judges, options.baseline) = (self.judging.judges.clone(), self.judging.baseline.clone());
@@ -223,6 +228,7 @@ impl Session {
         }
         let mut events = self.events(&counts);
         events.json = show == ProgressDisplay::Json;
+        events.lock.clone_from(&self.lock);
         events.write_out = settings.output.write_out.then_some(settings.dialect);
         if settings.output.view {
             events.live = Some(self.live(&counts, model)?);

@@ -12,8 +12,12 @@ use lmeval_tasks::{Group, Task, TaskDict};
 
 use crate::printer::Printer;
 
+/// The flag, for messages.
+pub(crate) const FAIL_UNDER: &str = "--fail_under";
+
 /// Checks before a run that its scores will include those of the thresholds, as far as the tasks tell.
 pub(crate) fn check(
+    option: &str,
     thresholds: &[Threshold],
     loaded: &TaskDict,
     dialect: &Dialect,
@@ -23,14 +27,14 @@ pub(crate) fn check(
         return Ok(());
     }
     if predict_only {
-        bail!("`--fail_under` needs scores, and `--predict_only` computes none");
+        bail!("`{option}` needs scores, and `--predict_only` computes none");
     }
     let keys = ResultKeys::new(loaded, dialect)?;
     for threshold in thresholds {
         let task = loaded.tasks.iter().find(|(name, _)| keys.get(name) == threshold.task);
         match (task, loaded.groups.get(&threshold.task)) {
-            (Some((_, task)), _) => check_task(threshold, task)?,
-            (None, Some(group)) => check_group(threshold, group)?,
+            (Some((_, task)), _) => check_task(option, threshold, task)?,
+            (None, Some(group)) => check_group(option, threshold, group)?,
             (None, None) => {
                 let known: Vec<&str> = loaded
                     .groups
@@ -41,7 +45,7 @@ pub(crate) fn check(
                 let near = nearest(&threshold.task, known.iter().copied());
                 let names = if near.is_empty() { known } else { near };
                 let message = format!(
-                    "`--fail_under {threshold}`: `{}` is not a task or group of this run",
+                    "`{option} {threshold}`: `{}` is not a task or group of this run",
                     threshold.task
                 );
                 bail!(Diagnostic::new(message).hint(format!("The run has `{}`", names.join("`, `"))));
@@ -51,7 +55,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn check_task(threshold: &Threshold, task: &Task) -> Result<()> {
+fn check_task(option: &str, threshold: &Threshold, task: &Task) -> Result<()> {
     let config = &task.config;
     // Python code may return any name.
     let mut is_open = config.scores_itself() || config.scorer.is_some();
@@ -74,7 +78,7 @@ fn check_task(threshold: &Threshold, task: &Task) -> Result<()> {
     if is_open || parent_metric(&threshold.metric).is_some() {
         return Ok(());
     }
-    Err(unknown(threshold, &known).into())
+    Err(unknown(option, threshold, &known).into())
 }
 
 /// Whether more of a metric is better: as the task says, else as the metric does.
@@ -86,11 +90,11 @@ fn direction(metric: &MetricConfig, name: &str, task: &Task) -> Option<bool> {
     }
 }
 
-fn check_group(threshold: &Threshold, group: &Group) -> Result<()> {
+fn check_group(option: &str, threshold: &Threshold, group: &Group) -> Result<()> {
     let metrics = &group.config.aggregate_metric_list;
     if metrics.is_empty() {
         let message =
-            format!("`--fail_under {threshold}`: the group `{}` has no score of its own", threshold.task);
+            format!("`{option} {threshold}`: the group `{}` has no score of its own", threshold.task);
         bail!(
             Diagnostic::new(message).hint("Name its tasks, or add an `aggregate_metric_list` to the group")
         );
@@ -106,11 +110,11 @@ fn check_group(threshold: &Threshold, group: &Group) -> Result<()> {
         Some(filters) => filters.iter().map(|filter| format!("{},{filter}", metric.metric)).collect(),
         None => vec![metric.metric.clone()],
     });
-    Err(unknown(threshold, &known.collect::<Vec<_>>()).into())
+    Err(unknown(option, threshold, &known.collect::<Vec<_>>()).into())
 }
 
-fn unknown(threshold: &Threshold, known: &[String]) -> Diagnostic {
-    let message = format!("`--fail_under {threshold}`: `{}` has no such score", threshold.task);
+fn unknown(option: &str, threshold: &Threshold, known: &[String]) -> Diagnostic {
+    let message = format!("`{option} {threshold}`: `{}` has no such score", threshold.task);
     Diagnostic::new(message).hint(format!("It has `{}`", known.join("`, `")))
 }
 
@@ -124,7 +128,7 @@ pub(crate) fn report(thresholds: &[Threshold], results: &RunResults, printer: &m
             .partition(|score| threshold.is_about(score.metric, score.filter));
         let key = |score: &Score<'_>| format!("{},{}", score.metric, score.filter);
         if about.is_empty() {
-            return Err(unknown(threshold, &others.iter().map(key).collect::<Vec<_>>()).into());
+            return Err(unknown(FAIL_UNDER, threshold, &others.iter().map(key).collect::<Vec<_>>()).into());
         }
         for score in about {
             threshold.check_direction(score.higher_is_better)?;

@@ -65,7 +65,7 @@ impl JudgeBinding {
     }
 
     /// The value of the judge's role in a settings file.
-    pub(super) fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let mut value = Dict::from_iter([(Value::str("backend"), Value::str(self.backend.as_str()))]);
         value.update(&self.args);
         Value::from(value)

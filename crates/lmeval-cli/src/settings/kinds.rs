@@ -297,6 +297,11 @@ pub(super) trait Item: Sized {
 
     fn read_item(text: &str) -> Result<Self, InvalidValue>;
 
+    /// An item that is a mapping, as it would be written; `None` if there is no such item.
+    fn written(_: &Dict) -> Option<Result<String, InvalidValue>> {
+        None
+    }
+
     /// Reads a mapping; `None` if the setting cannot be one.
     fn read_mapping(_: &Dict) -> Option<Result<Vec<Self>, InvalidValue>> {
         None
@@ -308,21 +313,22 @@ pub(super) trait Item: Sized {
 impl<T: Item> Setting for Vec<T> {
     fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         let text = |value: &Value| match value {
-            Value::Str(text) => Some(text.to_string()),
-            Value::Int(_) if T::ARE_NUMBERS => Some(repr::str(value)),
+            Value::Str(text) => Some(Ok(text.to_string())),
+            Value::Int(_) if T::ARE_NUMBERS => Some(Ok(repr::str(value))),
+            Value::Dict(item) => T::written(item),
             _ => None,
         };
-        let texts: Option<Vec<String>> = match value {
+        let texts: Option<Result<Vec<String>, _>> = match value {
             Value::None if !T::NEEDED => return Ok(None),
             Value::List(items) => items.iter().map(text).collect(),
             Value::Dict(given) => match T::read_mapping(given) {
                 Some(read) => return read.map(Some),
                 None => None,
             },
-            Value::Str(text) if T::ARE_NUMBERS => Some(text.split(',').map(str::to_owned).collect()),
-            single => text(single).map(|text| vec![text]),
+            Value::Str(text) if T::ARE_NUMBERS => Some(Ok(text.split(',').map(str::to_owned).collect())),
+            single => text(single).map(|text| text.map(|text| vec![text])),
         };
-        let texts = texts.ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))?;
+        let texts = texts.ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))??;
         texts.iter().map(|text| T::read_item(text)).collect::<Result<_, _>>().map(Some)
     }
 
@@ -377,8 +383,12 @@ impl From<String> for TaskNames {
 }
 
 impl Item for TaskNames {
-    const LIST: &'static str = "a list of names";
+    const LIST: &'static str = "a list of names, or of mappings such as `{task: arc_easy, num_fewshot: 25}`";
     const NEEDED: bool = true;
+
+    fn written(item: &Dict) -> Option<Result<String, InvalidValue>> {
+        Some(written_task(item))
+    }
 
     fn read_item(text: &str) -> Result<Self, InvalidValue> {
         Ok(Self(text.to_owned()))
@@ -387,6 +397,36 @@ impl Item for TaskNames {
     fn shown(&self) -> Value {
         Value::str(self.0.as_str())
     }
+}
+
+/// A mapping such as `{task: arc_easy, num_fewshot: 25}` as the word of the command line.
+fn written_task(item: &Dict) -> Result<String, InvalidValue> {
+    let wrong = |what: &str| Err(InvalidValue::Message(format!("An entry of `tasks` {what}")));
+    let Some(mut word) = item.get_str("task").and_then(Value::as_str).map(str::to_owned) else {
+        return wrong("is a mapping without the key `task`");
+    };
+    for (key, value) in item.iter() {
+        let names = value.as_list().map(|names| names.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
+        let option = match (repr::str(key).as_str(), value) {
+            ("task", _) => continue,
+            (key @ ("num_fewshot" | "repeats" | "limit"), Value::Int(count)) => format!(":{key}={count}"),
+            ("reductions", Value::Str(name)) => format!(":reductions={name}"),
+            ("reductions", _) if matches!(names, Some(Some(_))) => {
+                format!(":reductions={}", names.flatten().unwrap_or_default().join("+"))
+            }
+            (key @ ("num_fewshot" | "repeats" | "limit"), _) => {
+                return wrong(&format!("has `{key}`, which must be an integer, not {}", value.type_name()));
+            }
+            ("reductions", _) => return wrong("has `reductions`, which must be a name or a list of names"),
+            (key, _) => {
+                return wrong(&format!(
+                    "has the key `{key}`; the keys are `task`, `num_fewshot`, `limit`, `repeats` and `reductions`"
+                ));
+            }
+        };
+        word += &option;
+    }
+    Ok(word)
 }
 
 /// Comma-separated names of reductions.

@@ -8,9 +8,11 @@ mod config_file;
 mod dict_option;
 mod documents;
 mod engine;
+mod expect;
 mod judges;
 mod kinds;
 mod layer;
+mod locked;
 mod model;
 mod no_effect;
 mod options;
@@ -20,6 +22,7 @@ mod precedence;
 mod prompts;
 #[cfg(test)]
 mod python_package;
+mod recipe;
 mod record;
 mod resolve;
 mod samples;
@@ -31,6 +34,7 @@ mod workers;
 
 pub(crate) use config_file::ConfigFile;
 pub(crate) use dict_option::from_text as parse_pairs;
+pub(crate) use expect::over;
 pub(crate) use judges::{JudgeBinding, JudgeSetting};
 pub(crate) use kinds::{Budget, Compat, Reductions, TaskNames, truth};
 pub(crate) use options::{Choices, Format, LibraryArgs, Options, ProgressMode, PythonArgs};

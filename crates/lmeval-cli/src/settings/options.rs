@@ -33,16 +33,27 @@ layer! {
     #[derive(Args, Clone, Debug, Default)]
     #[command(
         args_override_self = true,
-        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
+        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under or fails --expect, 4 if the documents do not decide --expect, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
     pub(crate) struct Options {
         /// A YAML settings file; flags and environment variables override it.
         #[arg(short = 'C', long, value_name = "FILE")]
         pub config: Option<String>,
 
+        /// A recipe: tasks and settings that reproduce published scores; flags override it. `lm-eval ls recipes` lists them.
+        ///
+        /// With --tasks, only these tasks of the recipe.
+        #[arg(short = 'R', long, value_name = "NAME|FILE", help_heading = "Tasks and documents")]
+        pub recipe: Option<String>,
+
+        /// Refuse to differ from an earlier run: its lock, results file or folder. Settings that are not given are those of the lock.
+        #[arg(long, value_name = "LOCK", help_heading = "Tasks and documents")]
+        pub locked: Option<PathBuf>,
+
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
-        /// Without it, the built-in demo tasks.
+        /// A number behind a name is the number of few-shot examples of this task: `arc_challenge:25,hellaswag:10`. Without the flag,
+        /// the built-in demo tasks.
         #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1.., action = ArgAction::Append, help_heading = "Tasks and documents")]
         pub tasks: Option<Vec<TaskNames>>,
 
@@ -151,6 +162,14 @@ layer! {
         /// Write `TASK:METRIC<=VALUE` where less is better. Results are written first; the exit status is then 3.
         #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse, help_heading = "Scoring")]
         pub fail_under: Option<Vec<FailUnder>>,
+
+        /// A YAML file with the scores that are expected: own form, or that of vLLM's and SGLang's suites. Its settings are used where none
+        /// are given.
+        ///
+        /// Each score passes, fails or is inconclusive by its sampling error, which the exit status says: 3 if one fails, 4 if one is
+        /// inconclusive.
+        #[arg(long, value_name = "FILE", help_heading = "Scoring")]
+        pub expect: Option<PathBuf>,
 
         /// A model that grades answers: `ROLE=BACKEND,key=value,…`; repeatable. Tasks with the scorer `judge` name the role.
         ///
@@ -453,6 +472,12 @@ pub(crate) struct DictArgs(Vec<(&'static str, Pairs)>);
 impl DictArgs {
     pub(super) fn get(&self, name: &str) -> Option<&Pairs> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, pairs)| pairs)
+    }
+
+    /// Replaces the value of an option.
+    pub(super) fn set(&mut self, name: &'static str, value: Value) {
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, Pairs::Value(value)));
     }
 
     fn collect(

@@ -43,7 +43,8 @@ const fn idle(row: Row) -> Row {
 }
 
 /// Settings whose values have a form of their own, or that need further flags. All others follow from their kind.
-const SPECIAL: [Row; 20] = [
+const SPECIAL: [Row; 21] = [
+    row("recipe", "demo", &["--recipe", "vllm-ci"]),
     row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
     row(
         "hf_hub_log_args",
@@ -102,7 +103,8 @@ fn rows() -> Vec<Row> {
     let settings = Options::names("");
     for option in run.get_arguments() {
         let name = option.get_id().as_str();
-        let is_setting = settings.contains(&name) && name != "config";
+        // They name files with settings.
+        let is_setting = settings.contains(&name) && !["config", "expect", "locked"].contains(&name);
         if is_setting && !SPECIAL.iter().any(|row| row.name == name) {
             rows.push(of_kind(option));
         }
@@ -127,6 +129,8 @@ fn shown(settings: RunSettings) -> String {
             given: Dict::new(),
             notes: Vec::new(),
             from_file: false,
+            // Its settings and tasks are stored instead.
+            recipe: None,
             ..settings
         }
     )
@@ -252,7 +256,8 @@ fn flags_override_the_environment_and_the_environment_the_file() {
 
 #[test]
 fn rows_cover_all_settings() {
-    let mut rows: Vec<&str> = rows().iter().map(|row| row.name).chain(["config"]).collect();
+    let mut rows: Vec<&str> =
+        rows().iter().map(|row| row.name).chain(["config", "expect", "locked"]).collect();
     let mut names = Options::names("");
     for listed in [&mut rows, &mut names] {
         listed.sort_unstable();

@@ -1,16 +1,21 @@
 //! Resolves the combined layers into checked settings.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use lmeval_claims::expect::Expectations;
+use lmeval_claims::recipe::Recipe;
 use lmeval_core::{Dialect, secrets};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answers::AnswerGroup;
 use super::config_file::ConfigFile;
 use super::documents::DocumentGroup;
+use super::expect;
 use super::kinds::{Compat, Count};
 use super::layer::{InvalidSetting, Layer};
+use super::locked::{self, Locked};
 use super::model::ModelGroup;
 use super::no_effect::{self, CacheRequests};
 use super::options::{DictArgs, LibraryArgs, Options, PythonArgs, VARIABLES};
@@ -18,7 +23,8 @@ use super::output::OutputGroup;
 use super::prompts::PromptGroup;
 use super::record::given;
 use super::scoring::ScoringGroup;
-use super::seed;
+use super::{recipe, seed};
+use crate::run::verdicts::Reproduction;
 
 /// The resolved settings of a run. Each group resolves its own fields.
 #[derive(Clone, Debug)]
@@ -42,6 +48,14 @@ pub(crate) struct RunSettings {
     pub metadata: Dict,
     pub library: LibraryArgs,
     pub python: PythonArgs,
+    /// The recipe that the settings come from.
+    pub recipe: Option<Arc<Recipe>>,
+    /// The lock from which the run must not differ.
+    pub locked: Option<Arc<Locked>>,
+    /// The scores that are expected.
+    pub expect: Option<Arc<Expectations>>,
+    /// The claims that the run reproduces.
+    pub claims: Option<Arc<Reproduction>>,
 }
 
 impl RunSettings {
@@ -175,11 +189,17 @@ pub(super) struct Resolver {
     source: Source,
     /// The options that take a dictionary, by name.
     dicts: Dict,
+    recipe: Option<Arc<Recipe>>,
+    locked: Option<Arc<Locked>>,
+    expect: Option<Arc<Expectations>>,
 }
 
 impl Resolver {
     /// Parses the options that take a dictionary.
     fn new(options: Options, source: Source, mut notes: Vec<String>) -> Result<Self> {
+        let (options, locked) = locked::below(options)?;
+        let (options, recipe) = recipe::below(options)?;
+        let (options, expect) = expect::below(options)?;
         let mut dicts = Dict::new();
         for name in DictArgs::names("") {
             let given = options.dicts.get(name);
@@ -192,7 +212,7 @@ impl Resolver {
             }
             dicts.insert(name, dict);
         }
-        Ok(Self { options, notes, source, dicts })
+        Ok(Self { options, notes, source, dicts, recipe, locked, expect })
     }
 
     /// Whether a person gives the settings, who may omit any.
@@ -206,7 +226,11 @@ impl Resolver {
     }
 
     fn resolve(mut self, record: Dict) -> Result<RunSettings> {
-        let given = given(&self.options, &self.dicts);
+        let mut given = given(&self.options, &self.dicts);
+        // Its tasks and settings are among those given, and other machines may not have its file.
+        given.remove_str("recipe");
+        given.remove_str("locked");
+        given.remove_str("expect");
         let dialect = dialect_of(&self.options)?;
         let mut model = ModelGroup::resolve(&mut self)?;
         let documents = DocumentGroup::resolve(&mut self)?;
@@ -233,6 +257,10 @@ impl Resolver {
             metadata,
             library: self.options.library.clone().without_defaults(without_defaults),
             python: self.options.python.clone(),
+            recipe: self.recipe,
+            locked: self.locked,
+            expect: self.expect,
+            claims: None,
             notes: self.notes,
         };
         settings.record = recorded(record, &self.dicts, &settings, self.options.cache_requests.as_ref());

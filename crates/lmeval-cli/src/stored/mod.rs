@@ -80,6 +80,8 @@ impl StoredRun {
             settings::restore_formats(&run, &mut settings, &manager);
         }
         let mut tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
+        let stored = run.section("configs");
+        tasks.restore_variants(|name| stored.is_some_and(|configs| configs.contains_str(name)));
         settings::restore_counts(&run, &mut tasks, &mut settings);
         let source =
             Source::open(&run, &arguments.run, arguments.model.as_deref(), settings.dialect, prefer)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use lmeval_analysis::read::Run;
+use lmeval_claims::recipe::RECIPE;
 use lmeval_core::{Diagnostic, Dialect, OptionScoring};
 use lmeval_engine::{Abilities, ChatTemplateChoice};
 use lmeval_pycompat::{Dict, Value, repr};
@@ -11,7 +12,7 @@ use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use super::arguments::StoredArgs;
 use crate::run::choices;
-use crate::run::output::CHAT_DIGESTS;
+use crate::run::output::{CHAT_DIGESTS, TASK_LIMITS};
 use crate::settings::{Choices, Options, RunSettings};
 
 /// Keys of the results that describe the model and stay as they are.
@@ -204,9 +205,14 @@ fn tasks(run: &Run, is_samples_file: bool) -> Vec<String> {
             .and_then(|(group, _)| group.as_str().map(str::to_owned))
     };
     let is_known = |name: &str| tasks.iter().any(|task| task == name) || !members_of(name).is_empty();
+    let recipe = run.section(RECIPE).and_then(|recipe| recipe.get_str("name")?.as_str()).unwrap_or_default();
+    let is_row = |name: &String| {
+        name == recipe
+            || name.strip_prefix(recipe).is_some_and(|row| !recipe.is_empty() && row.starts_with("::"))
+    };
     let all = named("results").into_iter().chain(named("group_subtasks")).chain(tasks.clone());
     let mut top: Vec<String> = Vec::new();
-    for mut name in all.filter(|name| is_known(name)) {
+    for mut name in all.filter(|name| is_known(name) && (tasks.contains(name) || !is_row(name))) {
         // A group comes where its first task is. Groups do not contain themselves, but a file may say so.
         for _ in 0..groups.len() {
             name = group_of(&name).unwrap_or(name);
@@ -243,6 +249,11 @@ pub(super) fn restore_counts(run: &Run, tasks: &mut TaskDict, settings: &mut Run
         {
             task.config.set_repeats(repeats);
         }
+        if let Some(limit) =
+            of_task(TASK_LIMITS, name).and_then(|limit| usize::try_from(limit.as_i64()?).ok())
+        {
+            task.options.limit.get_or_insert(limit);
+        }
         let stored = stored.as_ref().and_then(|stored| stored.as_dict()?.get_str("reductions")?.as_list());
         if let Some(stored) = stored {
             let names: Vec<Arc<str>> = stored.iter().filter_map(Value::as_str).map(Arc::from).collect();
@@ -263,6 +274,9 @@ pub(crate) fn keep_model(object: &mut Dict, run: &Run, rescored: &Dict) {
                 object.insert(key, value);
             }
         }
+    }
+    if let Some(recipe) = run.section(RECIPE) {
+        object.insert(RECIPE, recipe.clone());
     }
     object.insert("rescored", rescored.clone());
 }

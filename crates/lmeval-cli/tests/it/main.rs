@@ -8,6 +8,7 @@ mod changed_files;
 mod chaos;
 mod chaos_long;
 mod chat_choices;
+mod claims;
 mod class_tasks;
 mod code;
 mod command_line;
@@ -36,6 +37,7 @@ mod launched;
 mod launched_calls;
 #[cfg(target_os = "linux")]
 mod launched_deaths;
+mod lock;
 mod long_run;
 mod ls;
 mod messages;
@@ -48,6 +50,7 @@ mod python;
 mod python_models;
 #[cfg(unix)]
 mod ray;
+mod recipes;
 mod recorded_runs;
 mod repeats;
 mod rescore;
@@ -76,6 +79,7 @@ mod traps;
 mod unfinished;
 mod unusual_documents;
 mod validate;
+mod variants;
 mod view;
 #[cfg(unix)]
 mod worker_proxy;

@@ -210,7 +210,7 @@ fn requests(server: &StandInServer) -> BTreeSet<String> {
     requests
 }
 
-/// The files a run wrote, by name without the time stamp.
+/// The files a run wrote, by name without the time stamp. The reference has neither journals nor locks.
 fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let mut files = Vec::new();
     for entry in fs_err::read_dir(folder).unwrap() {
@@ -220,7 +220,7 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
             continue;
         }
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if !name.contains(".journal") {
+        if !name.contains(".journal") && path.extension().is_none_or(|end| end != "lock") {
             let kind = name.rsplit_once('_').map_or(name.as_str(), |(kind, _)| kind).to_owned();
             files.push((kind, path));
         }

@@ -118,8 +118,10 @@ fn score(output: &Output, context: &TestContext) -> f64 {
     assert_eq!(output.status, 0, "{output}");
     let work = context.work();
     let entries = fs_err::read_dir(&work).unwrap().map(|entry| entry.unwrap().path());
-    let mut results: Vec<_> =
-        entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("out_")).collect();
+    let mut results: Vec<_> = entries
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("out_"))
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .collect();
     results.push(work.join("out.json"));
     let path = results.iter().find(|path| path.is_file()).unwrap_or_else(|| panic!("{output}"));
     let results: serde_json::Value = serde_json::from_str(&fs_err::read_to_string(path).unwrap()).unwrap();

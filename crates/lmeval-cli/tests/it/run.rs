@@ -90,8 +90,9 @@ fn writes_files_to_the_output_path() {
         names
     };
     let found = names("out/org__small__1");
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[1].starts_with("samples_demo_capitals_2") && found[1].contains(".jsonl"), "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].starts_with("eval_2") && found[0].contains(".lock"), "{found:?}");
+    assert!(found[2].starts_with("samples_demo_capitals_2") && found[2].contains(".jsonl"), "{found:?}");
     let output = context.run(&[&words[..], &["--output_path", "other/mine.json"]].concat());
     assert_eq!(output.status, 0, "{output}");
     assert!(names("other")[0].starts_with("mine_2"), "{:?}", names("other"));

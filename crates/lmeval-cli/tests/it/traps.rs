@@ -13,7 +13,7 @@ use crate::judge::number_after;
 const DOCUMENTS: usize = 80;
 
 /// A folder with a tokenizer whose chat template writes the BOS token itself.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../lmeval-tokenizers/tests/data/tokenizer"))
 }
 
@@ -62,8 +62,8 @@ fn answer(ids: &[u32], numbers: &[u64]) -> &'static str {
     if is_right && !is_lost { "right" } else { "wrong" }
 }
 
-fn write_task(context: &TestContext) {
-    let rows = (1..=DOCUMENTS).map(|number| json!({"q": format!("Question {number}")}).to_string());
+pub(crate) fn write_task(context: &TestContext, documents: usize) {
+    let rows = (1..=documents).map(|number| json!({"q": format!("Question {number}")}).to_string());
     context.write("rows.jsonl", rows.collect::<Vec<_>>().join("\n"));
     context.write(
         "tasks/quiz.yaml",
@@ -105,14 +105,14 @@ fn doctor(
     (output.status, lines.filter(|line: &Value| line["prompt"].is_string()).collect())
 }
 
-fn start() -> StandInServer {
+pub(crate) fn start() -> StandInServer {
     StandInServer::start(ServerOptions { completions: Some(model), ..ServerOptions::default() })
 }
 
 #[test]
 fn doubled_bos_is_found_with_twenty_documents() {
     let context = context();
-    write_task(&context);
+    write_task(&context, DOCUMENTS);
     let server = start();
     // The template writes one BOS token, the model argument another.
     let (status, findings) =
@@ -132,7 +132,7 @@ fn doubled_bos_is_found_with_twenty_documents() {
 #[test]
 fn models_without_a_trap_raise_no_alarm() {
     let context = context();
-    write_task(&context);
+    write_task(&context, DOCUMENTS);
     let server = start();
     let alarms: Vec<String> = std::thread::scope(|scope| {
         let (context, server) = (&context, &server);

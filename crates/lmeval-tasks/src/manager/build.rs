@@ -62,13 +62,54 @@ impl<'a> Builder<'a> {
     pub(super) fn spec(&mut self, spec: &Spec, overrides: Dict) -> Result<Vec<Node>, Error> {
         let overrides = Mapping::from_dict(overrides, &Origin::Override);
         match spec {
-            Spec::Name(name) => self.name(name, overrides),
+            Spec::Name(word) => self.word(word, overrides, &TaskOptions::default()),
             Spec::File(path) => self.file(path, &overrides),
             Spec::Inline(values) => {
+                if let Some((name, options, settings)) = self.changed_settings(values) {
+                    let mut settings = Mapping::from_dict(settings, &Origin::Override);
+                    settings.update(&overrides);
+                    return self.word(name, settings, &options);
+                }
                 let mapping = Mapping::from_dict(values.clone(), &Origin::Inline);
                 self.mapping(mapping, &overrides, None)
             }
         }
+    }
+
+    /// Builds a name with the options behind it, which win over those given.
+    fn word(&mut self, word: &str, overrides: Mapping, given: &TaskOptions) -> Result<Vec<Node>, Error> {
+        // A definition may have any name.
+        let (name, own) = match self.manager.index.get(word) {
+            Some(_) => (word, TaskOptions::default()),
+            None => TaskOptions::split(word)?,
+        };
+        let options = TaskOptions { num_fewshot: own.num_fewshot.or(given.num_fewshot), ..own };
+        let mut nodes = self.name(name, overrides)?;
+        if !options.is_empty() {
+            for node in &mut nodes {
+                names::set_options(node, &options);
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// The parts of a mapping that only changes settings of a known task, such as `{task: arc_easy, num_fewshot: 10}`.
+    ///
+    /// Reference: the 0.4 line did this until 0.4.8; later releases fail for lack of data.
+    fn changed_settings<'s>(&self, values: &'s Dict) -> Option<(&'s str, TaskOptions, Dict)> {
+        const DEFINING: [&str; 5] = ["dataset_path", "custom_dataset", "class", "include", "group"];
+        let name = values.get_str("task")?.as_str()?;
+        let base = TaskOptions::split(name).map_or(name, |(base, _)| base);
+        let base = base.split('@').next().unwrap_or(base);
+        let base = base.split("::").next().unwrap_or(base);
+        if self.manager.index.get(base).is_none() || DEFINING.iter().any(|key| values.contains_str(key)) {
+            return None;
+        }
+        let mut settings = values.clone();
+        settings.remove_str("task");
+        let num_fewshot = settings.get_str("num_fewshot").and_then(Value::as_i64).filter(|count| *count >= 0);
+        let options = TaskOptions { num_fewshot, ..TaskOptions::default() };
+        Some((name, options, settings))
     }
 
     fn name(&mut self, name: &str, mut overrides: Mapping) -> Result<Vec<Node>, Error> {
@@ -299,7 +340,8 @@ impl<'a> Builder<'a> {
         self.open_groups.pop();
         let selection = overrides.get("_formats_selection").and_then(Value::as_str).map(str::to_owned);
         let source = source.map(Path::to_owned);
-        let group = Group { name: name.to_owned(), config, mapping, source, selection };
+        let options = TaskOptions::default();
+        let group = Group { name: name.to_owned(), config, mapping, source, selection, options };
         Ok(Node::Group(Box::new(group), names::without_repeats(members?)))
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::options::TaskOptions;
 use crate::config::GroupConfig;
 use crate::source::Mapping;
 
@@ -15,6 +16,8 @@ pub struct Group {
     pub(super) source: Option<PathBuf>,
     /// The format selected for all members.
     pub(super) selection: Option<String>,
+    /// The options for all members.
+    pub(super) options: TaskOptions,
 }
 
 impl Group {

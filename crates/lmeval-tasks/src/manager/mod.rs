@@ -130,12 +130,15 @@ impl TaskManager {
         self.index.names(&[Kind::Tag])
     }
 
-    /// The names that a pattern matches, sorted; none if nothing matches. A trailing `@format` is appended to each
-    /// name.
+    /// The names that a pattern matches, sorted; none if nothing matches. A trailing `@format`, and options such as `:5`,
+    /// are appended to each name.
     pub fn matching(&self, pattern: &str) -> Vec<String> {
         let (pattern, suffix) = match pattern.find('@') {
             Some(at) => pattern.split_at(at),
-            None => (pattern, ""),
+            None if self.index.get(pattern).is_some() => (pattern, ""),
+            None => {
+                pattern.split_at(TaskOptions::split(pattern).map_or(pattern.len(), |(name, _)| name.len()))
+            }
         };
         if !Pattern::is_glob(pattern) {
             return self.index.get(pattern).map(|_| format!("{pattern}{suffix}")).into_iter().collect();
@@ -187,6 +190,7 @@ impl TaskManager {
             )));
         }
         let mut loaded = flatten(nodes);
+        warnings.append(&mut loaded.warnings);
         loaded.warnings = warnings;
         Ok(loaded)
     }
@@ -209,6 +213,13 @@ impl TaskManager {
             format!("`{name}` is not the name of a task, group or tag, nor the path of a YAML file"),
         )
         .did_you_mean(&nearest(base, known));
+        if let Some((known, after)) =
+            name.split_once(':').filter(|(before, _)| self.index.get(before).is_some())
+        {
+            error = error.hint(format!(
+                "After `{known}:` there may be a number of few-shot examples, as in `{known}:5`, or an option such as `repeats=4`, not `{after}`"
+            ));
+        }
         if let Some(problem) = self
             .index
             .problems()
@@ -231,9 +242,9 @@ impl TaskManager {
     }
 }
 
-/// Flattens the trees. Two formats of one task or group get separate entries.
+/// Flattens the trees. Two formats of one task or group get separate entries, and so do two sets of options.
 fn flatten(mut nodes: Vec<Node>) -> TaskDict {
-    names::separate_formats(&mut nodes);
+    names::separate_variants(&mut nodes);
     let mut dict = TaskDict::default();
     for node in nodes {
         collect(node, &mut dict);
@@ -244,7 +255,17 @@ fn flatten(mut nodes: Vec<Node>) -> TaskDict {
 fn collect(node: Node, dict: &mut TaskDict) {
     match node {
         Node::Task(task) => {
-            dict.tasks.insert(task.name().to_owned(), *task);
+            let key = task.name().to_owned();
+            let replaced = dict
+                .tasks
+                .get(&key)
+                .is_some_and(|earlier| earlier.mapping().values() != task.mapping().values());
+            if replaced {
+                dict.warnings.push(Diagnostic::new(format!(
+                    "`{key}` is selected twice with different settings; the last ones are used"
+                )));
+            }
+            dict.tasks.insert(key, *task);
         }
         Node::Group(group, children) => {
             let keys: Vec<String> = children.iter().map(|child| names::key(child).to_owned()).collect();

@@ -6,13 +6,13 @@ use lmeval_pycompat::Dict;
 use lmeval_pycompat::fnmatch::Pattern;
 use lmeval_pycompat::strings;
 
-use super::TaskManager;
+use super::{TaskManager, TaskOptions};
 use crate::error::{Error, ErrorKind};
 
 /// One thing to load.
 #[derive(Clone, Debug)]
 pub enum Spec {
-    /// An index name, `task@format`, `group::task`, or the path of a YAML file.
+    /// An index name, `task@format`, `group::task`, or the path of a YAML file; options such as `:5` may follow.
     Name(String),
     /// A YAML file.
     File(PathBuf),
@@ -32,7 +32,25 @@ impl From<String> for Spec {
     }
 }
 
+impl Spec {
+    /// A file, with the options of its tasks as they are written.
+    fn file(path: PathBuf, options: &str) -> Self {
+        match options {
+            "" => Self::File(path),
+            options => Self::Name(format!("{}{options}", path.display())),
+        }
+    }
+}
+
 impl TaskManager {
+    /// A selector without the options behind it, and these.
+    fn split_options<'a>(&self, selector: &'a str) -> Result<(&'a str, &'a str), Error> {
+        if self.index.get(selector).is_some() {
+            return Ok((selector, ""));
+        }
+        TaskOptions::split(selector).map(|(name, _)| selector.split_at(name.len()))
+    }
+
     /// Parses a command-line list. Each word is split at commas. A single folder that is not a known name selects the
     /// YAML files in it, a word that ends in `.yaml` selects the files that match it, and other words select the names
     /// that match.
@@ -46,17 +64,18 @@ impl TaskManager {
             && self.index.get(folder).is_none()
             && Path::new(folder).is_dir()
         {
-            return yaml_files(Path::new(folder), "*.yaml");
+            return Ok(yaml_files(Path::new(folder), "*.yaml")?.into_iter().map(Spec::File).collect());
         }
         let mut specs: Vec<Spec> = Vec::new();
         for selector in selectors.into_iter().filter(|selector| !selector.is_empty()) {
-            let path = Path::new(selector);
+            let (words, options) = self.split_options(selector)?;
+            let path = Path::new(words);
             if path.extension().is_some_and(|extension| extension == "yaml") {
                 let name =
                     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 let folder = path.parent().unwrap_or(Path::new(""));
                 if !Pattern::is_glob(&name) {
-                    specs.push(Spec::File(path.to_owned()));
+                    specs.push(Spec::file(path.to_owned(), options));
                     continue;
                 }
                 let found = if folder.as_os_str().is_empty() || folder.is_dir() {
@@ -67,7 +86,7 @@ impl TaskManager {
                 if found.is_empty() {
                     specs.push(Spec::from(selector));
                 }
-                specs.extend(found);
+                specs.extend(found.into_iter().map(|path| Spec::file(path, options)));
                 continue;
             }
             let matching = self.matching(selector);
@@ -82,7 +101,7 @@ impl TaskManager {
 }
 
 /// The files of a folder whose names match, sorted.
-fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
+fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Error> {
     let pattern = Pattern::new(pattern);
     let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = fs_err::read_dir(listed)
@@ -94,7 +113,7 @@ fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
         .filter(|path| path.is_file())
         .collect();
     paths.sort_unstable();
-    Ok(paths.into_iter().map(Spec::File).collect())
+    Ok(paths)
 }
 
 fn remove_repeated(specs: &mut Vec<Spec>) {

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::DatasetRequest;
+use lmeval_pycompat::Value;
 use lmeval_scoring::registry::Registry;
 
 use super::ClassTask;
 use super::options::TaskOptions;
 use crate::config::TaskConfig;
-use crate::source::Mapping;
+use crate::source::{Mapping, Origin};
 
 /// A loaded task: its typed configuration and the mapping it was read from.
 #[derive(Clone, Debug)]
@@ -29,6 +30,24 @@ impl Task {
     /// The key in results: `group::task` inside a group.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Sets the options of the caller. A number of examples that is asked of this very task wins over any in its definition.
+    pub(super) fn set_options(&mut self, options: &TaskOptions) {
+        self.options = options.clone();
+        if let Some(count) = options.num_fewshot {
+            self.config.num_fewshot = Some(count);
+            self.mapping.insert("num_fewshot", Value::Int(count), Origin::Override);
+        }
+    }
+
+    /// Applies the number of examples that the run asks for, unless it asks another one of this task.
+    pub fn set_num_fewshot(&mut self, of_run: Option<i64>) {
+        match (self.options.num_fewshot, of_run) {
+            (Some(own), _) => self.config.num_fewshot = Some(own),
+            (None, Some(count)) => drop(self.config.set_num_fewshot(count)),
+            (None, None) => {}
+        }
     }
 
     /// The same task with another configuration, read from another mapping.

@@ -209,11 +209,14 @@ fn merges_metadata_and_adds_the_source() {
 }
 
 #[test]
-fn inline_mappings_ignore_registered_tasks() {
+fn inline_mappings_with_data_ignore_registered_tasks() {
     let library = two_tasks(&[]);
-    let inline: Dict = [(Value::from("task"), Value::from("b"))].into_iter().collect();
+    let inline: Dict = [("task", "b"), ("dataset_path", "csv")]
+        .into_iter()
+        .map(|(key, value)| (Value::from(key), Value::from(value)))
+        .collect();
     let loaded = library.manager().load(&[Spec::Inline(inline)], Overrides::default()).unwrap();
-    assert_eq!(loaded.tasks["b"].config.dataset_path, None);
+    assert_eq!(loaded.tasks["b"].config.num_fewshot, None);
     assert_eq!(loaded.tasks["b"].config.metadata.get_str("config_source"), Some(&Value::from("inline")));
     let nothing: Dict = [(Value::from("x"), Value::Int(1))].into_iter().collect();
     let error = library.manager().load(&[Spec::Inline(nothing)], Overrides::default()).unwrap_err();
@@ -274,4 +277,65 @@ fn members_do_not_share_mutable_settings() {
     let until = |key: &str| loaded.tasks[key].config.generation_kwargs.until();
     assert_eq!(until("g::a"), [Value::from("\n\n")]);
     assert_eq!(until("g::b"), [Value::from("|")]);
+}
+
+#[test]
+fn variants_of_one_task_have_keys_of_their_own() {
+    let library = two_tasks(&[("g1.yaml", G1)]);
+    let shots = |loaded: &lmeval_tasks::TaskDict| {
+        let counts = loaded.tasks.iter().map(|(key, task)| (key.clone(), task.config.num_fewshot));
+        counts.collect::<Vec<_>>()
+    };
+    let is = |words: &[&str], expected: &[(&str, Option<i64>)]| {
+        let expected: Vec<_> = expected.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect();
+        assert_eq!(shots(&library.load(words).unwrap()), expected, "{words:?}");
+    };
+    is(&["a:25"], &[("a", Some(25))]);
+    is(&["a:25", "a:0"], &[("a:25", Some(25)), ("a:0", Some(0))]);
+    is(&["b", "b:2", "a:3"], &[("b", Some(1)), ("b:2", Some(2)), ("a", Some(3))]);
+    is(&["g1:4"], &[("g1::a", Some(4)), ("g1::b", Some(4))]);
+    is(&["g1::b:4", "g1::b"], &[("g1::b:4", Some(4)), ("g1::b", Some(1))]);
+    let loaded = library.load(&["g1:4", "g1:5"]).unwrap();
+    assert_eq!(keys(&loaded), ["g1::a:4", "g1::b:4", "g1::a:5", "g1::b:5"]);
+    assert_eq!(loaded.group_map["g1:4"], ["g1::a:4", "g1::b:4"]);
+    let specs = library.manager().select(&["t:1", "*:2,a:1"]).unwrap();
+    let loaded = library.manager().load(&specs, Overrides::default()).unwrap();
+    assert_eq!(keys(&loaded), ["a:1", "b:1", "a:2", "b:2", "g1::a", "g1::b"]);
+    let error = library.load(&["a:x"]).unwrap_err();
+    assert!(error.hints().iter().any(|hint| hint.contains("as in `a:5`")), "{error}");
+}
+
+#[test]
+fn a_mapping_may_change_settings_of_a_known_task() {
+    let library = two_tasks(&[]);
+    let spec = |pairs: &[(&str, Value)]| {
+        Spec::Inline(pairs.iter().map(|(key, value)| (Value::str(*key), value.clone())).collect())
+    };
+    let a = Value::str("a");
+    let specs = [
+        spec(&[("task", a.clone()), ("num_fewshot", Value::Int(10)), ("task_alias", Value::str("ten"))]),
+        spec(&[("task", a.clone()), ("num_fewshot", Value::Int(0))]),
+    ];
+    let loaded = library.manager().load(&specs, Overrides::default()).unwrap();
+    assert_eq!(keys(&loaded), ["a:10", "a:0"]);
+    assert_eq!(loaded.tasks["a:10"].config.task_alias.as_deref(), Some("ten"));
+    assert!(loaded.warnings.is_empty());
+    let specs = [Spec::from("a"), spec(&[("task", a), ("task_alias", Value::str("other"))])];
+    let warnings = library.manager().load(&specs, Overrides::default()).unwrap().warnings;
+    assert!(
+        warnings[0].to_string().contains("`a` is selected twice with different settings"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn one_variant_is_found_under_its_key_in_a_run_of_several() {
+    let library = two_tasks(&[("g1.yaml", G1)]);
+    let mut loaded = library.load(&["a:25", "g1:4"]).unwrap();
+    loaded.restore_variants(|name| ["a:25", "g1::b:4", "g1::a:4", "g1:4"].contains(&name));
+    assert_eq!(keys(&loaded), ["a:25", "g1::a:4", "g1::b:4"]);
+    assert_eq!(loaded.group_map["g1:4"], ["g1::a:4", "g1::b:4"]);
+    let mut loaded = library.load(&["a:25"]).unwrap();
+    loaded.restore_variants(|name| name == "a");
+    assert_eq!(keys(&loaded), ["a"]);
 }

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
-    &["lmeval-engine", "lmeval-report", "lmeval-analysis"],
+    &["lmeval-engine", "lmeval-report", "lmeval-analysis", "lmeval-claims"],
     &["lmeval-view"],
     &["lmeval"],
     &["lmeval-cli"],
@@ -24,6 +24,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("lmeval-tasks", "lmeval-core"),
     ("lmeval-tasks", "lmeval-scoring"),
     ("lmeval-hub", "lmeval-net"),
+    ("lmeval-claims", "lmeval-analysis"),
 ];
 
 /// Crates for development only; no published crate depends on them.

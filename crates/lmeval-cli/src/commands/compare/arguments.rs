@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lmeval_analysis::gate::Gate;
+use lmeval_analysis::condition::Condition;
 
 /// How a comparison is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -50,6 +50,8 @@ pub(crate) struct CompareArgs {
     pub filter: Option<String>,
 
     /// A condition on a difference, `TASK:METRIC >= MARGIN` or `<=`; may be given several times.
+    ///
+    /// Several scores are one condition as `RULE(TASK:METRIC, …) >= MARGIN`, with the rule `documents`, `tasks`, `worst` or `fisher`.
     #[arg(long, value_name = "GATE", value_parser = gate)]
     pub gate: Vec<String>,
 
@@ -98,7 +100,7 @@ pub(crate) struct CompareArgs {
 
 /// Checks a gate, so that a malformed one is a usage error; it is parsed again where it is decided.
 fn gate(text: &str) -> Result<String, String> {
-    Gate::parse(text)
+    Condition::parse(text)
         .map(|_| text.to_owned())
-        .map_err(|_| "write `TASK:METRIC >= MARGIN`, as in 'mmlu:acc >= -0.01'".to_owned())
+        .map_err(|_| "write `TASK:METRIC >= MARGIN`, as in 'mmlu:acc >= -0.01' or 'tasks(mmlu:acc, gsm8k:exact_match) >= -0.01'".to_owned())
 }

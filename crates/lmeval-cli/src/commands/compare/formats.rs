@@ -94,7 +94,7 @@ pub(super) fn json(
             ("run", Value::str(decision.run.as_str())),
             ("filter", Value::str(decision.filter.as_str())),
             ("verdict", Value::str(decision.verdict.name())),
-            ("margin", Value::Float(decision.gate.margin)),
+            ("margin", Value::Float(decision.margin)),
             ("difference", Value::Float(decision.difference)),
             ("low", Value::Float(decision.low)),
             ("high", Value::Float(decision.high)),

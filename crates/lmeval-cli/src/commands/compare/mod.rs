@@ -7,7 +7,8 @@ mod tables;
 
 use anyhow::{Result, bail};
 use lmeval_analysis::compare::{Comparison, Precision, Settings, adjust, compare};
-use lmeval_analysis::gate::{Gate, Verdict};
+use lmeval_analysis::condition::Condition;
+use lmeval_analysis::gate::Verdict;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::stats::ClusterCorrection;
 use lmeval_core::Diagnostic;
@@ -19,13 +20,14 @@ use crate::printer::Printer;
 
 /// A decided gate.
 pub(crate) struct Decision {
-    gate: Gate,
     /// The condition as it was written.
     text: String,
     /// The run that it is about.
     run: String,
+    /// The filter pipeline; of several scores the rule that pools them.
     filter: String,
     verdict: Verdict,
+    margin: f64,
     difference: f64,
     low: f64,
     high: f64,
@@ -35,11 +37,8 @@ pub(crate) struct Decision {
 
 /// Compares runs, prints the outcome, and decides gates.
 pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Status> {
-    let gates: Vec<(String, Gate)> = arguments
-        .gate
-        .iter()
-        .map(|text| Ok((text.clone(), Gate::parse(text)?)))
-        .collect::<Result<_, lmeval_analysis::Error>>()?;
+    let gates: Vec<Condition> =
+        arguments.gate.iter().map(|text| Condition::parse(text)).collect::<Result<_, _>>()?;
     let settings = settings(arguments)?;
     check_formats(arguments)?;
     let base = Run::open(&arguments.base)?;
@@ -190,36 +189,25 @@ fn select(comparison: &mut Comparison, arguments: &CompareArgs) -> Result<()> {
 }
 
 fn decide(
-    gates: &[(String, Gate)],
+    gates: &[Condition],
     runs: &[Run],
     comparisons: &[Comparison],
     arguments: &CompareArgs,
 ) -> Result<Vec<Decision>> {
     let mut decisions = Vec::new();
-    for (text, gate) in gates {
+    for gate in gates {
         for (run, comparison) in runs.iter().zip(comparisons) {
-            let mut scores = comparison.scores.iter().filter(|score| gate.is_about(score)).peekable();
-            if scores.peek().is_none() {
-                let known: Vec<String> = comparison
-                    .scores
-                    .iter()
-                    .map(|score| format!("{}:{}", score.task, score.metric))
-                    .collect();
-                bail!(
-                    Diagnostic::new(format!("The gate `{text}` is about a score that the runs do not share"))
-                        .hint(format!("They share {}", known.join(", ")))
-                );
-            }
-            decisions.extend(scores.map(|score| Decision {
-                gate: gate.clone(),
-                text: text.clone(),
+            let decided = gate.decide(&comparison.scores, arguments.confidence, arguments.power)?;
+            decisions.extend(decided.into_iter().map(|decided| Decision {
+                text: gate.text.clone(),
                 run: run.name.clone(),
-                filter: score.filter.clone(),
-                verdict: gate.decide(score.outcome.interval),
-                difference: score.outcome.difference,
-                low: score.outcome.interval.low,
-                high: score.outcome.interval.high,
-                needed: gate.documents_to_decide(score, 1.0 - arguments.confidence, arguments.power),
+                filter: decided.filter,
+                verdict: decided.verdict,
+                margin: decided.margin,
+                difference: decided.difference,
+                low: decided.interval.low,
+                high: decided.interval.high,
+                needed: decided.needed,
             }));
         }
     }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use lmeval_core::Model;
-use lmeval_engine::JournalOptions;
+use lmeval_engine::{EvaluateOptions, JournalOptions};
 use lmeval_pycompat::{Dict, Value};
+use lmeval_tasks::TaskDict;
 
 use super::arguments::DoctorArgs;
 use super::begin::Begins;
-use super::traps::{Finding, Traps, Verdict, forms};
+use super::traps::{Finding, Form, Scored, Traps, Verdict, forms};
 use crate::printer::Printer;
 use crate::run::model;
 use crate::run::session::{Clock, Session};
@@ -27,6 +28,53 @@ pub(super) fn compare(
     model: &Arc<dyn Model>,
     printer: &mut Printer,
 ) -> Result<bool> {
+    let findings = findings(settings, model, (arguments.limit, None), &|_, _| Vec::new(), printer)?;
+    if arguments.json {
+        for finding in &findings {
+            printer.result(&json(finding)?)?;
+        }
+    } else {
+        printer.result("\n")?;
+        printer.table(&rows(&findings))?;
+        for finding in findings.iter().filter(|finding| finding.verdict == Verdict::Gains) {
+            let difference = finding.difference.map_or(0.0, |(difference, _)| difference);
+            printer.result(&format!(
+                "→ {} gains {:.1} points: {}\n",
+                finding.name,
+                100.0 * difference,
+                finding.setting
+            ))?;
+        }
+    }
+    printer.flush()?;
+    Ok(findings.iter().any(|finding| finding.verdict == Verdict::Gains))
+}
+
+/// Further forms for the settings and tasks.
+pub(crate) type MoreForms<'a> = &'a dyn Fn(&EvaluateOptions, &TaskDict) -> Vec<Form>;
+
+/// Asks documents of the tasks of a run in every form, and in more of them, with a model of its own.
+pub(crate) fn find(
+    settings: RunSettings,
+    documents: usize,
+    scored: Option<Scored>,
+    more: MoreForms<'_>,
+    printer: &mut Printer,
+) -> Result<Vec<Finding>> {
+    let notes = printer.notes();
+    let python = &settings.python;
+    let options = python::options(python.python.as_deref(), python.plugins(), &[], &notes)?;
+    let model = model::create(&settings, &options, &notes, false)?;
+    findings(settings, &model, (documents, scored), more, printer)
+}
+
+fn findings(
+    settings: RunSettings,
+    model: &Arc<dyn Model>,
+    (documents, scored): (usize, Option<Scored>),
+    more: MoreForms<'_>,
+    printer: &mut Printer,
+) -> Result<Vec<Finding>> {
     let roots = roots::resolve(&settings.library, printer)?;
     let manager = roots::manager(&roots, &settings.library)?.with_metadata(settings.metadata.clone());
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
@@ -59,28 +107,13 @@ pub(super) fn compare(
         with_bos: &with_bos,
         begins: Begins::of_model(&session.settings.model.name, &args),
         journal,
-        documents: arguments.limit,
+        documents,
+        scored,
     };
-    let findings = traps.find(&forms(&session.options(), &tasks, adds_bos), printer)?;
-    if arguments.json {
-        for finding in &findings {
-            printer.result(&json(finding)?)?;
-        }
-    } else {
-        printer.result("\n")?;
-        printer.table(&rows(&findings))?;
-        for finding in findings.iter().filter(|finding| finding.verdict == Verdict::Gains) {
-            let difference = finding.difference.map_or(0.0, |(difference, _)| difference);
-            printer.result(&format!(
-                "→ {} gains {:.1} points: {}\n",
-                finding.name,
-                100.0 * difference,
-                finding.setting
-            ))?;
-        }
-    }
-    printer.flush()?;
-    Ok(findings.iter().any(|finding| finding.verdict == Verdict::Gains))
+    let options = session.options();
+    let mut all = forms(&options, &tasks, adds_bos);
+    all.extend(more(&options, &tasks));
+    traps.find(&all, printer)
 }
 
 fn rows(findings: &[Finding]) -> String {

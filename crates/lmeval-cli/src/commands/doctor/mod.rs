@@ -14,6 +14,8 @@ use lmeval_core::{Check, Model, ModelStats, Verdict};
 use lmeval_pycompat::{Dict, Value};
 
 pub(crate) use self::arguments::DoctorArgs;
+pub(crate) use self::forms::find;
+pub(crate) use self::traps::{Finding, Form, Scored};
 use crate::commands::Status;
 use crate::json_line;
 use crate::log;

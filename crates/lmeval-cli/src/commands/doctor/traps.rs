@@ -33,14 +33,34 @@ const HARMLESS: [&str; 3] = ["\n", "\n\n", " "];
 const SYSTEM: &str = "You are a helpful assistant.";
 
 /// A form of the prompts.
-pub(super) struct Form {
+pub(crate) struct Form {
     /// The choice, in the words of a table.
     pub(super) name: &'static str,
     /// What to set to get it.
     pub(super) setting: &'static str,
     /// Whether a BOS token is added, if that is the choice.
     pub(super) adds_bos: Option<bool>,
-    change: fn(&mut EvaluateOptions),
+    change: Box<dyn Fn(&mut EvaluateOptions)>,
+}
+
+impl Form {
+    /// A form that changes settings.
+    pub(crate) fn new(
+        name: &'static str,
+        setting: &'static str,
+        change: impl Fn(&mut EvaluateOptions) + 'static,
+    ) -> Self {
+        Self { name, setting, adds_bos: None, change: Box::new(change) }
+    }
+}
+
+/// The score that is compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Scored {
+    /// The metric, without its filter.
+    pub(crate) metric: String,
+    /// The filter pipeline; `None` for the first.
+    pub(crate) filter: Option<String>,
 }
 
 /// How the documents were answered in one form.
@@ -53,15 +73,27 @@ struct Asked {
 }
 
 /// A form in comparison with the given one.
-pub(super) struct Finding {
-    pub(super) name: &'static str,
-    pub(super) setting: &'static str,
+pub(crate) struct Finding {
+    pub(crate) name: &'static str,
+    pub(crate) setting: &'static str,
     pub(super) begins: Option<usize>,
     pub(super) score: f64,
     /// `None` for the given form.
-    pub(super) difference: Option<(f64, Option<Interval>)>,
+    pub(crate) difference: Option<(f64, Option<Interval>)>,
     pub(super) verdict: Verdict,
-    pub(super) documents: usize,
+    pub(crate) documents: usize,
+}
+
+impl Finding {
+    /// Whether the model could be asked in this form.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.verdict != Verdict::Impossible
+    }
+
+    /// Whether other documents confirm that the form is different.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        matches!(self.verdict, Verdict::Gains | Verdict::Loses)
+    }
 }
 
 /// What a comparison says.
@@ -92,7 +124,7 @@ impl Verdict {
 
 /// The forms that differ in one choice from the given settings.
 pub(super) fn forms(options: &EvaluateOptions, tasks: &TaskDict, adds_bos: Option<bool>) -> Vec<Form> {
-    let form = |name, setting, change| Form { name, setting, adds_bos: None, change };
+    let form = |name, setting, change: fn(&mut EvaluateOptions)| Form::new(name, setting, change);
     let is_chat = options.apply_chat_template.is_on();
     let has_examples = options
         .num_fewshot
@@ -155,6 +187,8 @@ pub(super) struct Traps<'a> {
     /// Keeps answers, so that a form that looks different is asked about new documents alone.
     pub(super) journal: JournalOptions,
     pub(super) documents: usize,
+    /// The score that is compared; by default the first that is a share.
+    pub(super) scored: Option<Scored>,
 }
 
 impl Traps<'_> {
@@ -267,9 +301,11 @@ impl Traps<'_> {
         let evaluated = evaluate(model, tasks.without_warnings(), &options, &events)?;
         let mut asked = Asked::default();
         for (task, records) in &evaluated.results.samples {
-            let Some(filter) = records.first().map(|record| &record.filter) else { continue };
-            for record in records.iter().filter(|record| record.filter == *filter) {
-                if let Some(score) = score(record) {
+            let first = records.first().map(|record| &*record.filter);
+            let wanted = self.scored.as_ref().and_then(|scored| scored.filter.as_deref());
+            let Some(filter) = wanted.or(first) else { continue };
+            for record in records.iter().filter(|record| &*record.filter == filter) {
+                if let Some(score) = score(record, self.scored.as_ref()) {
                     asked.scores.insert((task.clone(), record.doc_id.0), score);
                 }
             }
@@ -280,8 +316,10 @@ impl Traps<'_> {
 }
 
 /// The score that decides whether a document is right: the first that is a share.
-fn score(record: &SampleRecord) -> Option<f64> {
-    let mut values = record.values.iter().filter_map(|(_, value)| value.to_f64());
+fn score(record: &SampleRecord, scored: Option<&Scored>) -> Option<f64> {
+    let is_wanted = |name: &str| scored.is_none_or(|scored| name == scored.metric);
+    let values = record.values.iter().filter(|(name, _)| is_wanted(name));
+    let mut values = values.filter_map(|(_, value)| value.to_f64());
     values.find(|value| (0.0..=1.0).contains(value))
 }
 

@@ -35,6 +35,9 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
         Listing::Models => print_named(&registered::models(search.as_ref()), "Model", arguments, printer)?,
         Listing::Metrics => print_named(&registered::metrics(search.as_ref()), "Metric", arguments, printer)?,
         Listing::Filters => print_named(&registered::filters(search.as_ref()), "Filter", arguments, printer)?,
+        Listing::Recipes => {
+            print_named(&registered::recipes(search.as_ref())?, "Recipe", arguments, printer)?
+        }
         _ => return list_tasks(what, search, arguments, printer),
     };
     if !found && let Some(word) = &arguments.search {

@@ -1,5 +1,7 @@
 //! `ls models`, `ls metrics` and `ls filters`: registered extensions.
 
+use anyhow::Result;
+use lmeval_claims::recipe::{self, Recipe};
 use lmeval_core::OutputType;
 use lmeval_pycompat::Value;
 use lmeval_scoring::registry::{Entry, Kind, Table};
@@ -52,6 +54,15 @@ pub(super) fn metrics(search: Option<&Search>) -> Vec<Named> {
 /// Filters available to `function:`.
 pub(super) fn filters(search: Option<&Search>) -> Vec<Named> {
     named(search, &lmeval::registry().filters, |_| None)
+}
+
+/// The recipes in the binary.
+pub(super) fn recipes(search: Option<&Search>) -> Result<Vec<Named>> {
+    let recipes = recipe::names().map(|name| {
+        let recipe = Recipe::open(name)?;
+        Ok(Named { names: vec![recipe.name], made_for: None, summary: recipe.description })
+    });
+    Ok(found(search, recipes.collect::<Result<Vec<_>>>()?.into_iter()))
 }
 
 fn named<K: Kind>(

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::Result;
+use lmeval_claims::recipe::RECIPE;
 use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Diagnostic, ModelFacts};
 use lmeval_engine::{EngineError, Evaluated, Events, score_stored};
@@ -72,6 +73,7 @@ pub(crate) fn run(arguments: &MergeArgs, printer: &mut Printer) -> Result<Status
     );
     let tasks = roots::load(&manager, &settings.documents.tasks, printer)?;
     thresholds::check(
+        thresholds::FAIL_UNDER,
         &settings.scoring.fail_under,
         &tasks,
         &settings.dialect,
@@ -198,6 +200,9 @@ impl Merge<'_> {
         facts.model_usage = judges::total_model_usage(self.shards.iter().map(|shard| &shard.results));
         let mut objects = Objects::new(&self.session.settings, &facts, evaluation, task_hashes);
         let of_data = first.get_str(output::DATA_DIGESTS).and_then(Value::as_dict);
+        if let Some(recipe) = self.shards[0].results.get_str(RECIPE) {
+            objects.insert(RECIPE, recipe);
+        }
         objects.add_digests(output::DATA_DIGESTS, of_data.unwrap_or(&Dict::default()));
         let of_chats = chat_digests(self.shards.iter().map(|shard| &shard.results));
         objects.add_digests(output::CHAT_DIGESTS, &of_chats);

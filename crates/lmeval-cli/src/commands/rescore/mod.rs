@@ -144,6 +144,7 @@ impl Rescoring<'_> {
         let mut objects = Objects::new(settings, &facts, evaluation, &written.hashes);
         let rescored = self.origin(missing, found);
         objects.edit(|object| stored::keep_model(object, &self.stored.run, &rescored));
+        objects.add_rows(printer)?;
         let saved = objects.save(&self.stored.session, written.checksums.clone());
         objects.print_scores(settings, printer)?;
         if settings.output.format != Format::Json {

@@ -35,6 +35,15 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
             diagnostic.hint("Compare the scores that this call returns, or log them with `lm_eval.loggers`")
         );
     }
+    for (name, is_given) in [("expect", settings.expect.is_some()), ("locked", settings.locked.is_some())] {
+        if is_given {
+            let diagnostic = Diagnostic::new(format!("`{name}` is a setting of `lm-eval run`"));
+            bail!(
+                diagnostic
+                    .hint("`lm-eval reproduce CLAIM RUN` judges the scores of a run with `output_path`")
+            );
+        }
+    }
     if !settings.scoring.budgets.is_empty() {
         let diagnostic = Diagnostic::new("`budgets` is a setting of `lm-eval run`");
         bail!(diagnostic.hint("`lm-eval budget RUN` scores the answers of a run with `output_path`"));

@@ -296,6 +296,9 @@ fn change(task: &mut Task, changes: &Dict, picked: &mut TaskDict) -> Result<()> 
             mapping.insert(key, value.clone(), Origin::Override);
         }
     }
+    if changes.contains_str("num_fewshot") {
+        task.options.num_fewshot = None;
+    }
     let registry = Arc::clone(task.registry());
     task.config = if task.config.class.is_some() || changes.contains_str("class") {
         TaskConfig::from_class_mapping(&mapping, &registry, &mut picked.warnings)?

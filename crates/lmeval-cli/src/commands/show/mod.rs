@@ -1,5 +1,7 @@
 //! `lm-eval show`: prints what a name resolves to.
 
+mod recipe;
+
 use std::fmt::Write;
 use std::path::Path;
 
@@ -19,7 +21,17 @@ use crate::{json_line, roots};
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = roots::manager(&roots, &arguments.library)?;
-    let loaded = roots::load(&manager, &arguments.names, printer)?;
+    let mut names = Vec::new();
+    for name in &arguments.names {
+        match recipe::named(name, &manager)? {
+            Some(found) => recipe::print(&found, arguments, &manager, printer)?,
+            None => names.push(name.clone()),
+        }
+    }
+    if names.is_empty() {
+        return Ok(Status::Success);
+    }
+    let loaded = roots::load(&manager, &names, printer)?;
     let text = if arguments.json {
         as_json(&loaded)?
     } else if arguments.yaml {
@@ -31,6 +43,9 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
         printer.exact(&text)?;
     } else {
         printer.result(&text)?;
+    }
+    for name in &names {
+        recipe::note(name, printer);
     }
     Ok(Status::Success)
 }

@@ -1,0 +1,34 @@
+//! Finished runs in the formats of other programs: one file and one line of [`TARGETS`] each.
+//!
+//! Everything that is written follows from the files of the run, also names and times: publishing a run twice writes the same bytes.
+
+mod card;
+mod output;
+mod record;
+
+pub use output::Output;
+pub use record::{Choice, Record};
+
+use crate::Error;
+
+/// A format that runs can be published in.
+pub struct Target {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub summary: &'static str,
+    /// Writes the files of a run.
+    pub write: fn(&Record, &mut Output) -> Result<(), Error>,
+}
+
+/// All formats.
+pub const TARGETS: &[Target] = &[Target {
+    name: "card",
+    summary: "a Markdown table with settings, for a model card",
+    write: card::write,
+}];
+
+/// The format with a name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

@@ -1,0 +1,121 @@
+//! `lm-eval publish`.
+
+use lmeval_testkit::TestContext;
+use serde_json::json;
+
+use crate::context;
+
+/// A run of a model on a choice task, a generation task and their group.
+fn finished() -> TestContext {
+    let context = context();
+    let results = json!({
+        "results": {
+            "g::quiz": {"alias": "quiz", "sample_len": 2, "acc,none": 0.5, "acc_stderr,none": 0.5,
+                        "acc_norm,none": 1.0, "acc_norm_stderr,none": 0.0, "perplexity,none": 12.5},
+            "sums": {"alias": "sums", "sample_len": 2, "exact_match,strict": 0.0, "exact_match_stderr,strict": 0.0,
+                     "exact_match,loose": 0.5, "exact_match_stderr,loose": 0.5},
+            "g": {"alias": "g", "sample_len": 2, "acc,none": 0.5, "acc_stderr,none": 0.5},
+        },
+        "groups": {"g": {"alias": "g"}},
+        "group_subtasks": {"g": ["g::quiz"]},
+        "configs": {
+            "g::quiz": {"task": "quiz", "dataset_path": "org/quiz", "dataset_name": "main", "test_split": "test",
+                        "output_type": "multiple_choice", "generation_kwargs": {}},
+            "sums": {"task": "sums", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": "d.jsonl"}},
+                     "output_type": "generate_until", "generation_kwargs": {"until": ["|"], "max_gen_toks": 64, "temperature": 0.0}},
+        },
+        "versions": {"g::quiz": 1.0, "sums": 2.0, "g": "1.0"},
+        "n-shot": {"g::quiz": 5, "sums": 0, "g": 5},
+        "higher_is_better": {"g::quiz": {"acc": true, "acc_norm": true, "perplexity": false}, "sums": {"exact_match": true}, "g": {"acc": true}},
+        "n-samples": {"g::quiz": {"original": 2, "effective": 2}, "sums": {"original": 2, "effective": 2}},
+        "config": {"model": "hf", "model_args": {"pretrained": "org/model", "token": "hf_published0123456789abcdef"}, "limit": null},
+        "date": 1_795_113_543.5, "total_evaluation_time_seconds": "2.5",
+        "model_name": "org/model", "lm_eval_version": "0.5.0", "system_instruction": "Be | brief\n<b>",
+    });
+    context.write("out/results_2026-11-19T18-39-03.5.json", results.to_string());
+    let lines = |samples: &[serde_json::Value]| {
+        let lines: Vec<String> = samples.iter().map(|sample| format!("{sample}\n")).collect();
+        lines.concat()
+    };
+    let quiz = |id: usize, acc: f64| {
+        json!({"doc_id": id, "doc": {"q": format!("Q{id}"), "secret": "hf_published0123456789abcdef"}, "target": "1",
+               "arguments": {"gen_args_0": {"arg_0": format!("Q{id}\nA:"), "arg_1": " no"}, "gen_args_1": {"arg_0": format!("Q{id}\nA:"), "arg_1": " yes"}},
+               "resps": [[["-3.5", "False"]], [["-2.5", "False"]]], "filtered_resps": [["-3.5", "False"], ["-2.5", "False"]],
+               "filter": "none", "metrics": ["acc", "acc_norm", "perplexity"], "acc": acc, "acc_norm": 1.0, "perplexity": -2.5})
+    };
+    context.write("out/samples_g--quiz_2026-11-19T18-39-03.5.jsonl", lines(&[quiz(0, 1.0), quiz(1, 0.0)]));
+    let sum = |id: usize, filter: &str, score: f64| {
+        json!({"doc_id": id, "doc": {"q": format!("{id}+1?")}, "target": (id + 1).to_string(),
+               "arguments": {"gen_args_0": {"arg_0": format!("{id}+1?"), "arg_1": {"until": ["|"]}}},
+               "resps": [["It is 1 {{|}} hf_published0123456789abcdef"]], "filtered_resps": ["1"],
+               "filter": filter, "metrics": ["exact_match"], "exact_match": score})
+    };
+    let sums = [sum(0, "strict", 0.0), sum(1, "strict", 0.0), sum(0, "loose", 1.0), sum(1, "loose", 0.0)];
+    context.write("out/samples_sums_2026-11-19T18-39-03.5.jsonl", lines(&sums));
+    context
+}
+
+/// Publishes the run; returns what standard output and standard error say.
+fn publish(context: &TestContext, words: &[&str]) -> (String, String) {
+    let output = context.run(&[&["publish", "out"], words].concat());
+    assert_eq!(output.status, 0, "{output}");
+    (output.stdout, output.stderr)
+}
+
+fn read(context: &TestContext, path: &str) -> String {
+    fs_err::read_to_string(context.work().join(path)).expect("the file is there")
+}
+
+fn fails(context: &TestContext, words: &[&str], parts: &[&str]) {
+    let output = context.run(&[&["publish"], words].concat());
+    assert_ne!(output.status, 0, "{output}");
+    for part in parts {
+        assert!(output.stderr.contains(part), "{part}: {output}");
+    }
+}
+
+#[test]
+fn card_has_scores_and_settings() {
+    let context = finished();
+    let (stdout, _) = publish(&context, &["--to", "card"]);
+    assert_eq!(stdout, "published/card.md\n");
+    let card = read(&context, "published/card.md");
+    for line in [
+        "| g::quiz | 1.0 | 5 | none | acc | ↑ | 0.5000 ± 0.5000 | 0.0945 to 0.9055 | 2 |",
+        "| g::quiz | 1.0 | 5 | none | perplexity | ↓ | 12.5000 |  | 2 |",
+        "| sums | 2.0 | 0 | loose | exact_match | ↑ | 0.5000 ± 0.5000 | 0.0945 to 0.9055 | 2 |",
+        r"| System instruction | Be \| brief &lt;b> |",
+        r#"| Generation options of sums | {"until": ["\|"], "max_gen_toks": 64, "temperature": 0.0} |"#,
+        "| Date | 2026-11-19T18:39:03.5Z |",
+        r#"| Model arguments | {"pretrained": "org/model", "token": "***"} |"#,
+    ] {
+        assert!(card.lines().any(|found| found == line), "{line}\n{card}");
+    }
+    assert!(!card.contains("hf_published"), "{card}");
+}
+
+#[test]
+fn only_chosen_tasks_and_metrics_are_published() {
+    let context = finished();
+    publish(&context, &["--to", "card", "--tasks", "quiz", "--metrics", "acc_norm", "--output", "deep/er"]);
+    let card = read(&context, "deep/er/card.md");
+    assert_eq!(card.lines().filter(|line| line.contains("| none |")).count(), 1, "{card}");
+    fails(&context, &["out", "--to", "card", "--tasks", "quizz"], &["no task `quizz`", "g::quiz"]);
+    fails(&context, &["out", "--to", "card", "--metrics", "f1"], &["no score of `f1`"]);
+    fails(&context, &["out", "--to", "post"], &["card"]);
+    fails(
+        &context,
+        &["out/samples_sums_2026-11-19T18-39-03.5.jsonl", "--to", "card"],
+        &["no scores", "results file"],
+    );
+}
+
+#[test]
+fn limited_runs_are_remarked() {
+    let context = finished();
+    let path = "out/results_2026-11-19T18-39-03.5.json";
+    let limited = read(&context, path).replace("\"limit\":null", "\"limit\":2.0");
+    context.write(path, limited);
+    let (_, stderr) = publish(&context, &["--to", "card"]);
+    assert!(stderr.contains("`--limit 2`"), "{stderr}");
+}

@@ -3,11 +3,15 @@
 //! Everything that is written follows from the files of the run, also names and times: publishing a run twice writes the same bytes.
 
 mod card;
+mod eee;
+mod hub;
+mod instances;
 mod output;
+mod parts;
 mod record;
 
 pub use output::Output;
-pub use record::{Choice, Record};
+pub use record::{Benchmark, Choice, Record};
 
 use crate::Error;
 
@@ -22,11 +26,11 @@ pub struct Target {
 }
 
 /// All formats.
-pub const TARGETS: &[Target] = &[Target {
-    name: "card",
-    summary: "a Markdown table with settings, for a model card",
-    write: card::write,
-}];
+pub const TARGETS: &[Target] = &[
+    Target { name: "card", summary: "A Markdown table with settings, for a model card", write: card::write },
+    Target { name: "hub", summary: "`.eval_results` of a model on the Hugging Face hub", write: hub::write },
+    Target { name: "eee", summary: "Every Eval Ever 0.3: scores and documents", write: eee::write },
+];
 
 /// The format with a name.
 pub fn target(name: &str) -> Option<&'static Target> {

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use lmeval_core::{Diagnostic, secrets};
+use lmeval_pycompat::{Dict, Value, json};
+use lmeval_scoring::results::replace_foreign;
+use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 
@@ -28,7 +31,8 @@ impl Output {
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let mut part = self.create(name)?;
         part.text(&secrets::mask_data(text))?;
-        part.finish(self)
+        part.finish(self)?;
+        Ok(())
     }
 
     /// Opens a file for writing; it gets its name when it is finished.
@@ -41,7 +45,7 @@ impl Output {
         let part = path.with_file_name(format!(".{file_name}.{}.part", std::process::id()));
         let file = fs::File::create(&part).map_err(|error| cannot_write(&path, error))?;
         let file = BufWriter::with_capacity(1 << 16, file);
-        Ok(Part { path, hidden: part, file, is_finished: false })
+        Ok(Part { path, hidden: part, file, hash: Sha256::new(), is_finished: false })
     }
 }
 
@@ -50,24 +54,26 @@ pub(super) struct Part {
     path: PathBuf,
     hidden: PathBuf,
     file: BufWriter<fs::File>,
+    hash: Sha256,
     is_finished: bool,
 }
 
 impl Part {
     /// Appends text, which must have no secrets.
     pub(super) fn text(&mut self, text: &str) -> Result<(), Error> {
+        self.hash.update(text.as_bytes());
         Ok(self.file.write_all(text.as_bytes()).map_err(|error| cannot_write(&self.path, error))?)
     }
 
-    /// Renames the complete file
-    pub(super) fn finish(mut self, output: &mut Output) -> Result<(), Error> {
+    /// Renames the complete file; returns its SHA-256.
+    pub(super) fn finish(mut self, output: &mut Output) -> Result<String, Error> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced
             .and_then(|()| fs::rename(&self.hidden, &self.path))
             .map_err(|error| cannot_write(&self.path, error))?;
         self.is_finished = true;
         output.files.push(self.path.clone());
-        Ok(())
+        Ok(hex(&self.hash.clone().finalize()))
     }
 }
 
@@ -77,6 +83,38 @@ impl Drop for Part {
             // The error that ended the publication is the one to report.
             let _ = fs::remove_file(&self.hidden);
         }
+    }
+}
+
+/// Strict JSON without secrets: NaN and infinities become null.
+pub(super) fn json_text(value: &Value, indent: Option<usize>) -> Result<String, Error> {
+    let options = json::Options {
+        ensure_ascii: false,
+        allow_nan: false,
+        indent,
+        default: Some(&replace_foreign),
+        ..json::Options::default()
+    };
+    let value = secrets::mask_strings(finite(value), secrets::mask_data);
+    json::dumps(&value, &options).map_err(|error| {
+        Diagnostic::new("A value of the run cannot be written as JSON").caused_by(error).into()
+    })
+}
+
+/// Hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn finite(value: &Value) -> Value {
+    match value {
+        Value::Float(number) if !number.is_finite() => Value::None,
+        Value::List(items) | Value::Tuple(items) | Value::Set(items) => Value::list(items.iter().map(finite)),
+        Value::Dict(entries) => {
+            let entries: Dict = entries.iter().map(|(key, value)| (key.clone(), finite(value))).collect();
+            Value::from(entries)
+        }
+        other => other.clone(),
     }
 }
 
@@ -101,5 +139,15 @@ mod tests {
         assert_eq!(names(), 0);
         output.write("deep/b.json", "whole").expect("it is written");
         assert_eq!((names(), output.files.len()), (1, 1));
+    }
+
+    #[test]
+    fn json_has_no_nan_and_no_keys() {
+        secrets::remember("sk-publish-0123456789abcdef");
+        let value = Value::dict([
+            ("score", Value::Float(f64::NAN)),
+            ("text", Value::str("key sk-publish-0123456789abcdef")),
+        ]);
+        assert_eq!(json_text(&value, None).expect("it is JSON"), r#"{"score": null, "text": "key ***"}"#);
     }
 }

@@ -2,18 +2,54 @@
 
 use std::path::Path;
 
+use fs_err as fs;
 use jiff::Timestamp;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json, repr};
+use sha2::{Digest as _, Sha256};
 
-use super::output::Output;
+use super::output::{Output, hex};
 use crate::Error;
 use crate::read::{Run, TaskNames};
-use crate::summary::{Details, Score, Summary};
+use crate::summary::{Details, Score, Summary, TaskSummary};
 
 /// Metrics whose scores are shares of documents, from 0 to 1.
 const SHARES: [&str; 7] =
     ["acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc", "pass"];
+
+/// The benchmark of the hub that a task stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Benchmark {
+    /// The task, as tables name it.
+    pub task: String,
+    /// The data set of the hub.
+    pub dataset: String,
+    /// The task in `eval.yaml` of the data set.
+    pub id: String,
+}
+
+impl Benchmark {
+    /// Parses `TASK=ORG/DATASET:ID`.
+    ///
+    /// ```
+    /// use lmeval_analysis::publish::Benchmark;
+    ///
+    /// let benchmark = Benchmark::parse("gsm8k_cot=openai/gsm8k:gsm8k").unwrap();
+    /// assert_eq!((benchmark.dataset.as_str(), benchmark.id.as_str()), ("openai/gsm8k", "gsm8k"));
+    /// assert!(Benchmark::parse("gsm8k=openai/gsm8k").is_err());
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('=').and_then(|(task, rest)| {
+            let (dataset, id) = rest.split_once(':')?;
+            (is_hub_name(dataset) && !task.is_empty() && !id.is_empty()).then_some((task, dataset, id))
+        });
+        let (task, dataset, id) = parts.ok_or_else(|| {
+            Diagnostic::new(format!("`{text}` is not a benchmark"))
+                .hint("TASK=ORG/DATASET:ID, such as `gsm8k_cot=openai/gsm8k:gsm8k`")
+        })?;
+        Ok(Self { task: task.to_owned(), dataset: dataset.to_owned(), id: id.to_owned() })
+    }
+}
 
 /// What to publish of a run, and what its files do not say.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +60,12 @@ pub struct Choice {
     pub metrics: Vec<String>,
     /// `ORG/NAME` of the model, if the run names it otherwise.
     pub model: Option<String>,
+    /// Who ran the evaluation.
+    pub organization: Option<String>,
+    /// The relationship of the evaluator to the model.
+    pub relationship: Option<String>,
+    /// Benchmarks of the hub.
+    pub benchmarks: Vec<Benchmark>,
 }
 
 /// A run, and what was chosen of it.
@@ -34,6 +76,8 @@ pub struct Record {
     pub(super) summary: Summary,
     pub(super) details: Details,
     pub(super) choice: Choice,
+    /// The digest of the results file and the model, from which all identifiers follow.
+    digest: [u8; 32],
 }
 
 impl Record {
@@ -59,7 +103,10 @@ impl Record {
             let metrics = choice.metrics.join("`, `");
             return Err(Diagnostic::new(format!("The run has no score of `{metrics}`")).into());
         }
-        Ok(Self { run, summary, details, choice })
+        let bytes = fs::read(&run.path).map_err(|error| Diagnostic::cannot_read(&run.path, error))?;
+        let mut hash = Sha256::new_with_prefix(bytes);
+        hash.update(choice.model.as_deref().unwrap_or_default());
+        Ok(Self { run, summary, details, choice, digest: hash.finalize().into() })
     }
 
     /// Remarks that concern every format.
@@ -83,6 +130,24 @@ impl Record {
         self.choice.model.as_deref().unwrap_or(&self.summary.name)
     }
 
+    /// A version 4 UUID that follows from the results file, the model and `what`.
+    pub(super) fn uuid(&self, what: &str) -> String {
+        let mut bytes = Sha256::new_with_prefix(self.digest).chain_update(what).finalize();
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let digits = hex(&bytes[..16]);
+        [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    }
+
+    /// When the run began and ended, in seconds since the epoch.
+    pub(super) fn times(&self) -> Result<(f64, f64), Error> {
+        let start = self.summary.date.ok_or_else(|| {
+            Diagnostic::new(format!("`{}` does not say when the run began", self.run.path.display()))
+                .hint("Add `date`, in seconds since 1970-01-01T00:00:00Z")
+        })?;
+        Ok((start, start + self.summary.duration.unwrap_or(0.0).max(0.0)))
+    }
+
     /// A setting of the run, unless it is empty.
     pub(super) fn setting(&self, name: &str) -> Option<&Value> {
         let (_, value) = self.details.settings.iter().find(|(key, _)| key == name)?;
@@ -103,12 +168,38 @@ impl Record {
             .is_some_and(|kind| kind == "generate_until");
         config.get_str("generation_kwargs")?.as_dict().filter(|options| is_generated && !options.is_empty())
     }
+
+    /// The data set of the hub that a task reads; `None` for other data.
+    pub(super) fn hub_dataset(&self, task: &str) -> Option<&str> {
+        let config = self.config(task)?;
+        let has_files = config
+            .get_str("dataset_kwargs")
+            .and_then(Value::as_dict)
+            .is_some_and(|arguments| arguments.contains_str("data_files"));
+        config.get_str("dataset_path")?.as_str().filter(|path| !has_files && is_hub_name(path))
+    }
 }
 
 /// Whether a score is a share of documents.
 pub(super) fn is_share(score: &Score) -> bool {
     let name = score.metric.split('@').next().unwrap_or_default();
     SHARES.contains(&name) && score.value.is_some_and(|value| (0.0..=1.0).contains(&value))
+}
+
+/// A task without the groups in front of it.
+pub(super) fn own_name(task: &TaskSummary) -> &str {
+    task.name.rsplit("::").next().unwrap_or(&task.name)
+}
+
+/// Whether a name is `ORG/NAME`, in characters that the hub and every file system accept.
+pub(super) fn is_hub_name(name: &str) -> bool {
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && !part.ends_with('.')
+            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
+    };
+    name.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name))
 }
 
 /// A value as text: strings as they are, everything else as JSON.

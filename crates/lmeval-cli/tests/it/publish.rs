@@ -1,9 +1,15 @@
 //! `lm-eval publish`.
 
+use std::io::Write as _;
+
 use lmeval_testkit::TestContext;
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::context;
+
+/// The environment variable with a Python that has `every-eval-ever`, `inspect_ai` and `huggingface_hub`.
+const VALIDATORS: &str = "LM_EVAL_PUBLISH_PYTHON";
 
 /// A run of a model on a choice task, a generation task and their group.
 fn finished() -> TestContext {
@@ -33,7 +39,7 @@ fn finished() -> TestContext {
         "model_name": "org/model", "lm_eval_version": "0.5.0", "system_instruction": "Be | brief\n<b>",
     });
     context.write("out/results_2026-11-19T18-39-03.5.json", results.to_string());
-    let lines = |samples: &[serde_json::Value]| {
+    let lines = |samples: &[Value]| {
         let lines: Vec<String> = samples.iter().map(|sample| format!("{sample}\n")).collect();
         lines.concat()
     };
@@ -118,4 +124,122 @@ fn limited_runs_are_remarked() {
     context.write(path, limited);
     let (_, stderr) = publish(&context, &["--to", "card"]);
     assert!(stderr.contains("`--limit 2`"), "{stderr}");
+}
+
+/// Runs a program of Python in the folder of the files; says so if there is no Python with the packages.
+fn validate(context: &TestContext, program: &str) {
+    let Some(python) = std::env::var_os(VALIDATORS) else {
+        // Not `skip`, which fails in CI: the packages are too many to install there.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {VALIDATORS} is not set");
+        return;
+    };
+    let mut command = std::process::Command::new(python);
+    command.args(["-c", program]).current_dir(context.work().join("published")).env("HOME", context.work());
+    let output = command.output().expect("Python runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn hub_entries_name_benchmark_and_percentage() {
+    let context = finished();
+    let (stdout, stderr) = publish(&context, &["--to", "hub"]);
+    assert_eq!(stdout, "published/.eval_results/lm-eval.yaml\n");
+    let left_out = "`acc,none` of `g::quiz`, without acc_norm,none, perplexity,none";
+    for part in [left_out, "Without a data set of the hub: g, sums"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    let entries = read(&context, "published/.eval_results/lm-eval.yaml");
+    for line in ["id: org/quiz", "task_id: quiz", "value: 50.0", "acc, filter none, in percent"] {
+        assert!(entries.contains(line), "{line}: {entries}");
+    }
+    validate(
+        &context,
+        "import yaml, huggingface_hub as hub; entries = hub.parse_eval_result_entries(yaml.safe_load(open('.eval_results/lm-eval.yaml')))\n\
+         assert [(entry.dataset_id, entry.task_id, entry.value) for entry in entries] == [('org/quiz', 'quiz', 50.0)], entries",
+    );
+}
+
+#[test]
+fn hub_benchmarks_can_be_named() {
+    let context = finished();
+    publish(&context, &["--to", "hub", "--tasks", "sums", "--benchmark", "sums=org/sums:main"]);
+    let entries = read(&context, "published/.eval_results/lm-eval.yaml");
+    assert!(entries.contains("id: org/sums") && entries.contains("task_id: main"), "{entries}");
+    fails(&context, &["out", "--to", "hub", "--tasks", "sums"], &["No task", "--benchmark"]);
+    fails(&context, &["out", "--to", "hub", "--benchmark", "sums=sums"], &["`sums=sums`", "ORG/DATASET:ID"]);
+    let path = "out/results_2026-11-19T18-39-03.5.json";
+    let limited = read(&context, path).replace("\"limit\":null", "\"limit\":2.0");
+    context.write(path, limited);
+    fails(&context, &["out", "--to", "hub"], &["limit of 2 documents"]);
+}
+
+/// The only file of the data store whose name ends like this.
+fn stored(context: &TestContext, end: &str) -> String {
+    let folder = "published/data/lm-eval/org/model";
+    let entries = fs_err::read_dir(context.work().join(folder)).expect("the folder is there");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+    let found: Vec<String> = names.filter(|name| name.ends_with(end)).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    format!("{folder}/{}", found[0])
+}
+
+#[test]
+fn eee_files_refer_to_each_other() {
+    let context = finished();
+    publish(&context, &["--to", "eee", "--organization", "My lab", "--relationship", "third_party"]);
+    let (scores, documents) = (stored(&context, ".json"), stored(&context, "_samples.jsonl"));
+    let text = read(&context, &documents);
+    let whole: Value = serde_json::from_str(&read(&context, &scores)).expect("JSON");
+    let detailed = &whole["detailed_evaluation_results"];
+    let checksum: Vec<String> = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(detailed["checksum"], json!(checksum.concat()));
+    assert_eq!(format!("published/{}", detailed["file_path"].as_str().expect("a path")), documents);
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    // Two documents with `acc` and `acc_norm`, and two with `exact_match` of two filters.
+    assert_eq!((lines.len(), &detailed["total_rows"]), (8, &json!(8)));
+    let results = whole["evaluation_results"].as_array().expect("a list");
+    assert_eq!(results.len(), 6);
+    for line in &lines {
+        assert_eq!(line["evaluation_id"], whole["evaluation_id"]);
+        assert!(results.iter().any(|result| result["evaluation_result_id"] == line["evaluation_result_id"]));
+    }
+    let quiz = lines.iter().find(|line| line["evaluation_name"] == "g::quiz").expect("a document");
+    assert_eq!(quiz["input"], json!({"raw": "Q0\nA:", "reference": [" yes"], "choices": [" no", " yes"]}));
+    assert_eq!(quiz["output"]["raw"], json!(["-3.5:  no", "-2.5:  yes"]));
+    assert_eq!(quiz["evaluation"], json!({"score": 1.0, "is_correct": true}));
+    let mean = |filter: &str| {
+        let id = format!("sums/exact_match,{filter}");
+        let scores = lines.iter().filter(|line| line["evaluation_result_id"] == id.as_str());
+        scores.map(|line| line["evaluation"]["score"].as_f64().expect("a number")).sum::<f64>() / 2.0
+    };
+    assert!((mean("strict") - 0.0).abs() < 1e-12 && (mean("loose") - 0.5).abs() < 1e-12);
+    let secret = "hf_published0123456789abcdef";
+    assert!(!text.contains(secret) && !read(&context, &scores).contains(secret), "{text}");
+    validate(
+        &context,
+        "import glob, sys; from every_eval_ever.validate import main\n\
+         sys.exit(main(['--format', 'json', *glob.glob('data/**/*.json*', recursive=True)]))",
+    );
+}
+
+#[test]
+fn publishing_twice_writes_the_same_bytes() {
+    let context = finished();
+    publish(&context, &["--to", "eee"]);
+    let first =
+        (read(&context, &stored(&context, ".json")), read(&context, &stored(&context, "_samples.jsonl")));
+    publish(&context, &["--to", "eee"]);
+    assert!(
+        first
+            == (
+                read(&context, &stored(&context, ".json")),
+                read(&context, &stored(&context, "_samples.jsonl"))
+            )
+    );
+    fails(
+        &context,
+        &["out", "--to", "eee", "--model-id", "model"],
+        &["`model` is not ORG/NAME", "--model-id"],
+    );
 }

@@ -5,6 +5,7 @@
 mod card;
 mod eee;
 mod hub;
+mod inspect;
 mod instances;
 mod output;
 mod parts;
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "card", summary: "A Markdown table with settings, for a model card", write: card::write },
     Target { name: "hub", summary: "`.eval_results` of a model on the Hugging Face hub", write: hub::write },
     Target { name: "eee", summary: "Every Eval Ever 0.3: scores and documents", write: eee::write },
+    Target { name: "inspect", summary: "Logs of Inspect in their JSON form", write: inspect::write },
 ];
 
 /// The format with a name.

@@ -243,3 +243,40 @@ fn publishing_twice_writes_the_same_bytes() {
         &["`model` is not ORG/NAME", "--model-id"],
     );
 }
+
+#[test]
+fn inspect_logs_have_one_sample_per_document() {
+    let context = finished();
+    let (stdout, _) = publish(&context, &["--to", "inspect", "--tasks", "sums,quiz"]);
+    let logs: Vec<(String, Value)> = stdout
+        .lines()
+        .map(|path| (path.to_owned(), serde_json::from_str(&read(&context, path)).expect("JSON")))
+        .collect();
+    assert_eq!(logs.len(), 2, "{stdout}");
+    for (path, log) in &logs {
+        assert!(path.starts_with("published/2026-11-19T18-39-03+00-00_"), "{path}");
+        assert_eq!(
+            (&log["version"], &log["status"], &log["eval"]["model"]),
+            (&json!(2), &json!("success"), &json!("org/model"))
+        );
+        assert_eq!(log["samples"].as_array().map(Vec::len), Some(2), "{path}");
+        assert!(!log.to_string().contains("hf_published"), "{log}");
+    }
+    let log = |name: &str| &logs.iter().find(|(_, log)| log["eval"]["task"] == name).expect("a log").1;
+    let sums = &log("sums")["samples"][0];
+    assert_eq!(sums["scores"]["exact_match,strict"]["value"], json!(0.0));
+    assert_eq!(sums["scores"]["exact_match,loose"], json!({"value": 1.0, "answer": "1"}));
+    assert_eq!(log("sums")["results"]["scores"][1]["metrics"]["exact_match"]["value"], json!(0.5));
+    let quiz = &log("quiz")["samples"][1];
+    assert_eq!(
+        (&quiz["input"], &quiz["target"], &quiz["choices"]),
+        (&json!("Q1\nA:"), &json!([" yes"]), &json!([" no", " yes"]))
+    );
+    assert_eq!(quiz["messages"][1], json!({"role": "assistant", "content": "-3.5:  no\n-2.5:  yes"}));
+    validate(
+        &context,
+        "import glob; from inspect_ai.log import read_eval_log; logs = [read_eval_log(path) for path in glob.glob('*.json')]\n\
+         assert len(logs) == 2 and all(len(log.samples) == 2 and log.status == 'success' for log in logs)\n\
+         assert {score.name for log in logs for sample in log.samples for score in log.results.scores} >= {'acc', 'exact_match,loose'}",
+    );
+}

@@ -41,11 +41,13 @@ impl Document {
                 .collect(),
             _ => Vec::new(),
         };
-        let options = if continuations.len() > 1 { continuations } else { Vec::new() };
         let targets = match given("target")? {
-            Value::List(several) => several.iter().map(|target| target_text(target, &options)).collect(),
-            single => vec![target_text(&single, &options)],
+            Value::List(several) => {
+                several.iter().map(|target| target_text(target, &continuations)).collect()
+            }
+            single => vec![target_text(&single, &continuations)],
         };
+        let options = if continuations.len() > 1 { continuations } else { Vec::new() };
         let filtered = parts::unwrapped(given("filtered_resps")?);
         Ok(Self {
             id: sample.fields().raw("doc_id").unwrap_or_default().to_owned(),
@@ -64,7 +66,7 @@ impl Document {
     }
 }
 
-/// The option that a target names, or the target.
+/// The continuation that a target names by its index, or the target.
 fn target_text(target: &Value, options: &[String]) -> String {
     parts::target_option(target, options.len()).map_or_else(|| text(target), |index| options[index].clone())
 }

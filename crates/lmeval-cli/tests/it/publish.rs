@@ -280,3 +280,26 @@ fn inspect_logs_have_one_sample_per_document() {
          assert {score.name for log in logs for sample in log.samples for score in log.results.scores} >= {'acc', 'exact_match,loose'}",
     );
 }
+
+#[test]
+fn targets_of_log_likelihoods_are_continuations() {
+    let context = context();
+    let run = context.run(&[
+        "run",
+        "--model",
+        "ngram",
+        "--tasks",
+        "demo_last_word",
+        "--log_samples",
+        "--output_path",
+        "out",
+        "--quiet",
+    ]);
+    assert_eq!(run.status, 0, "{run}");
+    let (stdout, _) = publish(&context, &["--to", "inspect"]);
+    let log: Value = serde_json::from_str(&read(&context, stdout.trim_end())).expect("JSON");
+    let first = &log["samples"][0];
+    let target = first["target"][0].as_str().expect("a target");
+    let said = first["messages"][1]["content"].as_str().expect("an answer");
+    assert!(target.starts_with(' ') && said.ends_with(&format!(": {target}")), "{first}");
+}

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, RayArgs, ReportArgs, ReproduceArgs,
-    RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
+    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Samples(Box<SamplesArgs>),
     /// Print the scores of several runs in one table.
     Table(Box<TableArgs>),
+    /// Write a run in the formats of model cards, leaderboards and other programs.
+    Publish(Box<PublishArgs>),
     /// Score the stored answers of a run again, with changed filters, metrics or scorers and without a model.
     Rescore(Box<RescoreArgs>),
     /// Score the stored answers of a run at lower token limits and with fewer repeats.

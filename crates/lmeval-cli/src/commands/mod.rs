@@ -11,6 +11,7 @@ mod merge;
 #[cfg(not(feature = "view"))]
 mod no_viewer;
 mod preview;
+mod publish;
 mod ray;
 #[cfg(feature = "view")]
 mod report;
@@ -38,6 +39,7 @@ pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
+pub(crate) use self::publish::PublishArgs;
 pub(crate) use self::ray::RayArgs;
 pub(crate) use self::report::ReportArgs;
 pub(crate) use self::reproduce::ReproduceArgs;
@@ -94,6 +96,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Report(arguments) => report::run(&arguments, printer)?,
         Command::Samples(arguments) => samples::run(&arguments, printer)?,
         Command::Table(arguments) => table::run(&arguments, printer)?,
+        Command::Publish(arguments) => publish::run(&arguments, printer)?,
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
         Command::Budget(arguments) => budget::run(&arguments, printer)?,
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,

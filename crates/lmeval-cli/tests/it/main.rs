@@ -46,6 +46,7 @@ mod parity;
 mod pool_versions;
 mod pools;
 mod preview;
+mod publish;
 mod python;
 mod python_models;
 #[cfg(unix)]

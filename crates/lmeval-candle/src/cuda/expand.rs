@@ -1,5 +1,8 @@
 //! Quantised weights in device memory, expanded just before each product.
 
+#[cfg(test)]
+mod tests;
+
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{

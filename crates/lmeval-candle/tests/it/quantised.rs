@@ -263,6 +263,24 @@ fn stored_matrices_compute_the_bits_of_expanded_ones() {
 }
 
 #[test]
+fn widened_weights_are_rounded_first() {
+    let path = folder().join("gptq_4");
+    let config = Config::read(&path.join("config.json")).unwrap();
+    let own = config.object("quantization_config").unwrap().unwrap();
+    let source = Quantised::open(Arc::new(Safetensors::from_folder(&path).unwrap()), &own).unwrap();
+    let weights = Weights::new(Arc::new(source), DType::BF16, device());
+    let name = "model.layers.0.mlp.down_proj";
+    let numbers = |tensor: Tensor| {
+        let tensor = tensor.to_dtype(DType::F32).unwrap().contiguous().unwrap();
+        tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    let layer = weights.widened().linear(name, 128, 64, false).unwrap();
+    assert_eq!(layer.weight().unwrap().dtype(), DType::F32);
+    let rounded = weights.at(name).tensor("weight", &[64, 128]).unwrap();
+    assert_eq!(numbers(layer.weight().unwrap()), numbers(rounded));
+}
+
+#[test]
 fn damaged_checkpoints_are_refused() {
     for path in checkpoints() {
         let config = Config::read(&path.join("config.json")).unwrap();

@@ -252,7 +252,13 @@ impl Weights {
     )]
     fn on_device(&self, matrix: &dyn StoredMatrix) -> Result<Option<Matrix>> {
         #[cfg(feature = "cuda")]
-        return Ok(Matrix::on_device(matrix, self.dtype, &self.device)?);
+        {
+            // What is rounded first is rounded when it is loaded.
+            if self.rounded.is_some_and(|rounded| rounded != self.dtype) {
+                return Ok(None);
+            }
+            Ok(Matrix::on_device(matrix, self.dtype, &self.device)?)
+        }
         #[cfg(not(feature = "cuda"))]
         {
             let _ = matrix;

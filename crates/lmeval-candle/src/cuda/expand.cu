@@ -38,33 +38,75 @@ __device__ void expand_grouped(const uint8_t *__restrict__ codes, const uint8_t 
                                const float *__restrict__ table, T *__restrict__ made, int first, int rows, int columns,
                                int row_bytes, int code_kind, int bits, int scale_kind, float factor, int has_zeros,
                                int group_kind, int height, int width, int per_row) {
-    size_t piece = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    int pieces = (columns + NUMBERS - 1) / NUMBERS;
-    size_t row = piece / pieces;
+    // Pieces are fewer than 2^32, and divisions of 64 bits are slow.
+    uint32_t piece = blockIdx.x * blockDim.x + threadIdx.x, pieces = (columns + NUMBERS - 1) / NUMBERS;
+    uint32_t row = piece / pieces;
     if (row >= rows) return;
-    int start = piece % pieces * NUMBERS;
-    size_t from = row + first;
-    const uint8_t *own = codes + from * row_bytes;
-    for (int column = start; column < min(start + NUMBERS, columns); column++) {
+    int start = (piece - row * pieces) * NUMBERS, end = min(start + NUMBERS, columns);
+    uint32_t from = row + first;
+    const uint8_t *own = codes + static_cast<size_t>(from) * row_bytes;
+    // The group of the first column, and the column at which the next one begins.
+    size_t group = 0;
+    int next = columns;
+    if (group_kind == 0) {
+        int block = start / width;
+        group = static_cast<size_t>(from / height) * per_row + block;
+        next = (block + 1) * width;
+    } else if (group_kind == 1) {
+        size_t place = static_cast<size_t>(from) * columns + start;
+        group = place / width;
+        next = start + width - static_cast<int>(place - group * width);
+    } else {
+        next = start;
+    }
+    float scale = 0.0f, zero = 0.0f;
+    bool is_known = false;
+    alignas(16) T numbers[NUMBERS];
+#pragma unroll
+    for (int index = 0; index < NUMBERS; index++) {
+        int column = start + index;
+        if (column >= end) break;
+        if (group_kind == 2) {
+            group = static_cast<size_t>(from) * per_row + groups[column];
+            is_known = false;
+        } else if (column == next) {
+            group++;
+            next += width;
+            is_known = false;
+        }
+        if (!is_known) {
+            scale = number_at(scales, group, scale_kind) * factor;
+            zero = has_zeros ? static_cast<float>(zeros[group]) : 0.0f;
+            is_known = true;
+        }
         float number;
         switch (code_kind) {
         case 0: number = table[own[column / 2] >> (column % 2 * 4) & 15]; break;
         case 1: number = table[own[column / 2] >> ((1 - column % 2) * 4) & 15]; break;
         case 2: {
-            int per_word = 32 / bits;
-            uint32_t word = reinterpret_cast<const uint32_t *>(own)[column / per_word];
-            uint32_t code = word >> (column % per_word * bits) & ((1u << bits) - 1);
-            number = static_cast<float>(code) - static_cast<float>(1u << (bits - 1));
+            uint32_t per_word = 32 / bits, word = column / per_word;
+            uint32_t code = reinterpret_cast<const uint32_t *>(own)[word] >> ((column - word * per_word) * bits);
+            number = static_cast<float>(code & ((1u << bits) - 1)) - static_cast<float>(1u << (bits - 1));
             break;
         }
         case 3: number = static_cast<int8_t>(own[column]); break;
         default: number = number_at(own, column, code_kind - 4);
         }
-        size_t group = group_kind == 0   ? from / height * per_row + column / width
-                       : group_kind == 1 ? (from * columns + column) / width
-                                         : from * per_row + groups[column];
-        if (has_zeros) number -= static_cast<float>(zeros[group]);
-        made[row * columns + column] = written<T>(number * (number_at(scales, group, scale_kind) * factor));
+        if (has_zeros) number -= zero;
+        numbers[index] = written<T>(number * scale);
+    }
+    T *into = made + static_cast<size_t>(row) * columns + start;
+    if (columns % NUMBERS == 0) {
+        // Whole pieces are aligned.
+        uint4 *words = reinterpret_cast<uint4 *>(into);
+        const uint4 *all = reinterpret_cast<const uint4 *>(numbers);
+#pragma unroll
+        for (int index = 0; index < NUMBERS * sizeof(T) / sizeof(uint4); index++) words[index] = all[index];
+    } else {
+#pragma unroll
+        for (int index = 0; index < NUMBERS; index++) {
+            if (start + index < end) into[index] = numbers[index];
+        }
     }
 }
 
@@ -86,18 +128,21 @@ __device__ void expand_columns(const uint32_t *__restrict__ words, const uint32_
                                const uint8_t *__restrict__ scales, const uint32_t *__restrict__ groups,
                                T *__restrict__ made, int first, int count, int outputs, int inputs, int bits, int more,
                                int scale_kind) {
-    size_t place = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    size_t input = place / count;
-    if (input >= inputs) return;
-    size_t output = place % count + first, group = groups[input];
+    // Numbers are fewer than 2^40, blocks fewer than 2^32: a division of 64 bits per number would be slow.
+    uint32_t blocks = (count + blockDim.x - 1) / blockDim.x;
+    uint32_t input = blockIdx.x / blocks;
+    int column = (blockIdx.x - input * blocks) * blockDim.x + threadIdx.x;
+    if (column >= count) return;
+    size_t place = static_cast<size_t>(input) * count + column;
+    size_t output = column + first, group = groups[input];
     uint32_t code, zero;
     if (bits > 0) {
         size_t width = (static_cast<size_t>(outputs) * bits + 31) / 32;
-        code = stream(words + output, outputs, input * bits, bits);
+        code = stream(words + output, outputs, static_cast<size_t>(input) * bits, bits);
         zero = stream(zeros + group * width, 1, output * bits, bits);
     } else {
         int shift = 4 * PLACES[output % 8];
-        code = words[input * (outputs / 8) + output / 8] >> shift & 15;
+        code = words[static_cast<size_t>(input) * (outputs / 8) + output / 8] >> shift & 15;
         zero = zeros[group * (outputs / 8) + output / 8] >> shift & 15;
     }
     zero = zero + more & ((1u << (bits > 0 ? bits : 4)) - 1);

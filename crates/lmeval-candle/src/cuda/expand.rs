@@ -1,5 +1,8 @@
 //! Quantised weights in device memory, expanded just before each product.
 
+#[cfg(test)]
+mod tests;
+
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{
@@ -288,7 +291,8 @@ impl CustomOp1 for ExpandColumns<'_> {
         let device = words.device.clone();
         let (outputs, inputs) = matrix.shape;
         let words = view::<u8>(words, layout)?;
-        let config = threads(inputs * count);
+        // Each block has numbers of one input.
+        let config = threads(inputs * count.next_multiple_of(THREADS));
         let numbers = [first, count, outputs, inputs].map(|number| number as i32);
         let storage = with_floats!(dtype, suffix, Number => {
             let function = device.get_or_load_custom_func(&format!("expand_columns_{suffix}"), MODULE, KERNELS)?;

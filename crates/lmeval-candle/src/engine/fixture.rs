@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::weights::{Safetensors, Weights};
 
 /// The device of `LM_EVAL_TEST_DEVICE`, by default the CPU.
-fn device() -> Device {
+pub(crate) fn device() -> Device {
     let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
     match name.strip_prefix("cuda:") {
         Some(index) => Device::new_cuda(index.parse().unwrap()).unwrap(),

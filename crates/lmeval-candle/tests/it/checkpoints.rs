@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use lmeval_candle::{Config, Safetensors, Weights, arch};
 use lmeval_core::{Diagnose as _, ModelStats};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 
-use crate::architectures::{alone, fixtures, names};
+use crate::architectures::{alone, device, fixtures, names};
 use crate::model::{create, fixture};
 
 /// A copy of the small model whose tensors are changed: name, data type, shape and bytes.
@@ -70,7 +70,7 @@ fn models_use_all_their_tensors() {
         let folder = fixtures().join(&name);
         let config = Config::read(&folder.join("config.json")).unwrap();
         let source = Arc::new(Safetensors::from_folder(&folder).unwrap());
-        let weights = Weights::new(source, DType::F32, &Device::Cpu);
+        let weights = Weights::new(source, DType::F32, device());
         (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
         let unused = weights.unused(&config).unwrap();
         assert!(unused.is_empty(), "{name}: {unused:?}");
@@ -101,7 +101,7 @@ fn gemma_3n_is_found_inside_the_model_that_sees_and_hears() {
     let rows = [folder.path(), own.as_path()].map(|folder| {
         let config = Config::read(&folder.join("config.json")).unwrap();
         let source = Arc::new(Safetensors::from_folder(folder).unwrap());
-        let weights = Weights::new(source, DType::F32, &Device::Cpu);
+        let weights = Weights::new(source, DType::F32, device());
         let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
         assert!(weights.unused(&config).unwrap().is_empty());
         alone(model.as_ref(), &[5, 9, 61, 3])

@@ -18,7 +18,13 @@ use super::tokens::recorded;
 fn create(folder: &Path, arguments: &Json) -> Result<Arc<dyn Model>, ModelError> {
     let mut args = Dict::new();
     args.insert("pretrained", folder.to_str().unwrap());
-    args.insert("device", std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into()));
+    // Recorded in 32 bits. GPUs compute in the data type of the weights unless told otherwise.
+    if let Ok(device) = std::env::var("LM_EVAL_TEST_DEVICE") {
+        args.insert("device", device);
+        args.insert("dtype", "float32");
+    } else {
+        args.insert("device", "cpu");
+    }
     for (name, value) in arguments.as_object().unwrap() {
         let value = match name.as_str() {
             "tokenizer" => {

@@ -14,7 +14,9 @@ use lmeval_pycompat::Value;
 use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::Value as Json;
 
-use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, most_likely, numbers, tokens};
+use crate::architectures::{
+    TOLERANCE, alone, device, difference, fixtures, largest, most_likely, numbers, tokens,
+};
 use crate::model::{answer, create, damaged, fixture, logprob, pair, text};
 
 /// The GGUF name of a weight.
@@ -142,7 +144,7 @@ fn architecture(path: &Path) -> Result<Box<dyn Architecture>, Error> {
     let file = Gguf::open(path)?;
     let config = file.config()?;
     let source: Arc<dyn Source> = Arc::new(file);
-    let weights = Weights::new(Arc::clone(&source), DType::F32, &Device::Cpu);
+    let weights = Weights::new(Arc::clone(&source), DType::F32, device());
     let model = (arch::find(&config)?.build)(&config, &weights)?;
     source.check_loaded()?;
     Ok(model)

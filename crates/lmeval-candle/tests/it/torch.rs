@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use lmeval_candle::{Config, Source as _, TorchFiles, Weights, arch};
 use serde_json::Value as Json;
 
-use crate::architectures::{TOLERANCE, alone, difference, fixtures, numbers, tokens};
+use crate::architectures::{TOLERANCE, alone, device, difference, fixtures, numbers, tokens};
 use crate::model::{answer, create, damaged, fixture, logprob, pair};
 
 const PARTS: [&str; 3] =
@@ -27,7 +27,7 @@ fn log_probabilities_match_safetensors() {
     assert_eq!(source.stored(), DType::BF16);
     assert!(source.shape("steps").is_none());
     let config = Config::read(&fixtures().join("opt/config.json")).unwrap();
-    let weights = Weights::new(Arc::new(source), DType::F32, &Device::Cpu);
+    let weights = Weights::new(Arc::new(source), DType::F32, device());
     let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
     let expected = fs_err::read(fixtures().join("opt/expected.json")).unwrap();
     let expected: Json = serde_json::from_slice(&expected).unwrap();

@@ -276,4 +276,49 @@ mod tests {
         let tested = BlockType::ALL.iter().filter(|(_, number, count, _)| *count > 1 && *number != 9);
         assert_eq!(recorded.len(), tested.count());
     }
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn blocks_on_a_gpu_have_the_numbers_of_the_cpu() {
+        use candle_core::DType;
+
+        use crate::matrix::Matrix;
+
+        let device = crate::engine::fixture::device();
+        if device.is_cpu() {
+            return;
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/gguf_blocks.json");
+        let recorded: serde_json::Value = serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap();
+        let mut tested = 0;
+        for (name, recorded) in recorded.as_object().unwrap() {
+            let kind = BlockType::find(recorded["kind"].as_u64().unwrap() as u32).unwrap();
+            if device::dtype(kind).is_none() {
+                continue;
+            }
+            tested += 1;
+            let blocks = recorded["blocks"].as_array().unwrap();
+            let blocks: Vec<u8> = blocks.iter().flat_map(|hex| from_hex(hex.as_str().unwrap())).collect();
+            let (count, size) = kind.block();
+            // Rows of a block each and of some, and more numbers than a thread block expands.
+            for per_row in [1, 3] {
+                let rows = (blocks.len() / size).max(300) / per_row;
+                let bytes: Vec<u8> = blocks.iter().copied().cycle().take(rows * per_row * size).collect();
+                let matrix = Blocks::new(bytes, kind, (rows, per_row * count));
+                let own = Matrix::on_device(&matrix, DType::F32, &device).unwrap().unwrap();
+                let host = Matrix::from(Arc::new(matrix) as Arc<dyn StoredMatrix>);
+                let numbers = |matrix: &Matrix| {
+                    let part = matrix.narrow(2, rows - 2).unwrap().tensor().unwrap();
+                    part.contiguous().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
+                };
+                for (found, expected) in numbers(&own).iter().zip(numbers(&host)) {
+                    let apart = (found - expected).abs();
+                    assert!(
+                        apart <= 2e-6 * expected.abs().max(1e-3),
+                        "{name}: {found} instead of {expected}"
+                    );
+                }
+            }
+        }
+        assert_eq!(tested, 10);
+    }
 }

@@ -66,7 +66,7 @@ pub(crate) struct GroupedOnDevice {
     code_kind: (i32, i32),
     scale_kind: i32,
     factor: f32,
-    /// Its number, and the height, width and number per row of groups.
+    /// The kind of groups, and the height, width and number per row of groups.
     group_kind: [i32; 4],
     shape: (usize, usize),
 }

@@ -122,32 +122,38 @@ __device__ inline uint32_t stream(const uint32_t *words, size_t stride, size_t p
     return static_cast<uint32_t>(both >> shift) & ((1u << bits) - 1);
 }
 
-// Words of codes of one output (`bits` each), or of eight outputs (`bits` is 0), one number per thread: `[input, output]`.
+// Words of codes of one output (`bits` each), or of eight outputs (`bits` is 0), as `[input, output]`: `NUMBERS` inputs per thread.
 template <typename T>
 __device__ void expand_columns(const uint32_t *__restrict__ words, const uint32_t *__restrict__ zeros,
                                const uint8_t *__restrict__ scales, const uint32_t *__restrict__ groups,
                                T *__restrict__ made, int first, int count, int outputs, int inputs, int bits, int more,
                                int scale_kind) {
-    // Numbers are fewer than 2^40, blocks fewer than 2^32: a division of 64 bits per number would be slow.
+    // A division of 64 bits per number would be slow.
     uint32_t blocks = (count + blockDim.x - 1) / blockDim.x;
-    uint32_t input = blockIdx.x / blocks;
-    int column = (blockIdx.x - input * blocks) * blockDim.x + threadIdx.x;
+    uint32_t piece = blockIdx.x / blocks;
+    int column = (blockIdx.x - piece * blocks) * blockDim.x + threadIdx.x;
     if (column >= count) return;
-    size_t place = static_cast<size_t>(input) * count + column;
-    size_t output = column + first, group = groups[input];
-    uint32_t code, zero;
-    if (bits > 0) {
-        size_t width = (static_cast<size_t>(outputs) * bits + 31) / 32;
-        code = stream(words + output, outputs, static_cast<size_t>(input) * bits, bits);
-        zero = stream(zeros + group * width, 1, output * bits, bits);
-    } else {
-        int shift = 4 * PLACES[output % 8];
-        code = words[static_cast<size_t>(input) * (outputs / 8) + output / 8] >> shift & 15;
-        zero = zeros[group * (outputs / 8) + output / 8] >> shift & 15;
+    const uint32_t output = column + first, start = piece * NUMBERS, mask = (1u << (bits > 0 ? bits : 4)) - 1;
+    const size_t width = bits > 0 ? (static_cast<size_t>(outputs) * bits + 31) / 32 : outputs / 8;
+    const int shift = 4 * PLACES[output % 8];
+    uint32_t known = 0xffffffff;
+    float scale = 0.0f, zero = 0.0f;
+#pragma unroll
+    for (int index = 0; index < NUMBERS; index++) {
+        uint32_t input = start + index;
+        if (input >= inputs) break;
+        uint32_t group = groups[input];
+        if (group != known) {
+            uint32_t stored = bits > 0 ? stream(zeros + group * width, 1, static_cast<size_t>(output) * bits, bits)
+                                       : zeros[group * width + output / 8] >> shift & 15;
+            zero = static_cast<float>(stored + more & mask);
+            scale = number_at(scales, static_cast<size_t>(group) * outputs + output, scale_kind);
+            known = group;
+        }
+        uint32_t code = bits > 0 ? stream(words + output, outputs, static_cast<size_t>(input) * bits, bits)
+                                 : words[input * width + output / 8] >> shift & 15;
+        made[static_cast<size_t>(input) * count + column] = written<T>((static_cast<float>(code) - zero) * scale);
     }
-    zero = zero + more & ((1u << (bits > 0 ? bits : 4)) - 1);
-    float scale = number_at(scales, group * outputs + output, scale_kind);
-    made[place] = written<T>((static_cast<float>(code) - static_cast<float>(zero)) * scale);
 }
 
 #define KERNELS(SUFFIX, TYPE)                                                                                         \

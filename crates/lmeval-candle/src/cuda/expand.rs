@@ -20,7 +20,7 @@ const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/expand.ptx"));
 const MODULE: &str = "lmeval-expand";
 /// Threads per block.
 const THREADS: usize = 256;
-/// Columns per thread of the kernel for rows of codes.
+/// Inputs per thread.
 const NUMBERS: usize = 8;
 
 /// How the kernels number types of floats.
@@ -66,7 +66,7 @@ pub(crate) struct GroupedOnDevice {
     code_kind: (i32, i32),
     scale_kind: i32,
     factor: f32,
-    /// Its number, and the height, width and number per row of groups.
+    /// The kind of groups, and the height, width and number per row of groups.
     group_kind: [i32; 4],
     shape: (usize, usize),
 }
@@ -291,8 +291,8 @@ impl CustomOp1 for ExpandColumns<'_> {
         let device = words.device.clone();
         let (outputs, inputs) = matrix.shape;
         let words = view::<u8>(words, layout)?;
-        // Each block has numbers of one input.
-        let config = threads(inputs * count.next_multiple_of(THREADS));
+        // Each block has numbers of the same inputs.
+        let config = threads(inputs.div_ceil(NUMBERS) * count.next_multiple_of(THREADS));
         let numbers = [first, count, outputs, inputs].map(|number| number as i32);
         let storage = with_floats!(dtype, suffix, Number => {
             let function = device.get_or_load_custom_func(&format!("expand_columns_{suffix}"), MODULE, KERNELS)?;

@@ -170,7 +170,10 @@ class Engine(HFLMTestCase):
             HFLM(pretrained=model, tokenizer=tokenizer, backend="native")
         with self.assertRaisesRegex(ValueError, "never calls `_model_call`"):
             Other(pretrained=str(LLAMA), backend="native")
-        with self.assertRaisesRegex(NotImplementedError, "peft"):
+        with self.assertRaisesRegex(NotImplementedError, "delta"):
+            load(backend="native", delta="somewhere")
+        # Adapters are native, so this one is looked for.
+        with self.assertRaisesRegex(OSError, "The adapter `somewhere`"):
             load(backend="native", peft="somewhere")
 
 

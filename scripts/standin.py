@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 ANSWER = "<think>Option A looks wrong.</think>B"
@@ -50,8 +52,9 @@ def chat(request: dict) -> dict:
     return {"model": request.get("model"), "choices": [choice], "usage": {"prompt_tokens": 8, "completion_tokens": 4}}
 
 
-ASKED: dict[tuple[int, ...], int] = {}
-"""How often each sum was asked for with a temperature: every third answer is wrong."""
+ASKED: dict[tuple[int, ...], Iterator[int]] = {}
+"""Counts how often each sum was asked for with a temperature: every third answer is wrong. One step is one operation, since requests
+arrive on several threads."""
 
 
 def think(request: dict) -> dict:
@@ -60,9 +63,7 @@ def think(request: dict) -> dict:
     thoughts = ["So"] * max(20, int(2 ** (4 + sum(numbers) / 20)))
     result = sum(numbers)
     if request.get("temperature"):
-        key = tuple(numbers)
-        ASKED[key] = ASKED.get(key, -1) + 1
-        result += (result + ASKED[key]) % 3 == 0
+        result += (result + next(ASKED.setdefault(tuple(numbers), itertools.count()))) % 3 == 0
     answer = ["The", "answer", "is", f"{result}."]
     limit = request.get("max_tokens", 16)
     thought, said = thoughts[:limit], answer[: max(0, limit - len(thoughts))]
@@ -123,7 +124,6 @@ class Handler(BaseHTTPRequestHandler):
 
 def start() -> ThreadingHTTPServer:
     """Start a server on a free port of loopback."""
-    ASKED.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

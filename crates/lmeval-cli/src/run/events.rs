@@ -51,6 +51,8 @@ pub(crate) struct RunEvents {
     is_restarted: AtomicBool,
     /// The first generations of each task: how many there were, and how many were cut off.
     first: Mutex<HashMap<Arc<str>, (usize, usize)>>,
+    /// Whether a token limit that is too low is reported early.
+    pub(crate) warns_of_limits: bool,
 }
 
 /// The number of generations after which a task's token limit is judged.
@@ -84,6 +86,7 @@ impl RunEvents {
             skipped: AtomicUsize::new(0),
             is_restarted: AtomicBool::new(false),
             first: Mutex::default(),
+            warns_of_limits: false,
         }
     }
 
@@ -342,7 +345,7 @@ impl Events for RunEvents {
             Event::Answered { task, kind, reused, usage, finish, is_judge } => {
                 self.counts.working_on(task);
                 self.counts.answered(kind, reused, usage);
-                if kind == RequestType::GenerateUntil && !is_judge {
+                if kind == RequestType::GenerateUntil && !is_judge && self.warns_of_limits {
                     self.judge_limit(task, finish);
                 }
             }

@@ -85,6 +85,8 @@ pub(crate) struct Session {
     pub(crate) observer: Option<Arc<dyn Events>>,
     /// Collects what the lock of the run needs, if it writes one.
     pub(crate) lock: Option<Arc<LockRecorder>>,
+    /// Whether answers are stored ones, whose token limit is a fact.
+    pub(crate) is_stored: bool,
     cancel: Cancel,
     notes: Notes,
 }
@@ -121,6 +123,7 @@ impl Session {
             judging: Judging::default(),
             observer: None,
             lock: None,
+            is_stored: false,
             cancel,
             notes,
             settings,
@@ -227,6 +230,7 @@ impl Session {
             files.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
         }
         let mut events = self.events(&counts);
+        events.warns_of_limits = !self.is_stored;
         events.json = show == ProgressDisplay::Json;
         events.lock.clone_from(&self.lock);
         events.write_out = settings.output.write_out.then_some(settings.dialect);

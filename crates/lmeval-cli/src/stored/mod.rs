@@ -96,6 +96,7 @@ impl StoredRun {
             session.model_name = ModelName { name, sanitized };
         }
         session.open_files()?;
+        session.is_stored = true;
         let model = StoredModel::new(source, settings::abilities(&run, &session.settings));
         if let Some(template) = templates.pop_front() {
             model.set_template(template);

@@ -88,6 +88,8 @@ fn results(context: &TestContext, out: &str) -> Value {
 fn curve(context: &TestContext, words: &[&str]) -> (Value, Output) {
     let output = context.run(&[&["budget"], words, &["--format", "json"]].concat());
     assert_eq!(output.status, 0, "{output}");
+    // That answers are cut off is the purpose here.
+    assert!(!output.stderr.contains("cut off at the token limit"), "{output}");
     (serde_json::from_str(&output.stdout).unwrap(), output)
 }
 

@@ -36,7 +36,7 @@ metric_list: [{metric: chrf}]
 
 
 def run(options, folder, out, *more, kill_after=None):
-    """Run an evaluation; with `kill_after`, kill it after so many seconds. Return the texts by document, or None."""
+    """Run an evaluation and return the text of each document, or kill it after `kill_after` seconds and return None."""
     back_end = "local-chat-completions" if options.chat else "local-completions"
     args = f"model={options.model},base_url={options.server},num_concurrent={options.concurrency},{more[0]}"
     if not options.chat:

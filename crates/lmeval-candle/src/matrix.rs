@@ -288,7 +288,7 @@ mod tests {
         Matrix(Form::Stored(Arc::new(floats)))
     }
 
-    /// The library's product, with so many rows that it does not take one of its paths for small products.
+    /// The library's product, with enough rows to avoid its special paths for small products.
     fn library(rows: &Tensor, matrix: &Tensor) -> Vec<f32> {
         let count = rows.dim(0).unwrap();
         let product = rows.pad_with_zeros(0, 0, 300).unwrap().matmul(&matrix.t().unwrap()).unwrap();

@@ -26,8 +26,8 @@ impl Changed {
 /// answers every rephrased prompt differently has many of both. The difference of the two counts is then a sum over documents
 /// of −1, 0 and 1, whose distribution is computed exactly.
 ///
-/// McNemar's test, which knows no control, cannot find four lost documents of twenty: four heads in a row are no surprise. They are one if
-/// nothing moves otherwise.
+/// McNemar's test has no control, so four documents lost out of twenty are not significant: four heads in a row are no surprise. If nothing
+/// changes in the control, they are significant.
 pub fn net_change(change: Changed, control: Changed) -> f64 {
     let net = change.won.abs_diff(change.lost);
     if net == 0 || change.count == 0 {
@@ -101,7 +101,7 @@ mod tests {
                 let (change, control) = (draw(20, percent), draw(60, percent));
                 net_change(change, control) < 1e-4
             });
-            // The estimate of `r` is no certainty, so that a threshold of 1e-4 means a rate of up to 6e-4.
+            // `r` is estimated, so a threshold of 1e-4 gives a false alarm rate of up to 6e-4.
             let alarms = alarms.count();
             assert!(alarms <= 16, "{alarms} of 20,000 at {percent} %");
         }

@@ -49,7 +49,7 @@ impl Reduction {
     }
 }
 
-/// The score of documents with `k` repeats each. `None` if a document has fewer, if there are no documents, or for
+/// The score of documents with `k` repeats each. `None` if a document has fewer, without any documents, or for
 /// [`Reduction::Pass`] if a value is neither 0 nor 1.
 pub fn with_repeats(documents: &[Vec<Attempt>], reduction: Reduction, k: usize) -> Option<Estimate> {
     if documents.is_empty() || k == 0 || documents.iter().any(|attempts| attempts.len() < k) {

@@ -159,7 +159,7 @@ impl Gemma3n {
     fn own_inputs(&self, embedded: &Tensor, batch: &Batch) -> Result<Tensor> {
         let Sizes { hidden, layers, own, .. } = self.sizes;
         let size = (batch.rows(), layers, own);
-        // Reference: tokens behind the table have the row of token 0.
+        // Reference: tokens beyond the end of the table use the row of token 0.
         let tokens = batch.tokens();
         let known = tokens.lt(self.rows as u32)?.to_dtype(tokens.dtype())?;
         let read = (self.table.gather(&(tokens * known)?)? * (own as f64).sqrt())?.reshape(size)?;
@@ -216,7 +216,7 @@ impl Architecture for Gemma3n {
 struct Block {
     attention: Attention,
     streams: Streams,
-    /// Norms before and behind attention, and before and behind the feed-forward layer.
+    /// Norms before and after attention, and before and after the feed-forward layer.
     norms: [Norm; 4],
     /// A narrow layer beside attention.
     laurel: (Linear, Linear, Norm),

@@ -1,6 +1,6 @@
 //! Layers with states: convolutions, scans and the delta rule.
 //!
-//! Segments whose state is that after another segment of the batch run behind it, all others at once.
+//! A segment that starts from the final state of another one runs after it; independent segments run at once.
 
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{CudaView, LaunchConfig, PushKernelArg};

@@ -87,8 +87,8 @@ fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Moves exponent and mantissa, of which the exponent has a bias that is smaller by `bias`, to their place in 32 bits. There are no branches,
-/// and no operations with subnormal numbers, which are slow.
+/// Adds `bias` to the exponent of a number whose exponent and mantissa are in their positions of 32 bits. It has no branches and no
+/// operations on subnormal numbers, which are slow.
 #[inline(always)]
 fn widened(bits: u32, bias: u32) -> f32 {
     const ONE: u32 = 1 << 23;

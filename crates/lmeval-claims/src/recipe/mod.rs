@@ -39,7 +39,7 @@ pub const SETTINGS: [&str; 11] = [
 pub struct Recipe {
     /// Its name, which is also the name of its group of rows.
     pub name: String,
-    /// Changes when its scores are no longer comparable.
+    /// Incremented whenever a change makes new scores incomparable with earlier ones.
     pub version: i64,
     /// What it is, in a sentence.
     pub description: String,

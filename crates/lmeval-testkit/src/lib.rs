@@ -8,6 +8,7 @@
 //! assert_eq!(output.status, 0, "{output}");
 //! ```
 
+mod clock;
 mod confirmed;
 mod context;
 mod dice;
@@ -19,6 +20,7 @@ mod reference;
 #[cfg(feature = "server")]
 mod server;
 
+pub use clock::thread_time;
 pub use confirmed::Confirmed;
 pub use context::{Output, TestCommand, TestContext};
 pub use dice::{Dice, fuzz_cases, fuzz_seed};

@@ -8,6 +8,7 @@ mod csv;
 mod environment;
 mod excerpt;
 mod fold;
+mod foreign;
 mod json_line;
 mod legacy;
 mod library;

@@ -10,6 +10,7 @@ use lmeval_core::Diagnostic;
 use lmeval_view::{Contents, SAMPLES, write_report};
 
 use crate::commands::Status;
+use crate::foreign;
 use crate::printer::Printer;
 
 /// Files above this size take long to open.
@@ -44,10 +45,11 @@ pub(crate) fn run(arguments: &ReportArgs, printer: &mut Printer) -> Result<Statu
     let Some(name) = output.file_name() else {
         bail!(Diagnostic::new(format!("`{}` is not a file name", output.display())).hint("-o report.html"));
     };
+    let runs = arguments.runs.iter().map(|path| foreign::run(path)).collect::<Result<Vec<_>>>()?;
     // Another report may be written to the same file at the same time.
     let part = output.with_file_name(format!(".{}.{}.part", name.to_string_lossy(), std::process::id()));
     let limit = (!arguments.all).then_some(arguments.samples);
-    let written = write(&arguments.runs, limit, &part);
+    let written = write(&runs, limit, &part);
     let contents = match written.and_then(|contents| Ok(fs::rename(&part, output).map(|()| contents)?)) {
         Ok(contents) => contents,
         Err(error) => {

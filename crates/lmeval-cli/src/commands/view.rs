@@ -9,6 +9,7 @@ use lmeval_view::{Listen, Server, Viewer};
 
 use crate::browser;
 use crate::commands::Status;
+use crate::foreign;
 use crate::printer::Printer;
 
 /// Arguments of `view`.
@@ -37,7 +38,7 @@ pub(crate) struct ViewArgs {
 /// Serves until the process is stopped.
 pub(crate) fn run(arguments: &ViewArgs, printer: &mut Printer) -> Result<Status> {
     let paths = if arguments.paths.is_empty() { vec![PathBuf::from(".")] } else { arguments.paths.clone() };
-    let viewer = Viewer::new(&paths)?;
+    let viewer = Viewer::new(&foreign::runs(&paths)?)?;
     let listen = Listen { host: arguments.host.clone(), port: arguments.port };
     let server = Server::start(Arc::new(viewer), &listen)?;
     printer.result(&format!("{}\n", server.url()))?;

@@ -19,6 +19,7 @@ mod documentation;
 mod everyday;
 mod fail_under;
 mod first_contact;
+mod foreign;
 mod function_sources;
 mod group_parity;
 mod hf;

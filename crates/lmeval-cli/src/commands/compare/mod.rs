@@ -16,6 +16,7 @@ use lmeval_scoring::registry::Registry;
 
 pub(crate) use self::arguments::{CompareArgs, Format};
 use crate::commands::Status;
+use crate::foreign;
 use crate::printer::Printer;
 
 /// A decided gate.
@@ -41,11 +42,11 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
         arguments.gate.iter().map(|text| Condition::parse(text)).collect::<Result<_, _>>()?;
     let settings = settings(arguments)?;
     check_formats(arguments)?;
-    let base = Run::open(&arguments.base)?;
+    let base = Run::open(&foreign::run(&arguments.base)?)?;
     let mut runs: Vec<Run> = Vec::new();
     let mut comparisons = Vec::new();
     for path in &arguments.new {
-        let mut new = Run::open(path)?;
+        let mut new = Run::open(&foreign::run(path)?)?;
         // Checkpoints of one model often have the same name.
         if new.name == base.name || runs.iter().any(|run| run.name == new.name) {
             new.name = format!("{} ({})", new.name, path.display());

@@ -14,6 +14,7 @@ use lmeval_pycompat::Value;
 use lmeval_report::ModelName;
 
 use crate::commands::{Status, run as evaluation};
+use crate::foreign;
 use crate::printer::Printer;
 use crate::run::verdicts::{Reproduction, report_claims};
 use crate::settings::{Options, RunSettings, over};
@@ -78,7 +79,7 @@ fn by_finished_run(arguments: &ReproduceArgs, path: &Path, printer: &mut Printer
                 .hint("RUN is a finished run; leave it out to make one with `--model`")
         );
     }
-    let run = Run::open(path)?;
+    let run = Run::open(&foreign::run(path)?)?;
     if run.results.is_none() {
         bail!(
             Diagnostic::new(format!("`{}` has samples, but no scores", path.display()))

@@ -16,6 +16,7 @@ pub(crate) use self::arguments::{Format, SamplesArgs};
 use self::blocks::Blocks;
 use self::rows::Rows;
 use crate::commands::Status;
+use crate::foreign;
 use crate::printer::{self, Printer};
 use crate::words::counted;
 
@@ -54,7 +55,7 @@ impl Writer {
 
 /// Prints the samples that match.
 pub(crate) fn run(arguments: &SamplesArgs, printer: &mut Printer) -> Result<Status> {
-    let run = Run::open(&arguments.run)?;
+    let run = Run::open(&foreign::run(&arguments.run)?)?;
     report_lost(&run, arguments, printer);
     let mut readers = readers(&run, arguments)?;
     let names = names(&mut readers, arguments.metric.as_deref())?;

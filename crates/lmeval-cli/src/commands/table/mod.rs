@@ -9,12 +9,13 @@ use lmeval_analysis::table::{self, Selection, score_table};
 
 pub(crate) use self::arguments::{Duplicates, Format, TableArgs};
 use crate::commands::Status;
+use crate::foreign;
 use crate::printer::Printer;
 
 /// Prints the scores of all runs.
 pub(crate) fn run(arguments: &TableArgs, printer: &mut Printer) -> Result<Status> {
     let mut runs: Vec<Run> = Vec::new();
-    for path in &arguments.runs {
+    for path in &foreign::runs(&arguments.runs)? {
         for run in Run::open_all(path)? {
             // `lm-eval table out out/model` names runs twice.
             if !runs.iter().any(|known| known.path == run.path) {

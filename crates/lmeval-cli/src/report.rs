@@ -24,12 +24,13 @@ fn as_diagnose<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>
     fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
         downcast_error::<T>(error).map(|known| known as &dyn Diagnose)
     }
-    let kinds: [Cast; 12] = [
+    let kinds: [Cast; 13] = [
         is::<Diagnostic>,
         is::<EngineError>,
         is::<lmeval_tasks::Error>,
         is::<PromptError>,
         is::<lmeval_data::Error>,
+        is::<lmeval_hub::Error>,
         is::<ModelError>,
         is::<HostError>,
         is::<ScoreError>,

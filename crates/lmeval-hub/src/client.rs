@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use lmeval_net::http_client;
 use lmeval_pycompat::Value;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER};
@@ -94,10 +95,14 @@ impl Client {
         method: Method,
         url: &str,
         headers: HeaderMap,
+        body: Option<Bytes>,
         follow: bool,
     ) -> Result<Response, Failure> {
         let client = if follow { &self.following } else { &self.direct };
         let mut request = client.request(method, url).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
         if let Some(token) = self.token_for(url) {
             request = request.header(AUTHORIZATION, token);
         }
@@ -125,9 +130,39 @@ impl Client {
         headers: &HeaderMap,
         follow: bool,
     ) -> Result<Response, Error> {
+        self.attempt(self.settings.attempts, url, follow, || {
+            self.send_once(method.clone(), url, headers.clone(), None, follow)
+        })
+    }
+
+    /// Sends content, up to `attempts` times, and returns what the hub answers.
+    pub(crate) fn submit(
+        &self,
+        (method, url): (&Method, &str),
+        headers: &HeaderMap,
+        body: &Bytes,
+        attempts: u32,
+    ) -> Result<Bytes, Error> {
+        let answer = self.attempt(attempts, url, true, || {
+            self.send_once(method.clone(), url, headers.clone(), Some(body.clone()), true)
+        })?;
+        match self.wait(async move { answer.bytes().await }) {
+            Some(body) => body.map_err(|error| Error::connection(url, error.without_url())),
+            None => Err(Error::connection(url, "the client has stopped")),
+        }
+    }
+
+    /// Repeats a request while its failures are transient.
+    fn attempt(
+        &self,
+        attempts: u32,
+        url: &str,
+        follow: bool,
+        send: impl Fn() -> Result<Response, Failure>,
+    ) -> Result<Response, Error> {
         let mut attempt = 1;
         loop {
-            let result = self.send_once(method.clone(), url, headers.clone(), follow);
+            let result = send();
             let (reason, requested) = match &result {
                 Ok(answer) if is_transient(answer.status()) => {
                     (answer.status().to_string(), retry_after(answer.headers()))
@@ -136,7 +171,7 @@ impl Client {
                 Err(failure) if failure.is_transient() => (failure.to_string(), None),
                 Err(_) => return Self::checked(url, result, follow),
             };
-            if attempt >= self.settings.attempts {
+            if attempt >= attempts {
                 return Self::checked(url, result, follow);
             }
             self.pause(attempt, requested, &public(url), &reason);

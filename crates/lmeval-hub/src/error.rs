@@ -44,6 +44,15 @@ pub enum Error {
         /// How the download differs from its description.
         message: String,
     },
+    /// A file to upload could not be read.
+    #[error("Cannot read `{path}`")]
+    Unreadable {
+        /// The path of the file.
+        path: String,
+        /// The underlying error.
+        #[source]
+        source: io::Error,
+    },
     /// A cache file could not be read or written.
     #[error("Cannot write `{path}` to the hub cache")]
     Io {
@@ -73,13 +82,13 @@ impl Diagnose for Error {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
             Self::Status { status: 401 | 403, .. } => {
-                "Set `HF_TOKEN` to a token with read access, and accept the repository's terms on the hub"
+                "Set `HF_TOKEN` to a token with read access (write access to push), and accept the repository's terms on the hub"
             }
             Self::Status { status: 404, .. } => {
                 "Check the spelling of the name and the revision; private repositories need `HF_TOKEN`"
             }
             Self::Status { status: 429, .. } => "The hub's rate limit was reached; wait, or set `HF_TOKEN`",
-            Self::Status { .. } => return Vec::new(),
+            Self::Status { .. } | Self::Unreadable { .. } => return Vec::new(),
             Self::Offline { .. } => {
                 "Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it"
             }

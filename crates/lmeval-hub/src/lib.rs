@@ -16,6 +16,7 @@
 
 mod cache;
 mod client;
+mod commit;
 mod download;
 mod error;
 mod fingerprint;
@@ -25,6 +26,7 @@ mod settings;
 
 pub use cache::is_safe;
 pub use client::Client;
+pub use commit::Commit;
 pub use download::fetch_address;
 pub use error::Error;
 pub use fingerprint::{hash_portable_weights, hash_small_files, hash_weights};

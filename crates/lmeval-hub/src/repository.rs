@@ -30,7 +30,7 @@ impl Kind {
     }
 
     /// The URL path before the repository name in file URLs.
-    fn prefix(self) -> &'static str {
+    pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::Dataset => "/datasets",
             Self::Model => "",

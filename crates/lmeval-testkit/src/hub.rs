@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// A fault for the next request for a path.
@@ -42,6 +45,8 @@ struct State {
     faults: HashMap<String, VecDeque<HubFault>>,
     requests: Vec<HubRequest>,
     required_token: Option<String>,
+    /// Large files that were uploaded, by their digest.
+    uploads: HashMap<String, Vec<u8>>,
     /// A prefix of every path, as on some mirrors.
     below: String,
 }
@@ -49,7 +54,7 @@ struct State {
 /// A recorded request.
 #[derive(Clone, Debug)]
 pub struct HubRequest {
-    /// `GET` or `HEAD`.
+    /// `GET`, `HEAD`, `POST` or `PUT`.
     pub method: String,
     /// The path with its query.
     pub path: String,
@@ -59,6 +64,8 @@ pub struct HubRequest {
     pub if_range: Option<String>,
     /// The `Authorization` header.
     pub token: Option<String>,
+    /// The content that was sent.
+    pub body: Vec<u8>,
 }
 
 /// A stand-in for the hub. Large files redirect to another origin, like on the hub.
@@ -114,6 +121,17 @@ impl StandInHub {
         repository.revisions.insert(revision.into(), commit.clone());
         repository.commits.insert(commit.clone(), files);
         commit
+    }
+
+    /// The files of the last commit that was pushed to a repository, such as `models/org/name`.
+    pub fn pushed(&self, key: &str) -> BTreeMap<String, Vec<u8>> {
+        let state = self.state.lock().unwrap();
+        state
+            .repositories
+            .get(key)
+            .and_then(|repository| repository.commits.get("pushed"))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Makes requests whose method and path contain a string fail, one after the other.
@@ -205,6 +223,14 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
             range: headers.get("range").cloned(),
             if_range: headers.get("if-range").cloned(),
             token: headers.get("authorization").cloned(),
+            body: {
+                let length = headers.get("content-length").and_then(|length| length.parse().ok());
+                let mut body = vec![0; length.unwrap_or(0)];
+                if reader.read_exact(&mut body).is_err() {
+                    return;
+                }
+                body
+            },
         };
         let mut state = state.lock().unwrap();
         state.requests.push(seen.clone());
@@ -215,7 +241,12 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
             .find(|(text, _)| key.contains(text.as_str()))
             .and_then(|(_, list)| list.pop_front());
         let mut answer = match storage {
+            Some(storage) if method == "POST" => take_push(&mut state, &seen, storage),
             Some(storage) => hub_answer(&state, &seen, storage),
+            None if method == "PUT" => {
+                state.uploads.insert(stored_hash(&path).to_owned(), seen.body.clone());
+                Answer::new(200, "")
+            }
             None => storage_answer(&state, &path),
         };
         drop(state);
@@ -367,8 +398,59 @@ fn tree(repository: &Repository, commit: &str, query: &str, path: &str) -> Answe
     }
 }
 
+/// Answers the three requests of a push: how files are stored, where large ones go, and the commit.
+fn take_push(state: &mut State, seen: &HubRequest, storage: SocketAddr) -> Answer {
+    if state.required_token.is_some() && seen.token != state.required_token {
+        return Answer::new(403, "").with("X-Error-Message", "You have no write access");
+    }
+    let body: Vec<Value> =
+        serde_json::Deserializer::from_slice(&seen.body).into_iter().map_while(Result::ok).collect();
+    let first = &body[0];
+    let path = seen.path.replace("%2F", "/");
+    let json = |value: Value| Answer::new(200, value.to_string());
+    if path.contains("/preupload/") {
+        let mode = |file: &Value| {
+            let mode = if file["size"].as_u64() > Some(LARGE as u64) { "lfs" } else { "regular" };
+            json!({"path": file["path"], "uploadMode": mode})
+        };
+        let files: Vec<Value> = first["files"].as_array().unwrap().iter().map(mode).collect();
+        return json(json!({"files": files}));
+    }
+    if path.ends_with(".git/info/lfs/objects/batch") {
+        let oid = first["objects"][0]["oid"].as_str().unwrap();
+        let href = format!("http://{storage}/storage/{oid}?signature=hidden");
+        let actions = json!({"upload": {"href": href, "header": {"x-part": "whole"}}});
+        let is_known = state.uploads.contains_key(oid);
+        let actions = if is_known { Value::Null } else { actions };
+        return json(json!({"objects": [{"oid": oid, "actions": actions}]}));
+    }
+    let (key, revision) = path.trim_start_matches("/api/").split_once("/commit/").unwrap();
+    let revision = revision.split('?').next().unwrap();
+    let mut files = BTreeMap::new();
+    for line in &body[1..] {
+        let value = &line["value"];
+        let content = match line["key"].as_str() {
+            Some("file") => STANDARD.decode(value["content"].as_str().unwrap()).unwrap(),
+            _ => state.uploads[value["oid"].as_str().unwrap()].clone(),
+        };
+        files.insert(value["path"].as_str().unwrap().to_owned(), content);
+    }
+    let repository = state.repositories.entry(key.to_owned()).or_default();
+    repository.revisions.insert(revision.to_owned(), "pushed".to_owned());
+    repository.commits.insert("pushed".to_owned(), files);
+    let mut answer = json!({"commitUrl": format!("https://hub.example/{key}/commit/pushed")});
+    if path.ends_with("create_pr=1") {
+        answer["pullRequestUrl"] = format!("https://hub.example/{key}/discussions/1").into();
+    }
+    json(answer)
+}
+
+fn stored_hash(path: &str) -> &str {
+    path.trim_start_matches("/storage/").split('?').next().unwrap_or_default()
+}
+
 fn storage_answer(state: &State, path: &str) -> Answer {
-    let hash = path.trim_start_matches("/storage/").split('?').next().unwrap_or_default();
+    let hash = stored_hash(path);
     let contents = state
         .repositories
         .values()

@@ -12,7 +12,7 @@ mod parts;
 mod record;
 
 pub use output::Output;
-pub use record::{Benchmark, Choice, Record};
+pub use record::{Benchmark, Choice, Record, is_hub_name};
 
 use crate::Error;
 

@@ -126,7 +126,7 @@ impl Record {
     }
 
     /// The model, as `--model-id` or the run names it.
-    pub(super) fn model(&self) -> &str {
+    pub fn model(&self) -> &str {
         self.choice.model.as_deref().unwrap_or(&self.summary.name)
     }
 
@@ -192,7 +192,7 @@ pub(super) fn own_name(task: &TaskSummary) -> &str {
 }
 
 /// Whether a name is `ORG/NAME`, in characters that the hub and every file system accept.
-pub(super) fn is_hub_name(name: &str) -> bool {
+pub fn is_hub_name(name: &str) -> bool {
     let is_plain = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use lmeval_testkit::TestContext;
+use lmeval_testkit::{StandInHub, TestContext};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -12,7 +12,7 @@ use crate::context;
 const VALIDATORS: &str = "LM_EVAL_PUBLISH_PYTHON";
 
 /// A run of a model on a choice task, a generation task and their group.
-fn finished() -> TestContext {
+pub(crate) fn finished() -> TestContext {
     let context = context();
     let results = json!({
         "results": {
@@ -302,4 +302,79 @@ fn targets_of_log_likelihoods_are_continuations() {
     let target = first["target"][0].as_str().expect("a target");
     let said = first["messages"][1]["content"].as_str().expect("an answer");
     assert!(target.starts_with(' ') && said.ends_with(&format!(": {target}")), "{first}");
+}
+
+/// Publishes with these words, to a hub.
+fn push(context: &TestContext, hub: &StandInHub, words: &[&str]) -> lmeval_testkit::Output {
+    let mut command = context.command(&["publish", "out", "--push"]).env("HF_ENDPOINT", hub.endpoint());
+    for word in words {
+        command = command.arg(word);
+    }
+    command.env("HF_TOKEN", "hf_push0123456789abcdef").run()
+}
+
+#[test]
+fn nothing_is_pushed_without_yes() {
+    let (context, hub) = (finished(), StandInHub::new());
+    let output = push(&context, &hub, &["--to", "hub", "--tasks", "quiz"]);
+    assert_eq!(output.status, 2, "{output}");
+    assert!(output.stderr.contains("1 file to the model `org/model` at http://127.0.0.1"), "{output}");
+    assert!(hub.requests("").is_empty());
+    read(&context, "published/.eval_results/lm-eval.yaml");
+}
+
+#[test]
+fn results_are_pushed_to_their_model_in_one_commit() {
+    let (context, hub) = (finished(), StandInHub::new());
+    hub.require_token("hf_push0123456789abcdef");
+    let words = ["--to", "hub", "--tasks", "quiz", "--yes", "--pull-request"];
+    let output = push(&context, &hub, &words);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.ends_with("https://hub.example/models/org/model/discussions/1\n"), "{output}");
+    let pushed = hub.pushed("models/org/model");
+    let written = read(&context, "published/.eval_results/lm-eval.yaml");
+    assert_eq!(pushed.get(".eval_results/lm-eval.yaml").map(Vec::as_slice), Some(written.as_bytes()));
+    assert_eq!(hub.requests("/commit/main?create_pr=1").len(), 1);
+    let without = push(&context, &hub, &words[..5]);
+    assert!(without.stdout.ends_with("/commit/pushed\n"), "{without}");
+}
+
+#[test]
+fn large_files_are_stored_once() {
+    let (context, hub) = (finished(), StandInHub::new());
+    let words = ["--to", "eee", "--repo", "org/store", "--yes"];
+    for _ in 0..2 {
+        let output = push(&context, &hub, &words);
+        assert_eq!(output.status, 0, "{output}");
+    }
+    let documents = stored(&context, "_samples.jsonl");
+    let name = documents.strip_prefix("published/").expect("a path in the folder");
+    let pushed = hub.pushed("datasets/org/store");
+    assert_eq!(pushed.get(name).map(Vec::as_slice), Some(read(&context, &documents).as_bytes()));
+    // Two large files, whose digests the store knew the second time.
+    let puts = hub.requests("PUT /storage/");
+    assert_eq!(puts.len(), 2);
+    assert!(puts.iter().all(|put| put.token.is_none()), "the token goes to the hub alone");
+}
+
+#[test]
+fn what_cannot_be_pushed_is_refused_before_files_are_written() {
+    let (context, hub) = (finished(), StandInHub::new());
+    for (words, part) in [
+        (&["--to", "card", "--yes"][..], "part of a model card"),
+        (&["--to", "eee", "--yes"], "--repo ORG/NAME"),
+        (&["--to", "eee", "--repo", "store"], "`store` is not the name of a repository"),
+    ] {
+        let output = push(&context, &hub, words);
+        assert_ne!(output.status, 0, "{output}");
+        assert!(output.stderr.contains(part), "{part}: {output}");
+    }
+    assert!(!context.work().join("published").exists());
+    hub.require_token("hf_other");
+    let output = push(&context, &hub, &["--to", "hub", "--yes"]);
+    assert_eq!(output.status, 1, "{output}");
+    for part in ["403", "You have no write access", "write access to push"] {
+        assert!(output.stderr.contains(part), "{part}: {output}");
+    }
+    assert!(!output.to_string().contains("hf_push0123456789abcdef"), "{output}");
 }

@@ -1,9 +1,10 @@
 //! `lm-eval reproduce`, `run --expect`, and gates over several tasks.
 
-use lmeval_testkit::{Output, ServerOptions, StandInServer, TestContext};
-use serde_json::Value;
+use lmeval_testkit::{Dice, Output, Scripted, ServerOptions, StandInServer, TestContext};
+use serde_json::{Value, json};
 
 use crate::context;
+use crate::judge::number_after;
 
 fn run(context: &TestContext, model: &str, out: &str) {
     let output = context.run(&[
@@ -211,6 +212,61 @@ fn the_setting_that_closes_a_gap_is_named_and_no_other() {
     assert!(output.stdout.contains("without an added BOS token moves the score by +0."), "{output}");
     assert!(output.stdout.contains("closes the gap: set `add_bos_token=False`"), "{output}");
     assert!(!output.stdout.contains("release") && !output.stdout.contains("examples moves"), "{output}");
+}
+
+/// A model that is named by what it needs to answer 70 of 100 questions, such as `until-1`, and a seed; otherwise it answers 40.
+fn demanding(body: &Value, _: usize) -> Scripted {
+    // No chats.
+    let Some(prompt) = body["prompt"].as_str().or_else(|| body["prompt"][0].as_str()) else {
+        return Scripted::Status(400);
+    };
+    let (needs, seed) = body["model"].as_str().unwrap().split_once('-').unwrap();
+    let has = match needs {
+        "until" => body["stop"].as_array().is_none_or(|stop| !stop.contains(&json!("#"))),
+        "budget" => body["max_tokens"].as_u64() >= Some(4096),
+        "shots" => prompt.matches("Question").count() == 9,
+        "twin" => prompt.contains("Problem"),
+        _ => false,
+    };
+    let last = prompt.rfind("Question ").map_or("", |start| &prompt[start..]);
+    let question = number_after(last, "Question ");
+    let mut dice = Dice::new(seed.parse::<u64>().unwrap() * 1000 + question as u64);
+    let (likely, unlikely) = (dice.percent(70), dice.percent(40));
+    let text = if if has { likely } else { unlikely } { "right" } else { "wrong" };
+    Scripted::Body(200, json!({"choices": [{"index": 0, "text": text, "finish_reason": "stop"}]}))
+}
+
+#[test]
+fn causes_beyond_the_form_of_the_prompt_are_named() {
+    let context = context();
+    crate::traps::write_task(&context, 400);
+    let quiz = fs_err::read_to_string(context.work().join("tasks/quiz.yaml")).unwrap();
+    let quiz = quiz.replace("until: [\"\\n\"]", "until: [\"#\"]");
+    assert!(quiz.contains("#"), "{quiz}");
+    context.write("tasks/quiz.yaml", &quiz);
+    let twin = quiz.replace("task: quiz", "task: quiz_cot").replace("{{q}}?", "Problem: {{q}}?");
+    context.write("tasks/quiz_cot.yaml", twin);
+    let server =
+        StandInServer::start(ServerOptions { completions: Some(demanding), ..ServerOptions::default() });
+    for (needs, cause) in [
+        ("until", "stop strings"),
+        ("budget", "set `--gen_kwargs max_gen_toks=4096`"),
+        ("shots", "set `--num_fewshot 8`"),
+        ("twin", "set `--tasks quiz_cot`"),
+    ] {
+        let args = format!(
+            "model={needs}-3,base_url={},tokenizer_backend=None,tokenized_requests=False,num_concurrent=8,stream=False",
+            server.url("/v1/completions")
+        );
+        let words =
+            ["reproduce", "quiz=exact_match=0.7±0.005", "--model", "local-completions", "--model_args"];
+        let output = context.run(&[&words[..], &[&args, "--include_path", "tasks", "--explain"]].concat());
+        assert_eq!(output.status, 3, "{output}");
+        let closing: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with('→')).collect();
+        // Without its stop string the model answers as if it had another one.
+        let is_named = |line: &&str| line.contains(cause) || needs == "until" && line.contains("empty line");
+        assert!(!closing.is_empty() && closing.iter().all(is_named), "{needs}: {output}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use anyhow::Result;
 use lmeval_core::Model;
 use lmeval_engine::{EvaluateOptions, JournalOptions};
 use lmeval_pycompat::{Dict, Value};
-use lmeval_tasks::TaskDict;
+use lmeval_tasks::{TaskDict, TaskManager};
 
 use super::arguments::DoctorArgs;
 use super::begin::Begins;
@@ -28,7 +28,7 @@ pub(super) fn compare(
     model: &Arc<dyn Model>,
     printer: &mut Printer,
 ) -> Result<bool> {
-    let findings = findings(settings, model, (arguments.limit, None), &|_, _| Vec::new(), printer)?;
+    let findings = findings(settings, model, (arguments.limit, None), &|_, _, _| Vec::new(), printer)?;
     if arguments.json {
         for finding in &findings {
             printer.result(&json(finding)?)?;
@@ -51,7 +51,7 @@ pub(super) fn compare(
 }
 
 /// Further forms for the settings and tasks.
-pub(crate) type MoreForms<'a> = &'a dyn Fn(&EvaluateOptions, &TaskDict) -> Vec<Form>;
+pub(crate) type MoreForms<'a> = &'a dyn Fn(&EvaluateOptions, &TaskDict, &TaskManager) -> Vec<Form>;
 
 /// Asks documents of the tasks of a run in every form, and in more of them, with a model of its own.
 pub(crate) fn find(
@@ -112,7 +112,7 @@ fn findings(
     };
     let options = session.options();
     let mut all = forms(&options, &tasks, adds_bos);
-    all.extend(more(&options, &tasks));
+    all.extend(more(&options, &tasks, &manager));
     traps.find(&all, printer)
 }
 
@@ -123,7 +123,7 @@ fn rows(findings: &[Finding]) -> String {
         let (difference, interval) = finding.difference.unzip();
         let interval = interval.flatten();
         vec![
-            finding.name.to_owned(),
+            finding.name.to_string(),
             finding.verdict.name().to_owned(),
             finding.begins.map_or_else(|| "?".to_owned(), |begins| begins.to_string()),
             finding.documents.to_string(),
@@ -142,8 +142,8 @@ fn json(finding: &Finding) -> Result<String> {
     let number =
         |number: Option<f64>| number.filter(|number| number.is_finite()).map_or(Value::None, Value::Float);
     let mut object = Dict::new();
-    object.insert("prompt", finding.name);
-    object.insert("setting", finding.setting);
+    object.insert("prompt", &*finding.name);
+    object.insert("setting", &*finding.setting);
     object.insert("finding", finding.verdict.name());
     object.insert("bos_tokens", finding.begins.map_or(Value::None, |begins| Value::Int(begins as i64)));
     object.insert("documents", finding.documents as i64);

@@ -3,6 +3,7 @@
 //! The first documents of the tasks are asked in the form of the given settings, in three forms with a harmless difference, and in
 //! each form that differs in one choice. The harmless differences show how much answers move by themselves.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,11 +36,13 @@ const SYSTEM: &str = "You are a helpful assistant.";
 /// A form of the prompts.
 pub(crate) struct Form {
     /// The choice, in the words of a table.
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     /// What to set to get it.
-    pub(super) setting: &'static str,
+    pub(super) setting: Cow<'static, str>,
     /// Whether a BOS token is added, if that is the choice.
     pub(super) adds_bos: Option<bool>,
+    /// Another task about the same documents, if that is the choice.
+    twin: Option<TaskDict>,
     change: Box<dyn Fn(&mut EvaluateOptions)>,
 }
 
@@ -50,7 +53,19 @@ impl Form {
         setting: &'static str,
         change: impl Fn(&mut EvaluateOptions) + 'static,
     ) -> Self {
-        Self { name, setting, adds_bos: None, change: Box::new(change) }
+        let (name, setting) = (name.into(), setting.into());
+        Self { name, setting, adds_bos: None, twin: None, change: Box::new(change) }
+    }
+
+    /// Another task about the documents of the one that was asked for.
+    pub(crate) fn twin(name: &str, tasks: TaskDict) -> Self {
+        Self {
+            name: format!("as the task `{name}`").into(),
+            setting: format!("set `--tasks {name}`").into(),
+            adds_bos: None,
+            twin: Some(tasks),
+            change: Box::new(|_| {}),
+        }
     }
 }
 
@@ -74,8 +89,8 @@ struct Asked {
 
 /// A form in comparison with the given one.
 pub(crate) struct Finding {
-    pub(crate) name: &'static str,
-    pub(crate) setting: &'static str,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) setting: Cow<'static, str>,
     pub(super) begins: Option<usize>,
     pub(super) score: f64,
     /// `None` for the given form.
@@ -205,8 +220,8 @@ impl Traps<'_> {
             control.push(self.ask((&self.model, None), &tasks, &options, self.documents)?);
         }
         let mut findings = vec![Finding {
-            name: "as given",
-            setting: "",
+            name: "as given".into(),
+            setting: "".into(),
             begins: given.begins,
             score: mean(&given.scores),
             difference: None,
@@ -214,7 +229,7 @@ impl Traps<'_> {
             documents: given.scores.len(),
         }];
         for form in forms {
-            say(form.name);
+            say(&form.name);
             findings.push(self.compare(form, &options, &given, &control)?);
         }
         Ok(findings)
@@ -235,16 +250,21 @@ impl Traps<'_> {
             None => Arc::clone(&self.model),
         };
         let finding = |begins, score, difference, verdict, documents| Finding {
-            name: form.name,
-            setting: form.setting,
+            name: form.name.clone(),
+            setting: form.setting.clone(),
             begins,
             score,
             difference,
             verdict,
             documents,
         };
-        let Ok(asked) = self.ask((&model, form.adds_bos), self.tasks, &options, self.documents) else {
-            return Ok(finding(None, f64::NAN, None, Verdict::Impossible, 0));
+        let ask = |documents| match &form.twin {
+            Some(twin) => self.ask_twin(&model, twin, &options, documents),
+            None => self.ask((&model, form.adds_bos), self.tasks, &options, documents),
+        };
+        let asked = match ask(self.documents) {
+            Ok(asked) if !asked.scores.is_empty() => asked,
+            _ => return Ok(finding(None, f64::NAN, None, Verdict::Impossible, 0)),
         };
         let moved = control.iter().map(|other| changed(&given.scores, &other.scores));
         let moved = moved.fold(Changed::default(), Changed::and);
@@ -253,10 +273,8 @@ impl Traps<'_> {
         let (mut before, mut after, mut is_certain) = (given.clone(), asked, p < CERTAIN);
         if p < SUSPICIOUS {
             let all = self.documents * (1 + MORE);
-            let (more_before, more_after) = (
-                self.ask((&self.model, None), self.tasks, &self.session.options(), all)?,
-                self.ask((&model, form.adds_bos), self.tasks, &options, all)?,
-            );
+            let (more_before, more_after) =
+                (self.ask((&self.model, None), self.tasks, &self.session.options(), all)?, ask(all)?);
             let is_new = |key: &(String, usize)| !before.scores.contains_key(key);
             let only_new = |asked: &Asked| -> BTreeMap<(String, usize), f64> {
                 asked
@@ -285,6 +303,20 @@ impl Traps<'_> {
         Ok(finding(after.begins, mean(&after.scores), difference, verdict, whole.count))
     }
 
+    /// Asks about the same documents as another task, whose scores are put beside those of the one that was asked for.
+    fn ask_twin(
+        &self,
+        model: &Arc<dyn Model>,
+        twin: &TaskDict,
+        options: &EvaluateOptions,
+        documents: usize,
+    ) -> Result<Asked> {
+        let Some(own) = self.tasks.tasks.keys().next() else { return Ok(Asked::default()) };
+        let asked = self.ask((model, None), twin, options, documents)?;
+        let scores = asked.scores.into_iter().map(|((_, document), score)| ((own.clone(), document), score));
+        Ok(Asked { scores: scores.collect(), begins: asked.begins })
+    }
+
     /// Asks the model about the first documents of each task.
     fn ask(
         &self,
@@ -303,9 +335,14 @@ impl Traps<'_> {
         for (task, records) in &evaluated.results.samples {
             let first = records.first().map(|record| &*record.filter);
             let wanted = self.scored.as_ref().and_then(|scored| scored.filter.as_deref());
+            // Another task may have other filters and metrics.
+            let wanted = wanted.filter(|wanted| records.iter().any(|record| &*record.filter == *wanted));
             let Some(filter) = wanted.or(first) else { continue };
+            let scored = self.scored.as_ref().filter(|scored| {
+                records.iter().any(|record| record.values.iter().any(|(name, _)| **name == *scored.metric))
+            });
             for record in records.iter().filter(|record| &*record.filter == filter) {
-                if let Some(score) = score(record, self.scored.as_ref()) {
+                if let Some(score) = score(record, scored) {
                     asked.scores.insert((task.clone(), record.doc_id.0), score);
                 }
             }

@@ -11,7 +11,7 @@ use lmeval_claims::scores::Scores;
 use lmeval_core::{Dialect, OutputType};
 use lmeval_engine::EvaluateOptions;
 use lmeval_pycompat::{Dict, Value};
-use lmeval_tasks::{TaskDict, TaskOptions};
+use lmeval_tasks::{Overrides, TaskDict, TaskManager, TaskOptions};
 
 use crate::commands::doctor::{self, Finding, Form, Scored};
 use crate::printer::Printer;
@@ -20,8 +20,12 @@ use crate::settings::RunSettings;
 /// Documents of the task that are asked in every form; a form that looks different is asked about twice as many others.
 const DOCUMENTS: usize = 100;
 
-/// The token limit of the form with a long one.
+/// The token limits of the forms with a long and with a short one.
 const LONG: i64 = 4096;
+const SHORT: i64 = 256;
+
+/// The most tasks about the same documents that are asked.
+const TWINS: usize = 4;
 
 /// Numbers of examples that published scores are made with.
 const SHOTS: [(i64, &str, &str); 4] = [
@@ -55,7 +59,7 @@ pub(super) fn explain(
                 .iter()
                 .skip(1)
                 .filter(|finding| finding.is_possible())
-                .map(|finding| finding.name)
+                .map(|finding| &*finding.name)
                 .collect();
             printer.result(&format!("No setting that was tried closes the gap: {}\n", tried.join(", ")))?;
         }
@@ -107,8 +111,8 @@ fn ask(one: &Checked, settings: &RunSettings, printer: &mut Printer) -> Result<V
     doctor::find(settings, DOCUMENTS, Some(scored), &forms, printer)
 }
 
-/// The traps that are not forms of the prompts: examples, token limit and release line.
-fn forms(options: &EvaluateOptions, tasks: &TaskDict) -> Vec<Form> {
+/// The traps that are not forms of the prompts: examples, stop strings, token limits, release line, and tasks of similar names.
+fn forms(options: &EvaluateOptions, tasks: &TaskDict, manager: &TaskManager) -> Vec<Form> {
     let shots = options.num_fewshot.or_else(|| {
         tasks
             .tasks
@@ -125,22 +129,79 @@ fn forms(options: &EvaluateOptions, tasks: &TaskDict) -> Vec<Form> {
         })
         .collect();
     if tasks.tasks.values().any(|task| task.config.output_type == OutputType::GenerateUntil) {
-        forms.push(Form::new(
-            "with 4,096 tokens for an answer",
-            "set `--gen_kwargs max_gen_toks=4096`",
-            |options| {
+        for (name, setting, key, value) in generation() {
+            forms.push(Form::new(name, setting, move |options| {
                 let mut all = options.gen_kwargs.clone().unwrap_or_default();
-                all.insert("max_gen_toks", Value::Int(LONG));
+                all.insert(key, value.clone());
                 options.gen_kwargs = Some(all);
-            },
-        ));
+            }));
+        }
     }
     forms.push(if options.dialect.name == Dialect::V04.name {
         Form::new("as release 0.5", "set `--compat 0.5`", |options| options.dialect = Dialect::V05)
     } else {
         Form::new("as release 0.4", "set `--compat 0.4`", |options| options.dialect = Dialect::V04)
     });
+    forms.extend(twins(tasks, manager));
     forms
+}
+
+/// Options of generation that published scores differ in: the name of the form, what to set, the option and its value.
+fn generation() -> [(&'static str, &'static str, &'static str, Value); 4] {
+    let stop = |text: &str| Value::list([Value::str(text)]);
+    [
+        (
+            "with 4,096 tokens for an answer",
+            "set `--gen_kwargs max_gen_toks=4096`",
+            "max_gen_toks",
+            Value::Int(LONG),
+        ),
+        (
+            "with 256 tokens for an answer",
+            "set `--gen_kwargs max_gen_toks=256`",
+            "max_gen_toks",
+            Value::Int(SHORT),
+        ),
+        (
+            "without stop strings",
+            "set `--gen_kwargs '{\"until\": []}'`",
+            "until",
+            Value::list(Vec::<Value>::new()),
+        ),
+        (
+            "stopping at an empty line",
+            "set `--gen_kwargs '{\"until\": [\"\\n\\n\"]}'`",
+            "until",
+            stop("\n\n"),
+        ),
+    ]
+}
+
+/// Tasks about the same documents whose names contain this one's, or are contained in it: a claim may be about one of them.
+fn twins(tasks: &TaskDict, manager: &TaskManager) -> Vec<Form> {
+    let mut names = tasks.tasks.iter();
+    let (Some((own, task)), None) = (names.next(), names.next()) else { return Vec::new() };
+    let stem = own.rsplit("::").next().unwrap_or(own);
+    let contains = |long: &str, short: &str| format!("_{long}_").contains(&format!("_{short}_"));
+    let mut found: Vec<&str> = manager
+        .all_subtasks()
+        .into_iter()
+        .filter(|name| *name != stem && (contains(name, stem) || contains(stem, name)))
+        .collect();
+    // The most similar first.
+    found.sort_by_key(|name| (name.len().abs_diff(stem.len()), *name));
+    let twin = |name: &str| {
+        let specs = manager.select(&[name]).ok()?;
+        let loaded = manager.load(&specs, Overrides::default()).ok()?;
+        let config = &loaded.tasks.values().next()?.config;
+        let own = &task.config;
+        let is_same = config.dataset_path == own.dataset_path
+            && config.dataset_name == own.dataset_name
+            && config.test_split == own.test_split
+            && config.validation_split == own.validation_split;
+        is_same.then(|| Form::twin(name, loaded))
+    };
+    found.into_iter().filter_map(twin).take(TWINS).collect()
 }
 
 /// The confirmed forms that close the gap, the nearest to the claim first.

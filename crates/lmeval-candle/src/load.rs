@@ -139,7 +139,10 @@ impl Opened {
         if let Some(rounded) = self.rounded {
             weights = weights.rounded_to(rounded);
         }
-        let model = (self.entry.build)(&self.config, &weights)?;
+        let model = (self.entry.build)(&self.config, &weights);
+        #[cfg(feature = "cuda")]
+        crate::cuda::finish_upload();
+        let model = model?;
         self.source.check_loaded()?;
         Ok((model, weights.unused(&self.config)?))
     }

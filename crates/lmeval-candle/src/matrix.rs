@@ -202,7 +202,7 @@ impl Matrix {
     /// The products of rows with its transpose: `[rows, columns]` becomes `[rows, rows of the matrix]`.
     pub(crate) fn multiply(&self, rows: &Tensor) -> Result<Tensor> {
         if !rows.device().is_cpu() || rows.dtype() != DType::F32 {
-            return rows.matmul(&self.tensor()?.t()?);
+            return self.multiply_on_device(rows);
         }
         let (count, width) = rows.dims2()?;
         let shape @ (outputs, depth) = self.shape()?;
@@ -228,6 +228,20 @@ impl Matrix {
 }
 
 impl Matrix {
+    /// The products of rows with the transpose, where the library of the device computes them.
+    fn multiply_on_device(&self, rows: &Tensor) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if rows.device().is_cuda() && rows.rank() == 2 {
+            let matrix = self.tensor()?;
+            let is_transposed = !matrix.is_contiguous();
+            let stored = if is_transposed { matrix.t()? } else { matrix };
+            if let Some(made) = crate::cuda::multiply(rows, &stored, is_transposed)? {
+                return Ok(made);
+            }
+        }
+        rows.matmul(&self.tensor()?.t()?)
+    }
+
     /// The products of rows with a single row, which the library of matrix products sums in another order.
     fn multiply_single(&self, rows: &Tensor) -> Result<Tensor> {
         /// The library takes another path again for fewer rows.

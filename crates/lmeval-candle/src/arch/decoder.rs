@@ -273,10 +273,12 @@ impl<M: Mixer> Architecture for Decoder<M> {
 
     fn head(&self, rows: &Tensor) -> Result<Tensor> {
         let Output { projection, head, scale, cap, .. } = &self.output;
-        let mut made = match projection {
-            Some(projection) => logits(head, &projection.forward(rows)?)?,
-            None => logits(head, rows)?,
-        };
+        let projected = projection.as_ref().map(|projection| projection.forward(rows)).transpose()?;
+        let rows = projected.as_ref().unwrap_or(rows);
+        if scale.is_none() && cap.is_none() {
+            return Ok(head.forward(rows)?);
+        }
+        let mut made = logits(head, rows)?;
         if let Some(scale) = scale {
             made = (made * *scale)?;
         }

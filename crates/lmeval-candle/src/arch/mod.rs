@@ -94,7 +94,8 @@ pub trait Architecture: Debug + Send + Sync {
     /// Computes the rows after the final norm, `[rows, hidden]`, and stores keys and values in the cache.
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor>;
 
-    /// Computes float32 logits of some of these rows, `[rows, vocabulary]`.
+    /// Computes logits of some of these rows, `[rows, vocabulary]`: in float32 on the CPU, and in the type of the computation on a GPU unless
+    /// they are changed afterwards.
     fn head(&self, rows: &Tensor) -> Result<Tensor>;
 
     /// The length above which rotations depend on the length of a sequence, so that no prefix is shared with shorter ones.

@@ -48,7 +48,10 @@ fn code_kind(codes: &Codes) -> (i32, i32) {
 /// Bytes in device memory.
 fn upload(bytes: &Bytes, device: &Device) -> Result<Tensor> {
     let bytes = bytes.as_ref().as_ref();
-    Tensor::from_slice(bytes, bytes.len(), device)
+    match super::upload(bytes, DType::U8, &[bytes.len()], device)? {
+        Some(tensor) => Ok(tensor),
+        None => Tensor::from_slice(bytes, bytes.len(), device),
+    }
 }
 
 /// Rows of codes on a device.

@@ -271,6 +271,58 @@ __device__ void silu_times(const T *__restrict__ gate, const T *__restrict__ row
     *reinterpret_cast<int4 *>(made + offset) = first;
 }
 
+// The largest number of a row, its index, and the sum of exponentials relative to it. A block computes a row, in an order that depends on
+// the length of the row alone.
+constexpr int ROW_THREADS = 512;
+
+template <typename T> __device__ float as_float(T number) { return Numbers<T>::read(number); }
+template <> __device__ float as_float<float>(float number) { return number; }
+
+template <typename T>
+__device__ void summarise(const T *__restrict__ rows, float *__restrict__ made, int count) {
+    __shared__ float largest_of[ROW_THREADS], total_of[ROW_THREADS];
+    __shared__ int best_of[ROW_THREADS];
+    const T *row = rows + static_cast<size_t>(blockIdx.x) * count;
+    float largest = -INFINITY;
+    int best = 0;
+    for (int index = threadIdx.x; index < count; index += ROW_THREADS) {
+        float number = as_float<T>(row[index]);
+        if (number > largest) {
+            largest = number;
+            best = index;
+        }
+    }
+    largest_of[threadIdx.x] = largest;
+    best_of[threadIdx.x] = best;
+    __syncthreads();
+    for (int half = ROW_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            float other = largest_of[threadIdx.x + half];
+            int index = best_of[threadIdx.x + half];
+            // Of equal numbers the first.
+            if (other > largest_of[threadIdx.x] || (other == largest_of[threadIdx.x] && index < best_of[threadIdx.x])) {
+                largest_of[threadIdx.x] = other;
+                best_of[threadIdx.x] = index;
+            }
+        }
+        __syncthreads();
+    }
+    largest = largest_of[0];
+    float total = 0.0f;
+    for (int index = threadIdx.x; index < count; index += ROW_THREADS) total += expf(as_float<T>(row[index]) - largest);
+    total_of[threadIdx.x] = total;
+    __syncthreads();
+    for (int half = ROW_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) total_of[threadIdx.x] += total_of[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        made[blockIdx.x * 3] = largest;
+        made[blockIdx.x * 3 + 1] = total_of[0];
+        made[blockIdx.x * 3 + 2] = static_cast<float>(best_of[0]);
+    }
+}
+
 // Copies rows of `width` bytes, a multiple of 16, to the rows that `destinations` names.
 extern "C" __global__ void store_rows(const int4 *__restrict__ rows, int4 *__restrict__ cache,
                                       const uint32_t *__restrict__ destinations, int pieces) {
@@ -522,3 +574,13 @@ STATES(64)
 
 KERNELS(bf16, __nv_bfloat16)
 KERNELS(f16, __half)
+
+#define SUMMARISE(SUFFIX, TYPE)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(ROW_THREADS) summarise_##SUFFIX(const TYPE *rows, float *made,      \
+                                                                                 int count) {                        \
+        summarise<TYPE>(rows, made, count);                                                                           \
+    }
+
+SUMMARISE(bf16, __nv_bfloat16)
+SUMMARISE(f16, __half)
+SUMMARISE(f32, float)

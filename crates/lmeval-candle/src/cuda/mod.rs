@@ -7,15 +7,21 @@
 
 mod attention;
 mod expand;
+mod gemm;
 mod silu;
 mod states;
 mod store;
+mod summarise;
+mod upload;
 
 pub(crate) use attention::{Ragged, attend};
 pub(crate) use expand::{ColumnsOnDevice, GroupedOnDevice};
+pub(crate) use gemm::{in_steps, multiply};
 pub(crate) use silu::silu_times;
 pub(crate) use states::{conv, delta_rule, scan_channels, scan_heads};
 pub(crate) use store::store_rows;
+pub(crate) use summarise::summarise;
+pub(crate) use upload::{finish as finish_upload, upload};
 
 use candle_core::cuda::CudaStorageSlice;
 use candle_core::cuda::cudarc::driver::CudaView;

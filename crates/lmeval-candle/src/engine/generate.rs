@@ -1,6 +1,6 @@
 //! Batched autoregressive generation.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::head::summarise;
@@ -395,8 +395,10 @@ impl<'a, 'r> Generation<'a, 'r> {
             segments.push(Segment { first, len: 1, offset, spans, length: offset + 1, state, source });
         }
         self.engine.count(tokens.len(), 0);
-        let hidden = self.engine.forward(&tokens, segments, cache)?;
-        self.choose(0, &hidden, cache, deliver)
+        in_steps(|| {
+            let hidden = self.engine.forward(&tokens, segments, cache)?;
+            self.choose(0, &hidden, cache, deliver)
+        })
     }
 
     /// Chooses the next token of the active sequences from index `first` on. Returns how many left the batch, finished or not.
@@ -414,7 +416,7 @@ impl<'a, 'r> Generation<'a, 'r> {
         let chosen: Vec<u32> = if is_plain {
             summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
         } else {
-            let rows = logits.to_vec2::<f32>()?;
+            let rows = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
             let choose = |(active, mut logits): (&Active, Vec<f32>)| {
                 if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
                     return Err(Error::NotFinite);
@@ -463,6 +465,14 @@ impl<'a, 'r> Generation<'a, 'r> {
         }
         Ok(left)
     }
+}
+
+/// Calls `work` with the products of a GPU set for one row of each sequence.
+fn in_steps<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::in_steps(work);
+    #[cfg(not(feature = "cuda"))]
+    work()
 }
 
 #[cfg(test)]

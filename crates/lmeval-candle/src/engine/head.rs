@@ -1,6 +1,6 @@
 //! From logits to log-probabilities.
 
-use candle_core::{CpuStorage, D, Storage, Tensor};
+use candle_core::{CpuStorage, D, DType, Storage, Tensor};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -49,19 +49,31 @@ fn compute(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Ve
             return Ok((summaries, found.collect()));
         }
     }
-    let largest = logits.max_keepdim(D::Minus1)?;
-    let totals = logits.broadcast_sub(&largest)?.exp()?.sum(D::Minus1)?.to_vec1::<f32>()?;
-    let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
-    let largest = largest.flatten_all()?.to_vec1::<f32>()?;
-    let summaries = best.into_iter().zip(largest).zip(totals);
-    let summaries = summaries.map(|((best, largest), total)| Summary { best, largest, total }).collect();
+    let summaries = on_device(logits)?;
     if wanted.is_empty() {
         return Ok((summaries, Vec::new()));
     }
     let indices: Vec<u32> = wanted.iter().map(|(row, token)| (row * vocabulary) as u32 + token).collect();
     let indices = Tensor::new(indices, logits.device())?;
     let found = logits.contiguous()?.flatten_all()?.index_select(&indices, 0)?;
-    Ok((summaries, found.to_vec1()?))
+    Ok((summaries, found.to_dtype(DType::F32)?.to_vec1()?))
+}
+
+/// The summaries of rows on a device, in any type of floats.
+fn on_device(logits: &Tensor) -> Result<Vec<Summary>> {
+    #[cfg(feature = "cuda")]
+    if let Some(made) = crate::cuda::summarise(logits)? {
+        let rows = made.to_vec2::<f32>()?;
+        let summary = |row: Vec<f32>| Summary { largest: row[0], total: row[1], best: row[2] as u32 };
+        return Ok(rows.into_iter().map(summary).collect());
+    }
+    let logits = logits.to_dtype(DType::F32)?;
+    let largest = logits.max_keepdim(D::Minus1)?;
+    let totals = logits.broadcast_sub(&largest)?.exp()?.sum(D::Minus1)?.to_vec1::<f32>()?;
+    let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
+    let largest = largest.flatten_all()?.to_vec1::<f32>()?;
+    let summaries = best.into_iter().zip(largest).zip(totals);
+    Ok(summaries.map(|((best, largest), total)| Summary { best, largest, total }).collect())
 }
 
 #[cfg(test)]

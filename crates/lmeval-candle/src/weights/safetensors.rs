@@ -111,6 +111,10 @@ impl Source for Safetensors {
         let bytes =
             bytes.ok_or_else(|| Error::file(&file.path, format!("the tensor `{name}` is truncated")))?;
         let dtype = location.dtype.map_err(|stored| quantised_weight(name, Some(&format!("{stored:?}"))))?;
+        #[cfg(feature = "cuda")]
+        if let Some(tensor) = crate::cuda::upload(bytes, dtype, &location.shape, device)? {
+            return Ok(tensor);
+        }
         Ok(Tensor::from_raw_buffer(bytes, dtype, &location.shape, device)?)
     }
 

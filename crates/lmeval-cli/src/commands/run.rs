@@ -100,6 +100,12 @@ pub(super) fn run_with(
     finish(&session, ended, &*model, trackers, printer)
 }
 
+/// What to do after a demonstration.
+const NEXT: &str = "\nNext, with a model and a task of yours:\n  \
+    your model   lm-eval run --model hf --model_args pretrained=FOLDER_OR_NAME --tasks demo_tour\n  \
+    your task    lm-eval show demo_spelling --yaml > mine.yaml, then lm-eval validate --tasks mine.yaml\n  \
+    look at it   lm-eval run --output_path out --log_samples, then lm-eval view out";
+
 /// Saves, prints and reports everything; returns the exit status.
 fn finish(
     session: &Session,
@@ -158,6 +164,9 @@ fn finish(
     });
     if let Some(path) = path.as_deref().filter(|_| !settings.scoring.budgets.is_empty()) {
         budget::of_run(path, settings, printer)?;
+    }
+    if settings.documents.is_demonstration {
+        printer.notes().info(NEXT);
     }
     // A threshold is for the scores of all documents, so `merge` checks it.
     let thresholds = if settings.documents.shard.is_some() { &[][..] } else { &settings.scoring.fail_under };

@@ -13,12 +13,14 @@ use super::samples;
 use super::shard::ShardNumber;
 
 /// The tasks evaluated by default.
-const DEFAULT_TASKS: &str = "demo_all";
+const DEFAULT_TASKS: &str = "demo_tour";
 
 /// The tasks, and which of their documents are evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct DocumentGroup {
     pub tasks: Vec<String>,
+    /// Whether nobody chose tasks or a model, so that the run is a demonstration.
+    pub is_demonstration: bool,
     pub limit: Value,
     pub samples: Option<Dict>,
     /// The part of the documents to evaluate.
@@ -30,6 +32,8 @@ pub(crate) struct DocumentGroup {
 
 impl DocumentGroup {
     pub(super) fn resolve(resolver: &mut Resolver) -> Result<Self> {
+        let options = &resolver.options;
+        let is_demonstration = resolver.is_command() && options.tasks.is_none() && options.model.is_none();
         let tasks = tasks(resolver)?;
         let limit = limit(resolver)?;
         let chosen = resolver.options.samples.clone().unwrap_or_default();
@@ -38,6 +42,7 @@ impl DocumentGroup {
         }
         Ok(Self {
             tasks,
+            is_demonstration,
             limit,
             samples: samples::resolve(&chosen)?,
             shard: resolver.options.shard,

@@ -14,9 +14,17 @@ fn bare_run_evaluates_the_demo() {
             .starts_with("ngram ({}), gen_kwargs: ({}), limit: None, num_fewshot: None, batch_size: 1\n")
     );
     assert!(output.stdout.contains("|    Tasks    |Version|") || output.stdout.contains("Tasks"), "{output}");
-    for task in ["demo_capitals", "demo_arithmetic", "demo_prose", "demo_last_word"] {
-        assert!(output.stdout.contains(task), "{task}: {output}");
+    // What the model can do, and what it cannot.
+    for row in [
+        "|demo_spelling  |      1|none            |     0|acc        |↑  |0.950|",
+        "|demo_order     |      1|none            |     0|acc        |↑  |0.925|",
+        "|demo_arithmetic|",
+    ] {
+        assert!(output.stdout.contains(row), "{row}: {output}");
     }
+    assert!(output.stderr.ends_with("then lm-eval view out\n"), "{output}");
+    let chosen = context().run(&["run", "--tasks", "demo_spelling"]);
+    assert!(chosen.status == 0 && !chosen.stderr.contains("Next"), "{chosen}");
     assert!(output.stdout.contains("|\n† demo_arithmetic, strict-match: 36 of 36 documents"), "{output}");
     assert!(output.stderr.contains("No `--model` given: using `ngram`"), "{output}");
     assert!(!output.stderr.contains('\u{1b}') && !output.stderr.contains('\r'), "{output}");

@@ -22,7 +22,7 @@ use crate::Error;
 pub use build::{Curves, Selection};
 pub use decide::{Goal, Kept, Reached};
 pub use lines::read_lines;
-pub use runs::{StepRun, steps_of};
+pub use runs::{StepRun, step_of_trainer, steps_of};
 pub use step::{StepPattern, step_in};
 
 /// How the names of files with curves end, so that nothing takes them for results.
@@ -179,17 +179,17 @@ impl Curve {
     }
 
     /// The files to write to a folder, with their contents: drawing, numbers, lines per step, and the curve itself, which comes last
-    /// because the viewer looks for it. `csv` are comma-separated values.
-    pub fn files(&self, front: &str, csv: String) -> Result<Vec<(String, Vec<u8>)>, lmeval_plot::TooLarge> {
+    /// because the viewer looks for it. `csv` are comma-separated values. A drawing of very many tasks has no PNG.
+    pub fn files(&self, front: &str, csv: String) -> Vec<(String, Vec<u8>)> {
         let figure = self.figure();
         let name = |suffix: &str| format!("{front}{suffix}");
-        Ok(vec![
-            (name(".svg"), figure.to_svg().into_bytes()),
-            (name(".png"), figure.to_png()?),
+        let png = figure.to_png().ok().map(|png| (name(".png"), png));
+        let text = [
             (name(".csv"), csv.into_bytes()),
             (name(".jsonl"), self.to_lines().into_bytes()),
             (name(SUFFIX), self.to_json().into_bytes()),
-        ])
+        ];
+        [(name(".svg"), figure.to_svg().into_bytes())].into_iter().chain(png).chain(text).collect()
     }
 
     /// The curve as JSON, without secrets.

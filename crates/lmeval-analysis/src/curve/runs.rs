@@ -35,7 +35,7 @@ pub fn steps_of(paths: &[PathBuf], pattern: Option<&StepPattern>) -> Result<Vec<
                 None => names
                     .iter()
                     .find_map(|name| step_in(name))
-                    .or_else(|| of_trainer(Path::new(names.get(1)?))),
+                    .or_else(|| step_of_trainer(Path::new(names.get(1)?))),
             };
             let Some(step) = step else {
                 let message = format!("The step of `{}` is unknown", run.path.display());
@@ -73,8 +73,8 @@ fn text(dict: &Dict, key: &str) -> Option<String> {
     dict.get_str(key)?.as_str().map(str::to_owned)
 }
 
-/// `global_step` of the trainer of `transformers`.
-pub(crate) fn of_trainer(folder: &Path) -> Option<u64> {
+/// The step in the `trainer_state.json` that the trainer of `transformers` writes to a folder.
+pub fn step_of_trainer(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join("trainer_state.json")).ok()?;
     let state: serde_json::Value = serde_json::from_str(&text).ok()?;
     state.get("global_step")?.as_u64()

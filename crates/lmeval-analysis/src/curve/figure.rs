@@ -21,7 +21,7 @@ impl Curve {
             Some(false) => " ↓",
             None => "",
         };
-        let detectable = score.detectable.map(|size| format!(", shows {size:.3}")).unwrap_or_default();
+        let detectable = score.detectable.map(|size| format!(", detects {size:.3}")).unwrap_or_default();
         let chance = score.chance.map(|value| Level { name: "chance".to_owned(), value });
         Panel {
             title: score.task.clone(),

@@ -52,7 +52,7 @@ pub(crate) fn table(curve: &Curve) -> String {
         "vs previous",
         "vs best",
         "Chance",
-        "Shows",
+        "Detectable",
     ];
     let rows: Vec<Vec<String>> = curve.scores.iter().filter_map(|score| row(curve, score)).collect();
     text::render(&headers.map(str::to_owned), &rows, 3)

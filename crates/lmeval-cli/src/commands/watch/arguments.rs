@@ -1,7 +1,5 @@
 //! Arguments of `watch`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use crate::commands::curve::ScoreOptions;
@@ -90,7 +88,7 @@ pub(crate) struct WatchOptions {
 
     /// Write the scores for TensorBoard. [default folder: `tensorboard` in that of the results]
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "")]
-    pub tensorboard: Option<PathBuf>,
+    pub tensorboard: Option<String>,
 
     /// Steps and scores of the curve.
     #[command(flatten)]

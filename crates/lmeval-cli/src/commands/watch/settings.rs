@@ -87,8 +87,8 @@ pub(super) fn prepare(arguments: &WatchArgs, printer: &mut Printer) -> Result<Wa
         stored.insert("recipe", recipe.as_str());
     }
     let own = store.out.join("tensorboard");
-    let tensorboard =
-        watch.tensorboard.clone().map(|folder| if folder.as_os_str().is_empty() { own } else { folder });
+    let folder = |given: &str| if given.is_empty() { own } else { PathBuf::from(given) };
+    let tensorboard = watch.tensorboard.as_deref().map(folder);
     Ok(Watcher {
         model: arguments.folder.clone(),
         settings: json::dumps(

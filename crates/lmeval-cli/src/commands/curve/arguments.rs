@@ -40,7 +40,7 @@ pub(crate) struct CurveArgs {
 #[derive(Args, Debug, Default)]
 pub(crate) struct ScoreOptions {
     /// A regular expression whose first group is the step, for names such as `run7-000500`.
-    #[arg(long, alias = "step_pattern", value_name = "REGEX")]
+    #[arg(long, alias = "step_pattern", value_name = "REGEX", allow_hyphen_values = true)]
     pub step_pattern: Option<String>,
 
     /// Only these metrics, separated by commas.

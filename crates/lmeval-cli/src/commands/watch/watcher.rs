@@ -135,7 +135,7 @@ impl Watcher {
             }
             let is_over = match self.until {
                 Until::Done => !look.is_pending,
-                Until::Idle(limit) => last_change.elapsed() >= limit && !self.is_shared(&look),
+                Until::Idle(limit) => last_change.elapsed() >= limit && !look.is_pending,
                 Until::Stopped => false,
             };
             if is_over {
@@ -177,11 +177,6 @@ impl Watcher {
         let pause =
             if is_pending { self.poll.min(self.settle.max(Duration::from_millis(50))) } else { self.poll };
         pause.max(Duration::from_millis(10))
-    }
-
-    /// Whether another watcher evaluates something.
-    fn is_shared(&self, look: &Look) -> bool {
-        look.waiting.iter().any(|waiting| self.publisher.store.is_claimed(&waiting.checkpoint))
     }
 
     fn results(&self) -> BTreeSet<PathBuf> {

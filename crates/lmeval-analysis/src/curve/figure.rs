@@ -16,17 +16,14 @@ impl Curve {
             let point = point.as_ref()?;
             Some(Dot { x: step.step as f64, y: point.value, band: point.interval })
         });
-        let arrow = match score.higher_is_better {
-            Some(true) => " ↑",
-            Some(false) => " ↓",
-            None => "",
-        };
+        // The letters of PNG drawings have no arrows.
+        let direction = if score.higher_is_better == Some(false) { ", less is better" } else { "" };
         let detectable = score.detectable.map(|size| format!(", detects {size:.3}")).unwrap_or_default();
         let chance = score.chance.map(|value| Level { name: "chance".to_owned(), value });
         Panel {
             title: score.task.clone(),
             x: Axis { label: "step".to_owned(), scale: Scale::Linear },
-            y: Axis { label: format!("{}{arrow}{detectable}", score.label()), scale: Scale::Linear },
+            y: Axis { label: format!("{}{direction}{detectable}", score.label()), scale: Scale::Linear },
             series: vec![Series { name: score.label(), points: points.collect(), is_dashed: false }],
             levels: chance.into_iter().collect(),
         }

@@ -378,3 +378,26 @@ fn wrong_settings_end_before_the_first_checkpoint() {
     assert_eq!(empty.status, 0, "{empty}");
     assert!(steps(&curve(&context)).is_empty());
 }
+
+/// vLLM starts with each checkpoint and ends with its evaluation.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_is_started_for_each_checkpoint() {
+    let stage = crate::launched::Stage::new();
+    let ck = stage.context.work().join("ck");
+    for step in [10, 20] {
+        write_checkpoint(&ck.join(format!("checkpoint-{step}")), 0.0);
+    }
+    let python = lmeval_testkit::python().display().to_string();
+    let words = ["watch", "ck", "--model", "vllm", "--tasks", "options", "--include_path", "tasks"];
+    let more = ["--library", "none", "--limit", "4", "--settle", "0", "--once", "--python", &python];
+    let output = stage.command(&[&words[..], &more].concat()).run();
+    assert_eq!(output.status, 0, "{output}");
+    let starts = stage.starts();
+    assert_eq!(starts.len(), 2, "{output}");
+    for (start, step) in starts.iter().zip([10, 20]) {
+        let path = ck.join(format!("checkpoint-{step}")).display().to_string();
+        assert!(start.argv.contains(&path), "{:?}", start.argv);
+        assert!(!Path::new(&format!("/proc/{}", start.pid)).exists());
+    }
+}

@@ -81,7 +81,7 @@ pub(crate) fn results(context: &TestContext, name: &str) -> Vec<PathBuf> {
     let entries = fs_err::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let is_results = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        name.starts_with("results_") && name.ends_with(".json")
+        name.starts_with("results_") && path.extension().is_some_and(|extension| extension == "json")
     };
     entries.filter(is_results).collect()
 }

@@ -70,6 +70,6 @@ fn page(
 }
 
 #[cfg(not(feature = "view"))]
-fn page(_: &watcher::Watcher, arguments: &WatchArgs, _: &Printer) -> Result<()> {
-    if arguments.settings.view == Some(true) { Err(crate::run::live::missing().into()) } else { Ok(()) }
+fn page(_: &watcher::Watcher, arguments: &WatchArgs, _: &Printer) -> Result<Option<()>> {
+    if arguments.settings.view == Some(true) { Err(crate::run::live::missing().into()) } else { Ok(None) }
 }

@@ -189,6 +189,10 @@ impl Curves {
                     .to_owned(),
             );
         }
+        for at in steps.iter().filter(|at| at.failed_requests > 0) {
+            let (step, count) = (at.step, at.failed_requests);
+            notes.push(format!("Step {step}: {count} requests failed; their documents are not scored"));
+        }
         let steps = steps.into_iter().map(|at| Step {
             step: at.step,
             checkpoint: at.checkpoint,

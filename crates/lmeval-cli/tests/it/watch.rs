@@ -236,6 +236,9 @@ fn a_curve_towards_noise_falls_where_a_comparison_says() {
     assert_eq!(drawn.status, 0, "{drawn}");
     let drawn: Value = serde_json::from_str(&drawn.stdout).unwrap();
     assert_eq!(drawn["scores"], found["scores"]);
+    let unknown = watch(&context, &["--stop-when", "quiz.f1>=0.9"]);
+    assert_eq!(unknown.status, 1, "{unknown}");
+    assert!(unknown.stderr.contains("They have `quiz.acc`"), "{unknown}");
     // A goal that the first step reaches with all its documents stops the watcher.
     let stopped = watch(&context, &["--stop-when", "quiz.acc>=0.9"]);
     assert_eq!(stopped.status, 0, "{stopped}");

@@ -228,6 +228,45 @@ fn a_checkpoint_that_vanishes_is_named() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("`checkpoint-5` vanished before it was evaluated"), "{text}");
+    // Also while nobody watches.
+    write_checkpoint(&ck.join("checkpoint-6"), 0.1);
+    let mut watcher = context.command(&words).spawn();
+    while !fs_err::read_to_string(&curve).is_ok_and(|text| text.contains("checkpoint-6")) {
+        assert!(start.elapsed() < Duration::from_mins(2), "the checkpoint was not seen");
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill(&mut watcher, false);
+    fs_err::remove_dir_all(ck.join("checkpoint-6")).unwrap();
+    let output = context.run(&words);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`checkpoint-6` vanished before it was evaluated"), "{output}");
+}
+
+/// A watcher runs for weeks, and its program may be upgraded meanwhile.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_replaced_program_goes_on() {
+    let outer = context();
+    let program = outer.work().join("lm-eval");
+    fs_err::copy(env!("CARGO_BIN_EXE_lm-eval"), &program).unwrap();
+    let context = TestContext::new(&program);
+    write_task(&context, 4, |_| 1);
+    let ck = context.work().join("ck");
+    fs_err::create_dir_all(&ck).unwrap();
+    let mut watcher = context.command(&words(&[])).spawn();
+    let start = Instant::now();
+    let wait = |is_there: &dyn Fn() -> bool| {
+        while !is_there() {
+            assert!(start.elapsed() < Duration::from_mins(1), "nothing happened");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    wait(&|| ck.join("lm-eval/curve.steps.json").exists());
+    fs_err::remove_file(&program).unwrap();
+    fs_err::write(&program, "another version").unwrap();
+    write_checkpoint(&ck.join("checkpoint-5"), 0.1);
+    wait(&|| !results(&context, "checkpoint-5").is_empty());
+    kill(&mut watcher, true);
 }
 
 #[cfg(unix)]

@@ -45,7 +45,8 @@ pub(super) fn is_checkpoint(files: &[PathBuf]) -> bool {
     })
 }
 
-fn is_weights(name: &str) -> bool {
+/// Whether a file has weights, by its name.
+pub(super) fn is_weights(name: &str) -> bool {
     let path = Path::new(name);
     let is_of_model = name.starts_with("pytorch_model") || name.starts_with("adapter_model");
     has_extension(path, "safetensors") || has_extension(path, "bin") && is_of_model

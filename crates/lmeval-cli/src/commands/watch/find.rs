@@ -68,7 +68,7 @@ impl Finder {
         let root = self.root.clone();
         let files = list(&root).0;
         // The trainer of `transformers` saves the last model beside the folders of its checkpoints.
-        if complete::is_checkpoint(&files) {
+        if files.iter().any(|path| complete::is_weights(&file_name(path))) {
             let name = file_name(&root);
             found.push(self.folder(&root, name, &files));
         }

@@ -1,5 +1,6 @@
 //! What a watcher shows of all checkpoints that were evaluated, by itself or by others.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(super) struct Publisher {
     pub tensorboard: Option<PathBuf>,
     pub tracking: Option<Tracking>,
     pub curves: Curves,
+    /// Results files that cannot be read.
+    pub broken: BTreeSet<PathBuf>,
 }
 
 /// The state after an evaluation.
@@ -56,9 +59,16 @@ impl Publisher {
                 .as_ref()
                 .map_or_else(|| record.checkpoint.clone(), |path| path.display().to_string());
             for results in self.store.results(&record.name) {
-                if !self.curves.has(&results) {
-                    let run = Run::open(&results)?;
-                    self.curves.add(StepRun { step: record.step, checkpoint: path.clone(), run })?;
+                if self.curves.has(&results) || self.broken.contains(&results) {
+                    continue;
+                }
+                let added = Run::open(&results).and_then(|run| {
+                    self.curves.add(StepRun { step: record.step, checkpoint: path.clone(), run })
+                });
+                if let Err(error) = added {
+                    // The others are shown, and those to come are evaluated.
+                    crate::report::failure(printer, &error.into());
+                    self.broken.insert(results);
                 }
             }
         }
@@ -79,6 +89,16 @@ impl Publisher {
             tracking.report(&self.store, &records, printer);
         }
         self.link(&curve, &records, printer)?;
+        if let Some(goal) =
+            self.goals.iter().find(|goal| !curve.steps.is_empty() && goal.find(&curve).is_none())
+        {
+            bail!(
+                Diagnostic::new(format!(
+                    "`--stop-when {goal}` is about a score that the evaluations do not have"
+                ))
+                .hint(format!("They have {}", names(&curve)))
+            );
+        }
         let reached: Vec<Reached> = self.goals.iter().filter_map(|goal| goal.reached(&curve)).collect();
         let reached = if reached.len() == self.goals.len() { reached } else { Vec::new() };
         Ok(Published { curve, reached })
@@ -150,8 +170,6 @@ fn deciding<'a>(curve: &'a Curve, by: Option<&Goal>) -> Result<&'a ScoreCurve> {
         (None, Some(only), None) => Some(only),
         (None, ..) => None,
     };
-    let known: Vec<String> =
-        curve.scores.iter().map(|score| format!("{}.{}", score.task, score.label())).collect();
     match found {
         Some(score) if score.higher_is_better.is_some() => Ok(score),
         Some(score) => bail!(
@@ -161,9 +179,15 @@ fn deciding<'a>(curve: &'a Curve, by: Option<&Goal>) -> Result<&'a ScoreCurve> {
         ),
         None => {
             let none = Diagnostic::new("`--best` does not say which score decides");
-            bail!(none.hint(format!("Add `--best-by` with one of {}", known.join(", "))))
+            bail!(none.hint(format!("Add `--best-by` with one of {}", names(curve))))
         }
     }
+}
+
+/// The scores as goals name them.
+fn names(curve: &Curve) -> String {
+    let names = curve.scores.iter().map(|score| format!("`{}.{}`", score.task, score.label()));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The exclusive right to write the curve. It is held for moments.

@@ -1,6 +1,6 @@
 //! From the command line to a watcher.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,6 +115,7 @@ pub(super) fn prepare(arguments: &WatchArgs, printer: &mut Printer) -> Result<Wa
             tensorboard,
             tracking,
             curves: Curves::default(),
+            broken: BTreeSet::new(),
             store,
         },
     })

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use lmeval_analysis::curve::{Curve, Waiting};
+use lmeval_analysis::curve::{Curve, SUFFIX, Waiting};
 
 use super::evaluate::{Conversion, Job};
 use super::find::{Candidate, Finder, Kind, identity};
@@ -18,9 +18,15 @@ use super::publish::{Published, Publisher};
 use super::revisions::Hub;
 use super::store::Record;
 use crate::commands::Status;
-use crate::commands::curve::table;
+use crate::commands::curve::{FRONT, table};
 use crate::printer::{Notes, Printer};
 use crate::run::interrupt::{self, Stop};
+
+/// Why complete checkpoints wait.
+const COMPLETE: [&str; 3] = [SETTLING, NEXT, SHARED];
+const SETTLING: &str = "its files may still change";
+const NEXT: &str = "its turn comes";
+const SHARED: &str = "another watcher evaluates it";
 
 /// Where checkpoints come from.
 pub(super) enum Source {
@@ -77,6 +83,8 @@ struct Memory {
     gone: BTreeMap<String, u64>,
     /// Results files at the last look.
     results: BTreeSet<PathBuf>,
+    /// What was waiting at the last look.
+    waiting: Vec<Waiting>,
     /// What was said before.
     told: BTreeSet<String>,
 }
@@ -96,7 +104,7 @@ impl Watcher {
     /// Watches.
     pub(super) fn watch(&mut self, printer: &mut Printer) -> Result<Ended> {
         let (child, stops) = listen(printer.notes());
-        let mut memory = Memory::default();
+        let mut memory = Memory { seen: self.seen_before(), ..Memory::default() };
         let (mut last_state, mut last_change) = (Vec::new(), Instant::now());
         let mut published: Option<Published> = None;
         let mut status = Status::Success;
@@ -114,10 +122,13 @@ impl Watcher {
                 (last_state, last_change) = (look.state.clone(), Instant::now());
             }
             let results = self.results();
-            if published.is_none() || results != memory.results {
-                memory.results = results;
+            let is_new = published.is_none() || results != memory.results;
+            if is_new || look.waiting != memory.waiting {
+                (memory.results, memory.waiting) = (results, look.waiting.clone());
                 let now = self.publisher.publish(look.waiting.clone(), true, printer)?;
-                show(&now, printer)?;
+                if is_new {
+                    show(&now, printer)?;
+                }
                 let is_reached = !now.reached.is_empty();
                 published = Some(now);
                 if is_reached {
@@ -170,6 +181,15 @@ impl Watcher {
             status = Status::Failure;
         }
         Ok(Ended { status, curve })
+    }
+
+    /// Checkpoints that an earlier watcher has seen complete and not evaluated: they may have vanished since.
+    fn seen_before(&self) -> BTreeMap<String, u64> {
+        let path = self.publisher.store.out.join(format!("{FRONT}{SUFFIX}"));
+        let Ok(curve) = Curve::read(&path) else { return BTreeMap::new() };
+        let complete =
+            curve.waiting.into_iter().filter(|waiting| COMPLETE.contains(&waiting.reason.as_str()));
+        complete.filter_map(|waiting| Some((waiting.checkpoint, waiting.step?))).collect()
     }
 
     /// How long to wait for the next look: less while files settle.
@@ -249,12 +269,12 @@ impl Watcher {
             }
             // A commit does not change any more.
             if found.kind != Kind::Revision && since.1.elapsed() < self.settle {
-                wait("its files may still change");
+                wait(SETTLING);
                 look.is_pending = true;
                 continue;
             }
             if self.publisher.store.is_claimed(&found.name) {
-                wait("another watcher evaluates it");
+                wait(SHARED);
                 look.is_pending = true;
                 continue;
             }
@@ -267,7 +287,7 @@ impl Watcher {
         look.waiting.extend(ready.iter().map(|(step, found, _)| Waiting {
             checkpoint: found.name.clone(),
             step: Some(*step),
-            reason: "its turn comes".to_owned(),
+            reason: NEXT.to_owned(),
         }));
         look.waiting.extend(memory.gone.iter().map(|(name, step)| Waiting {
             checkpoint: name.clone(),
@@ -366,8 +386,13 @@ impl Watcher {
         printer: &mut Printer,
     ) -> Result<()> {
         let Some(step) = found.step else { return Ok(()) };
-        // One that is gone or was changed meanwhile is looked at again.
-        let Ok(identity) = identity(found) else { return Ok(()) };
+        let identity = match identity(found) {
+            Ok(identity) => identity,
+            Err(error) => {
+                self.fail(found, &format!("cannot begin: {error}"), memory, printer);
+                return Ok(());
+            }
+        };
         let record = self.record(found, step, identity);
         let store = &self.publisher.store;
         let path = record.path.as_ref().map_or_else(String::new, |path| path.display().to_string());
@@ -402,16 +427,24 @@ impl Watcher {
         if is_done {
             memory.seen.remove(&found.name);
             memory.failed.remove(&found.name);
-        } else if status.has_failed && (found.path.exists() || found.kind == Kind::Revision) {
-            let failed =
-                memory.failed.entry(found.name.clone()).or_insert_with(|| (found.signature.clone(), 0));
-            *failed = (found.signature.clone(), if failed.0 == found.signature { failed.1 + 1 } else { 1 });
-            printer.error(&format!(
-                "The evaluation of `{}` {} (attempt {} of {})",
-                found.name, status.text, failed.1, self.attempts
-            ));
+        } else if status.has_failed {
+            self.fail(found, &status.text, memory, printer);
         }
         Ok(())
+    }
+
+    /// Counts a failed attempt. A checkpoint that is gone or has changed is looked at again instead.
+    fn fail(&self, found: &Candidate, how: &str, memory: &mut Memory, printer: &mut Printer) {
+        if found.kind != Kind::Revision && !found.path.exists() {
+            return;
+        }
+        let before = memory.failed.get(&found.name).filter(|(signature, _)| *signature == found.signature);
+        let times = before.map_or(1, |(_, times)| times + 1);
+        memory.failed.insert(found.name.clone(), (found.signature.clone(), times));
+        printer.error(&format!(
+            "The evaluation of `{}` {how} (attempt {times} of {})",
+            found.name, self.attempts
+        ));
     }
 }
 
@@ -433,7 +466,7 @@ struct Outcome {
 
 /// Runs a job to its end.
 fn run(job: &Job, process: &AtomicU32) -> Result<Outcome> {
-    let mut child: Child = Command::new(std::env::current_exe()?)
+    let mut child: Child = Command::new(own_program()?)
         .arg("watch-checkpoint")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -453,6 +486,12 @@ fn run(job: &Job, process: &AtomicU32) -> Result<Outcome> {
     let has_failed =
         !matches!(status.code(), Some(code) if code == 0 || code == i32::from(interrupt::EXIT_STATUS));
     Ok(Outcome { text, has_failed })
+}
+
+/// This program. Its file may be replaced by a newer version while a watcher runs for weeks, and a job is for this one.
+fn own_program() -> Result<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if cfg!(target_os = "linux") && running.exists() { Ok(running) } else { Ok(std::env::current_exe()?) }
 }
 
 /// Passes signals on: to the loop, and to the evaluation if only this process got them. The second one ends both.

@@ -142,7 +142,13 @@ fn every_complete_checkpoint_is_evaluated_once_the_oldest_first() {
         events.iter().all(|path| String::from_utf8_lossy(&fs_err::read(path).unwrap()).contains("quiz/acc"))
     );
     // Again, nothing is left to do; with a pattern, the nameless one is no longer without a step.
+    // The last model under a second name, and a file that nobody reads.
+    write_checkpoint(&ck.join("last-30"), 0.4);
+    fs_err::write(ck.join("last-30/trainer_state.json"), "{\"global_step\": 30}").unwrap();
+    fs_err::write(ck.join("step_70.pt"), "weights").unwrap();
     let again = watch(&context, &["--once"]);
+    assert!(again.stderr.contains("`last-30` is `final` under another name"), "{again}");
+    assert!(again.stderr.contains("Not evaluated: `step_70.pt`: it is in another format"), "{again}");
     assert!(!again.stderr.contains("Evaluating"), "{again}");
     fs_err::rename(ck.join("nameless"), ck.join("run-a60b")).unwrap();
     let patterned = watch(&context, &["--once", "--step-pattern", r"(?:-|_)a?(\d+)"]);

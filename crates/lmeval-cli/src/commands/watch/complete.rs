@@ -15,6 +15,9 @@ const UNFINISHED: [&str; 8] =
 /// The largest header of a safetensors file, as its own library has it.
 const HEADER: u64 = 100_000_000;
 
+/// The most parts of a split file; larger numbers are part of a name.
+const PARTS: u32 = 10_000;
+
 /// Files whose end is checked: half of one cannot be read.
 const JSON: [&str; 4] =
     ["tokenizer.json", "tokenizer_config.json", "generation_config.json", "trainer_state.json"];
@@ -141,7 +144,7 @@ pub(super) fn gguf_parts(path: &Path) -> Option<Vec<PathBuf>> {
     let name = file_name(path);
     let Some((index, count)) = shard(&name) else { return Some(vec![path.to_owned()]) };
     let front = name.rsplit_once("-of-").and_then(|(front, _)| front.rsplit_once('-'))?.0;
-    (index == 1).then(|| {
+    (index == 1 && count <= PARTS).then(|| {
         (1..=count)
             .map(|index| path.with_file_name(format!("{front}-{index:05}-of-{count:05}.gguf")))
             .collect()
@@ -192,7 +195,7 @@ fn safetensors(path: &Path) -> Result<BTreeSet<String>, String> {
         end = end.max(offsets.ok_or_else(|| broken(format!("`{tensor}` has no end")))?);
         names.insert(tensor.clone());
     }
-    let wanted = 8 + size + end;
+    let wanted = (8 + size).saturating_add(end);
     if length == wanted { Ok(names) } else { Err(short(length, wanted)) }
 }
 

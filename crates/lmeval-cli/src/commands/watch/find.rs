@@ -16,6 +16,9 @@ use super::complete;
 /// How many folders deep checkpoints are looked for.
 const DEPTH: usize = 4;
 
+/// Extensions of checkpoints in one file.
+const FOREIGN: [&str; 8] = ["pt", "pth", "ckpt", "bin", "npz", "pkl", "tar", "safetensors"];
+
 /// A checkpoint, complete or not.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
@@ -84,8 +87,12 @@ impl Finder {
             let name = join(inside, &file_name(&path));
             if has_extension(&path, "gguf") {
                 found.extend(self.gguf(path, &name));
-            } else if self.converts && depth == 0 && self.step(&name, &path).is_some() {
-                found.push(self.foreign(path, name));
+            } else if depth == 0 && is_foreign(&path) && self.step(&name, Path::new("")).is_some() {
+                found.push(if self.converts {
+                    self.foreign(path, name)
+                } else {
+                    self.waiting(path, name, "it is in another format, which `--convert` converts")
+                });
             }
         }
         for path in folders {
@@ -115,7 +122,11 @@ impl Finder {
                 found.push(if self.converts {
                     self.foreign(path, name)
                 } else {
-                    self.waiting(path, name, "it has no weights yet")
+                    self.waiting(
+                        path,
+                        name,
+                        "it has no weights yet, or is in another format, which `--convert` converts",
+                    )
                 });
             }
         }
@@ -210,6 +221,11 @@ impl Finder {
         self.checked.insert(path.to_owned(), (signature.to_owned(), missing.clone()));
         missing
     }
+}
+
+/// Whether a file is a checkpoint in a format that no model reads.
+fn is_foreign(path: &Path) -> bool {
+    FOREIGN.iter().any(|extension| has_extension(path, extension))
 }
 
 fn is_there(folder: &Path, name: &str) -> Result<(), String> {

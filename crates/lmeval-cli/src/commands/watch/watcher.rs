@@ -100,6 +100,15 @@ struct Look {
     state: Vec<(String, String)>,
 }
 
+/// What is left to do with a complete checkpoint.
+enum Open {
+    Done,
+    /// Another process evaluates it, or changes it.
+    Wait,
+    /// The results that an evaluation replaces.
+    Evaluate(Vec<PathBuf>),
+}
+
 impl Watcher {
     /// Watches.
     pub(super) fn watch(&mut self, printer: &mut Printer) -> Result<Ended> {
@@ -251,7 +260,16 @@ impl Watcher {
                 }
                 continue;
             };
-            let Some(replaces) = self.open(&found, step, &records, memory, printer)? else { continue };
+            memory.gone.remove(&found.name);
+            let replaces = match self.open(&found, step, &records, memory, printer)? {
+                Open::Evaluate(replaces) => replaces,
+                Open::Done => continue,
+                Open::Wait => {
+                    wait(SHARED);
+                    look.is_pending = true;
+                    continue;
+                }
+            };
             if let Some((signature, times)) = memory.failed.get(&found.name)
                 && *times >= self.attempts
                 && *signature == found.signature
@@ -298,7 +316,7 @@ impl Watcher {
         Ok(look)
     }
 
-    /// The results that an evaluation of a checkpoint replaces; `None` if it has been evaluated.
+    /// What is left to do with a complete checkpoint.
     fn open(
         &self,
         found: &Candidate,
@@ -306,19 +324,23 @@ impl Watcher {
         records: &[Record],
         memory: &mut Memory,
         printer: &Printer,
-    ) -> Result<Option<Vec<PathBuf>>> {
+    ) -> Result<Open> {
         let store = &self.publisher.store;
         let results = store.results(&found.name);
         let own = records.iter().find(|record| record.name == found.name);
-        if let Some(record) = own.filter(|record| !results.is_empty() || record.renamed_from.is_some()) {
+        let has_results = |name: &str| !store.results(name).is_empty();
+        let is_evaluated =
+            |record: &Record| has_results(record.renamed_from.as_deref().unwrap_or(&record.name));
+        if let Some(record) = own.filter(|record| is_evaluated(record)) {
             if record.signature == found.signature {
-                return Ok(None);
+                return Ok(Open::Done);
             }
-            let Ok(identity) = identity(found) else { return Ok(None) };
+            // A file that is being replaced is looked at again.
+            let Ok(identity) = identity(found) else { return Ok(Open::Wait) };
             if identity == record.identity {
                 // Other files were added beside the weights, such as the state of the optimizer.
                 store.save(&Record { signature: found.signature.clone(), ..record.clone() })?;
-                return Ok(None);
+                return Ok(Open::Done);
             }
             let text = format!(
                 "`{}` has other weights than when it was evaluated, so it is evaluated again",
@@ -327,35 +349,36 @@ impl Watcher {
             if memory.told.insert(text.clone()) {
                 printer.notes().warn(&text);
             }
-            return Ok(Some(results));
+            return Ok(Open::Evaluate(results));
         }
         if own.is_none() && !results.is_empty() {
             // The record was lost with the machine, the results were not.
-            if let Ok(identity) = identity(found) {
-                store.save(&self.record(found, step, identity))?;
-            }
-            return Ok(None);
+            let Ok(identity) = identity(found) else { return Ok(Open::Wait) };
+            store.save(&self.record(found, step, identity))?;
+            return Ok(Open::Done);
         }
-        // A checkpoint with the content of another one that is not where it was is the same one under another name.
-        let is_gone = |record: &Record| {
+        // One with the content of another checkpoint of this step is that one under another name, or a copy of it.
+        let is_other = |record: &&Record| {
             found.kind != Kind::Revision
                 && record.name != found.name
                 && record.step == step
-                && record.path.as_ref().is_some_and(|path| !path.exists())
-                && (!store.results(&record.name).is_empty() || store.is_claimed(&record.name))
+                && (has_results(&record.name) || store.is_claimed(&record.name))
         };
-        if records.iter().any(is_gone)
+        if records.iter().any(|record| is_other(&record))
             && let Ok(identity) = identity(found)
-            && let Some(before) = records.iter().find(|record| is_gone(record) && record.identity == identity)
+            && let Some(same) = records.iter().filter(is_other).find(|record| record.identity == identity)
         {
-            printer.notes().info(&format!("`{}` is `{}` under another name", found.name, before.name));
+            if !has_results(&same.name) {
+                return Ok(Open::Wait);
+            }
+            printer.notes().info(&format!("`{}` is `{}` under another name", found.name, same.name));
             store.save(&Record {
-                renamed_from: Some(before.name.clone()),
+                renamed_from: Some(same.name.clone()),
                 ..self.record(found, step, identity)
             })?;
-            return Ok(None);
+            return Ok(Open::Done);
         }
-        Ok(Some(results))
+        Ok(Open::Evaluate(results))
     }
 
     fn record(&self, found: &Candidate, step: u64, identity: String) -> Record {

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _PACKAGES = {"wandb": "wandb", "trackio": "trackio", "hub": "huggingface_hub"}
 """The package that each tracker needs."""
 
+STEP = "global_step"
+"""The name of the step in what is logged."""
+
 TRACKIO_PROJECT = "lm-eval-harness"
 """The Trackio project used if none is named."""
 
@@ -34,6 +37,10 @@ class _Run:
 class _Tracker(Protocol):
     def log(self, run: _Run) -> list[str]: ...
 
+    def log_step(self, results: dict[str, Any], step: int) -> None: ...
+
+    def finish(self) -> list[str]: ...
+
     def abandon(self) -> None: ...
 
 
@@ -42,6 +49,7 @@ class _Wandb:
         from lm_eval.loggers.wandb_logger import WandbLogger
 
         self._logger = WandbLogger(settings["wandb"], settings["wandb_config"])
+        self._has_steps = False
 
     def log(self, run: _Run) -> list[str]:
         logger = self._logger
@@ -49,6 +57,21 @@ class _Wandb:
         logger.log_eval_result(file=run.path)
         for task, path in run.samples.items():
             logger.log_eval_samples({task: run.records(task)}, files={task: path})
+        return self.finish()
+
+    def log_step(self, results: dict[str, Any], step: int) -> None:
+        from lm_eval.loggers.utils import _flat
+
+        run = self._logger.run
+        if not self._has_steps:
+            # Steps may come in any order, and a run of W&B counts its own.
+            run.define_metric(STEP)
+            run.define_metric("*", step_metric=STEP)
+            self._has_steps = True
+        run.log({STEP: step, **_flat(results)[1]})
+
+    def finish(self) -> list[str]:
+        logger = self._logger
         where = getattr(logger.run, "url", None) or getattr(logger.run, "dir", "")
         logger.finish()
         return [f"Logged to Weights & Biases: {where}"]
@@ -70,7 +93,17 @@ class _Trackio:
         logger.log_eval_result(file=run.path)
         for task, path in run.samples.items():
             logger.log_eval_samples({task: run.records(task)}, files={task: path})
-        logger.finish()
+        return self.finish()
+
+    def log_step(self, results: dict[str, Any], step: int) -> None:
+        import trackio
+
+        from lm_eval.loggers.utils import _flat
+
+        trackio.log(_flat(results)[1], step=step)
+
+    def finish(self) -> list[str]:
+        self._logger.finish()
         return [f"Logged to Trackio: project `{self._arguments['project']}`"]
 
     def abandon(self) -> None:
@@ -86,6 +119,12 @@ class _Hub:
     def log(self, run: _Run) -> list[str]:
         model = run.results.get("model_name_sanitized") or run.path.parent.name
         return self._log.push(model, run.path, list(run.samples.values()))
+
+    def log_step(self, results: dict[str, Any], step: int) -> None:
+        """Each evaluation pushes its own files."""
+
+    def finish(self) -> list[str]:
+        return []
 
     def abandon(self) -> None:
         """Nothing was created yet."""
@@ -112,6 +151,31 @@ def _start(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[A
         _abandon_all()
         raise
     yield wanted
+
+
+def _log_step(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Report the scores of one step to every tracker, whose runs stay open."""
+    results = json.loads(Path(message["results"]).read_text(encoding="utf-8"))
+    failed: list[str] = []
+    for name, tracker in _open.items():
+        try:
+            tracker.log_step(results, message["step"])
+        except Exception as error:  # noqa: BLE001
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+    yield {"done": [], "failed": failed}
+
+
+def _finish(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Close the runs of trackers that steps were reported to."""
+    done: list[str] = []
+    failed: list[str] = []
+    for name, tracker in _open.items():
+        try:
+            done += tracker.finish()
+        except Exception as error:  # noqa: BLE001
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+    _open.clear()
+    yield {"done": done, "failed": failed}
 
 
 def _log(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
@@ -149,4 +213,10 @@ def _suppressed(tracker: _Tracker) -> None:
         pass
 
 
-OPERATIONS = {"trackers_start": _start, "trackers_log": _log, "trackers_abandon": _abandon}
+OPERATIONS = {
+    "trackers_start": _start,
+    "trackers_log": _log,
+    "trackers_step": _log_step,
+    "trackers_finish": _finish,
+    "trackers_abandon": _abandon,
+}

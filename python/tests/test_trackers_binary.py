@@ -6,6 +6,7 @@ import base64
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -47,6 +48,9 @@ STAND_IN = """
             if os.environ.get("FAIL") == "log":
                 raise RuntimeError("the server is gone, key sk-stand-in-0123456789")
             note("log", {k: [v.columns, len(v.data)] if isinstance(v, Table) else v for k, v in values.items()})
+
+        def define_metric(self, name, step_metric=None):
+            note("metric", name, step_metric)
 
         def log_artifact(self, artifact, name=None, type=None):
             note("artifact", artifact.name, artifact.type, artifact.files)
@@ -208,6 +212,75 @@ class TrackioTest(TrackerTestCase):
         self.assertIn("The package `trackio` is not installed", done.stderr)
         self.assertIn("pip install trackio", done.stderr)
         self.assertEqual((done.stdout, self.results()), ("", []))
+
+
+class WatchTest(TrackerTestCase):
+    """Steps of `lm-eval watch`."""
+
+    def watch(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Evaluate what is there, with packages of the folder."""
+        base = ["watch", "ck", "--tasks", "demo_capitals", "--device", "cpu", "--once", "--settle", "0", "--limit", "4"]
+        packages = {"PYTHONPATH": str(self.folder / "packages"), "CALLS": str(self.folder / "calls.jsonl")}
+        return self.run_binary(*base, "--python", sys.executable, *arguments, **packages, **environment)
+
+    def write_checkpoint(self, step: int) -> None:
+        """Copy a tiny model."""
+        model = Path(__file__).parents[2] / "crates/lmeval-candle/tests/fixtures/llama"
+        shutil.copytree(model, self.folder / "ck" / f"checkpoint-{step}")
+
+    def test_steps_are_logged_once_to_one_run(self) -> None:
+        """A restarted watcher continues the run of the tracker, and reports what is new."""
+        self.write("packages/wandb.py", STAND_IN)
+        self.write_checkpoint(20)
+        self.write_checkpoint(10)
+        done = self.watch("--wandb_args", "project=p")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Logged to Weights & Biases", done.stderr)
+        first = self.calls()
+        init = first[0][1]
+        self.assertEqual((init["project"], init["name"], init["resume"], len(init["id"])), ("p", "ck", "allow", 16))
+        self.assertIn(["metric", "*", "global_step"], first)
+        logged = [call[1] for call in first if call[0] == "log"]
+        self.assertEqual([values["global_step"] for values in logged], [10, 20])
+        self.assertIn("demo_capitals/acc", logged[0])
+        self.assertIn("demo_capitals/acc_stderr", logged[0])
+        self.assertEqual([call[0] for call in first].count("finish"), 1)
+        self.write_checkpoint(15)
+        done = self.watch("--wandb_args", "project=p")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        later = self.calls()[len(first) :]
+        self.assertEqual(later[0][1]["id"], init["id"])
+        self.assertEqual([call[1]["global_step"] for call in later if call[0] == "log"], [15])
+
+    def test_a_failed_report_is_made_again(self) -> None:
+        """The evaluation counts, a warning names the step, and the next watcher reports it."""
+        self.write("packages/wandb.py", STAND_IN)
+        self.write_checkpoint(10)
+        done = self.watch("--wandb_args", "project=p", FAIL="log", WANDB_API_KEY="sk-stand-in-0123456789")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Step 10 could not be reported to wandb", done.stderr)
+        self.assertNotIn("sk-stand-in-0123456789", done.stderr)
+        done = self.watch("--wandb_args", "project=p")
+        self.assertNotIn("Evaluating", done.stderr)
+        self.assertEqual([call[1]["global_step"] for call in self.calls() if call[0] == "log"], [10])
+
+    def test_trackio_gets_the_step(self) -> None:
+        """One run in the usual project, whose name stays the same."""
+        module = textwrap.dedent(STAND_IN) + textwrap.dedent("""
+            def log(values, step=None):
+                note("log", values, step)
+            def finish():
+                note("finish", 0)
+            """)
+        self.write("packages/trackio.py", module)
+        self.write_checkpoint(10)
+        done = self.watch("--trackio_args", "project=p")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = self.calls()
+        self.assertEqual((calls[0][1]["project"], calls[0][1]["resume"]), ("p", "allow"))
+        self.assertRegex(calls[0][1]["name"], "^ck-[0-9a-f]{6}$")
+        self.assertEqual([call[2] for call in calls if call[0] == "log"], [10])
+        self.assertEqual(calls[-1], ["finish", 0])
 
 
 class Hub(http.server.ThreadingHTTPServer):

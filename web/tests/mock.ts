@@ -4,6 +4,8 @@
  */
 import type {
   Compare,
+  CurveHead,
+  CurvePage,
   FlipPage,
   LiveState,
   Outcome,
@@ -81,6 +83,62 @@ export const RUNS: RunList = {
   runs: [summary('a', 'small-model', 0.5, 1_760_000_000), summary('b', 'large-model', 0.75, 1_770_000_000)],
   problems: [{ path: 'out/broken/results_x.json', error: 'unexpected end of file at line 3' }],
   live: true,
+  curves: [{ id: 'c', name: 'pretraining', path: 'out/curve.steps.json', count: 4, live: false }],
+};
+
+/** A curve of four steps: one rise, one fall, and a task at chance. */
+export const CURVE: CurvePage = {
+  ...(RUNS.curves[0] as CurveHead),
+  steps: [0, 1000, 2000, 4000].map((step) => ({
+    step,
+    checkpoint: `checkpoint-${step}`,
+    run: step === 4000 ? 'b' : null,
+    failed_requests: 0,
+  })),
+  scores: [
+    {
+      task: 'questions',
+      metric: 'acc',
+      filter: 'none',
+      is_group: false,
+      is_main: true,
+      higher_is_better: true,
+      documents: SIZE,
+      chance: 0.25,
+      at_chance: false,
+      detectable: 0.03,
+      best: 2,
+      values: [0.25, 0.5, 0.52, 0.4],
+      low: [0.22, 0.47, 0.49, 0.37],
+      high: [0.28, 0.53, 0.55, 0.43],
+      from_previous: [null, 0.25, 0.02, -0.12],
+      previous_p: [null, 1e-9, 0.3, 1e-6],
+      from_best: [-0.27, -0.02, null, -0.12],
+      best_p: [1e-10, 0.3, null, 1e-6],
+    },
+    {
+      task: 'riddles',
+      metric: 'acc',
+      filter: 'none',
+      is_group: false,
+      is_main: true,
+      higher_is_better: true,
+      documents: 40,
+      chance: 0.5,
+      at_chance: true,
+      detectable: 0.3,
+      best: 3,
+      values: [null, 0.5, 0.45, 0.55],
+      low: [null, 0.35, 0.3, 0.4],
+      high: [null, 0.65, 0.6, 0.7],
+      from_previous: [null, null, -0.05, 0.1],
+      previous_p: [null, null, 0.8, 0.6],
+      from_best: [null, -0.05, -0.1, null],
+      best_p: [null, 0.8, 0.6, null],
+    },
+  ],
+  waiting: [{ checkpoint: 'checkpoint-5000', step: 5000, reason: '`model.safetensors` has 10 of 20 bytes' }],
+  notes: ['Some steps have no samples.'],
 };
 
 const isRight = (run: string, row: number) => (run === 'a' ? row % 2 === 0 : row % 4 !== 0);
@@ -326,6 +384,8 @@ export function answer(address: string): unknown {
   const url = new URL(address, 'http://localhost');
   const query = url.searchParams;
   switch (url.pathname.replace(/^\//, '')) {
+    case 'api/curve':
+      return query.get('curve') === 'c' ? CURVE : null;
     case 'api/runs':
       return RUNS;
     case 'api/run':

@@ -1,6 +1,7 @@
 /** Accessibility, layout on a wide and a narrow screen, and layout shifts, on every page in light and dark. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { done, folder, lab, lmEval, type Lab } from './lab';
@@ -26,7 +27,12 @@ beforeAll(async () => {
     '--log_samples',
     '--quiet',
   );
-  world = await lab(home, 'out', 'gen');
+  writeFileSync(
+    join(home, 'curve.jsonl'),
+    [0, 1000, 2000].map((step) => `{"global_step": ${step}, "a/acc": 0.${3 + step / 1000}, "a/documents": 500}`).join('\n'),
+  );
+  lmEval(home, 'curve', 'curve.jsonl', '--chance', 'a=0.25', '--output_path', 'curve');
+  world = await lab(home, 'out', 'gen', 'curve');
   const list = (await (await fetch(`${world.url}api/runs`)).json()) as {
     runs: { id: string; path: string; tasks: { task: string; has_samples: boolean }[] }[];
   };
@@ -47,6 +53,7 @@ beforeAll(async () => {
     samples: `#/samples/${gen.id}/demo_arithmetic?text=the`,
     generation: `#/sample/${gen.id}/demo_arithmetic/0?ws=1&raw=1`,
     choices: `#/sample/${other.id}/${encodeURIComponent(choice)}/0`,
+    curve: `#/curve?score=${encodeURIComponent('a\nnone\nacc')}`,
     compare: `#/compare?base=${ngram.id}&new=${other.id}`,
   };
 });

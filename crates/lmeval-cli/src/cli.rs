@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
-    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, CurveArgs, DoctorArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
+    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WatchArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -67,6 +67,10 @@ pub(crate) enum Command {
     Rescore(Box<RescoreArgs>),
     /// Score the stored answers of a run at lower token limits and with fewer repeats.
     Budget(Box<BudgetArgs>),
+    /// Evaluate the checkpoints of a training run as they appear.
+    Watch(Box<WatchArgs>),
+    /// Draw the scores of finished runs over the steps of their checkpoints.
+    Curve(Box<CurveArgs>),
     /// Decide whether a reported score is reproduced, by a finished run or a new one.
     Reproduce(Box<ReproduceArgs>),
     /// Compare what runs were made of, by the locks beside their results.
@@ -86,6 +90,9 @@ pub(crate) enum Command {
     /// Serve one request of the Python package over a socket on standard input.
     #[command(hide = true)]
     ServePython,
+    /// Evaluate one checkpoint for `watch`, which describes it on standard input.
+    #[command(hide = true)]
+    WatchCheckpoint,
     /// Run one worker process of a model with `data_parallel`.
     #[command(hide = true)]
     ServeModel,

@@ -94,7 +94,25 @@ impl Trackers {
         let mut parts = Dict::new();
         parts.insert("results", results);
         parts.insert("samples", samples.clone());
-        let answer = self.ask("trackers_log", &parts).map_err(|error| {
+        self.report("trackers_log", &parts)
+    }
+
+    /// Reports the scores of one step of a run that goes on: `results` is the path of a results file. Steps may come in any order.
+    pub fn log_step(&mut self, results: &str, step: u64) -> Result<Tracked, TrackerError> {
+        let mut parts = Dict::new();
+        parts.insert("results", results);
+        parts.insert("step", step as i64);
+        self.report("trackers_step", &parts)
+    }
+
+    /// Closes the runs that [`Trackers::log_step`] has reported to.
+    pub fn finish(mut self) -> Result<Tracked, TrackerError> {
+        self.is_open = false;
+        self.report("trackers_finish", &Dict::new())
+    }
+
+    fn report(&mut self, operation: &str, parts: &Dict) -> Result<Tracked, TrackerError> {
+        let answer = self.ask(operation, parts).map_err(|error| {
             TrackerError::of("The run could not be reported to its trackers", error, false)
         })?;
         let lines = |name: &str| {

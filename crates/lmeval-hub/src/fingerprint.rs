@@ -54,31 +54,46 @@ pub fn hash_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
 /// Hashes name, size, modification time, header and some blocks of each weight file. Hashing all of it would take as long
 /// as loading the model.
 pub fn hash_weights(files: &[PathBuf]) -> Result<String> {
-    hash_files(files, false)
+    hash_files(files, Facts::NameAndTime)
 }
 
 /// Like [`hash_weights`], but with more blocks instead of the modification time, which differs between copies.
 pub fn hash_portable_weights(files: &[PathBuf]) -> Result<String> {
-    hash_files(files, true)
+    hash_files(files, Facts::Name)
 }
 
-fn hash_files(files: &[PathBuf], is_portable: bool) -> Result<String> {
+/// Like [`hash_portable_weights`], but without the names of the files, so that renamed ones are recognised.
+pub fn hash_contents(files: &[PathBuf]) -> Result<String> {
+    hash_files(files, Facts::None)
+}
+
+/// What is hashed of a file besides its size and content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Facts {
+    NameAndTime,
+    Name,
+    None,
+}
+
+fn hash_files(files: &[PathBuf], facts: Facts) -> Result<String> {
     let mut hash = Sha256::new();
     for path in files {
-        add_weights(&mut hash, path, is_portable)?;
+        add_weights(&mut hash, path, facts)?;
     }
     Ok(hexadecimal(&hash.finalize()))
 }
 
-fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> Result<()> {
+fn add_weights(hash: &mut Sha256, path: &Path, facts: Facts) -> Result<()> {
     let mut file = fs_err::File::open(path)?;
     let metadata = file.metadata()?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if is_portable {
-        hash.update(format!("{name} {};", metadata.len()));
-    } else {
-        let time = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-        hash.update(format!("{name} {} {time};", metadata.len()));
+    match facts {
+        Facts::None => hash.update(format!("{};", metadata.len())),
+        Facts::Name => hash.update(format!("{name} {};", metadata.len())),
+        Facts::NameAndTime => {
+            let time = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+            hash.update(format!("{name} {} {time};", metadata.len()));
+        }
     }
     let mut add = |start: u64, length: u64| {
         let mut bytes = Vec::new();
@@ -90,7 +105,7 @@ fn add_weights(hash: &mut Sha256, path: &Path, is_portable: bool) -> Result<()> 
     add(0, HEAD)?;
     let rest = metadata.len().saturating_sub(HEAD + BLOCK);
     if rest > 0 {
-        let blocks = if is_portable { PORTABLE_BLOCKS } else { BLOCKS };
+        let blocks = if facts == Facts::NameAndTime { BLOCKS } else { PORTABLE_BLOCKS };
         (0..=blocks).try_for_each(|block| add(HEAD + rest / blocks * block, BLOCK))?;
     }
     Ok(())
@@ -148,6 +163,11 @@ mod tests {
         fs_err::File::options().write(true).open(&copy).unwrap().file().set_modified(time).unwrap();
         let of = |path: &PathBuf| hash_portable_weights(std::slice::from_ref(path)).unwrap();
         assert_eq!(of(&path), of(&copy));
+        let renamed = other.path().join("renamed.safetensors");
+        fs_err::copy(&path, &renamed).unwrap();
+        assert_ne!(of(&path), of(&renamed));
+        let content_of = |path: &PathBuf| hash_contents(std::slice::from_ref(path)).unwrap();
+        assert_eq!(content_of(&path), content_of(&renamed));
         assert_ne!(
             hash_weights(std::slice::from_ref(&path)).unwrap(),
             hash_weights(std::slice::from_ref(&copy)).unwrap()

@@ -29,9 +29,9 @@ pub use client::Client;
 pub use commit::Commit;
 pub use download::fetch_address;
 pub use error::Error;
-pub use fingerprint::{hash_portable_weights, hash_small_files, hash_weights};
+pub use fingerprint::{hash_contents, hash_portable_weights, hash_small_files, hash_weights};
 pub use locate::{Wanted, locate};
-pub use repository::{Kind, Repository, cached_snapshot};
+pub use repository::{Kind, Repository, Revision, cached_snapshot, revisions};
 pub use settings::Settings;
 
 use std::fmt::Write as _;

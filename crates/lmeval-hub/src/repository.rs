@@ -57,6 +57,32 @@ pub fn cached_snapshot(settings: &Settings, kind: Kind, id: &str, revision: &str
     Some(cache.snapshot(&cache.commit(revision)?))
 }
 
+/// A branch or tag of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// Its name.
+    pub name: String,
+    /// The commit that it stands for now.
+    pub commit: String,
+}
+
+/// Lists the branches and tags of a repository.
+pub fn revisions(client: &Client, kind: Kind, id: &str) -> Result<Vec<Revision>, Error> {
+    if client.settings().offline {
+        return Err(offline(client, format!("the revisions of {id}")));
+    }
+    let url = format!("{}/api/{}/{}/refs", client.settings().endpoint, kind.plural(), encode_path(id));
+    let (answer, _) = client.json(&url)?;
+    let Some(refs) = answer.as_dict() else { return Err(unreadable(&url, "expected branches and tags")) };
+    let lists = ["branches", "tags"].into_iter().filter_map(|list| refs.get_str(list)?.as_list());
+    let text = |entry: &Value, key: &str| entry.as_dict()?.get_str(key)?.as_str().map(str::to_owned);
+    let found = lists.flatten().filter_map(|entry| {
+        let commit = text(entry, "targetCommit").filter(|commit| is_commit(commit))?;
+        Some(Revision { name: text(entry, "name")?, commit })
+    });
+    Ok(found.collect())
+}
+
 impl Repository {
     /// Resolves a revision to its commit and lists its files.
     pub fn open(client: &Arc<Client>, kind: Kind, id: &str, revision: &str) -> Result<Self, Error> {

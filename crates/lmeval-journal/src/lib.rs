@@ -46,6 +46,7 @@ pub use error::{Error, ErrorKind};
 pub use import::{Imported, old_caches};
 pub use journal::{Journal, Opened};
 pub use key::{Fingerprint, Key, request_hash};
+pub use lock::Lock;
 pub use reader::SavedAnswers;
 pub use record::{Entry, Outcome, StoredModel};
 pub use scan::Damage;

@@ -12,11 +12,11 @@ use jiff::Timestamp;
 
 use crate::error::{Error, ErrorKind};
 
-/// The exclusive right to write to a journal, released on drop or when the process ends.
+/// The exclusive right to write to a journal, or to do other work that a file stands for, released on drop or when the process ends.
 ///
-/// The lock is on a separate file, because compacting replaces the journal file.
+/// The lock is on a separate file with the suffix `.lock`, because compacting replaces the journal file.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: File,
     /// The line that claims the journal on a file system without locks.
     claim: Option<Range<u64>>,
@@ -26,8 +26,8 @@ pub(crate) struct Lock {
 const MAX_READ: u64 = 1 << 20;
 
 impl Lock {
-    /// Acquires the lock of a journal, or fails with the name of its holder.
-    pub(crate) fn acquire(journal: &Path) -> Result<Self, Error> {
+    /// Acquires the lock of a file, or fails with the name of its holder: [`ErrorKind::Locked`] or [`ErrorKind::Claimed`].
+    pub fn acquire(journal: &Path) -> Result<Self, Error> {
         let path = beside(journal, ".lock");
         let mut file = OpenOptions::new()
             .read(true)

@@ -346,6 +346,15 @@ fn hub_answer(state: &State, seen: &HubRequest, storage: SocketAddr) -> Answer {
                 None => missing("RevisionNotFound"),
             };
         }
+        if decoded == format!("/api/{key}/refs") {
+            let branches = repository.revisions.iter().map(|(name, commit)| {
+                format!(
+                    "{{\"name\": \"{name}\", \"ref\": \"refs/heads/{name}\", \"targetCommit\": \"{commit}\"}}"
+                )
+            });
+            let branches: Vec<String> = branches.collect();
+            return Answer::new(200, format!("{{\"branches\": [{}], \"tags\": []}}", branches.join(", ")));
+        }
         if let Some(commit) = decoded.strip_prefix(&format!("/api/{key}/tree/")) {
             return tree(repository, commit, query, path);
         }

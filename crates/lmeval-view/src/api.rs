@@ -61,6 +61,23 @@ pub(crate) struct RunList {
     pub(crate) problems: Vec<FileProblem>,
     /// Whether `lm-eval run --view` started this server: there is something on api/live.
     pub(crate) live: bool,
+    /// Curves that `lm-eval watch` and `lm-eval curve` have written.
+    pub(crate) curves: Vec<CurveHead>,
+}
+
+/// The scores of a training run over its steps.
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveHead {
+    /// Opaque, the same at every start for the same file.
+    pub(crate) id: String,
+    /// What was trained.
+    pub(crate) name: String,
+    /// Relative to the given path.
+    pub(crate) path: String,
+    /// Steps that were evaluated.
+    pub(crate) count: usize,
+    /// Whether a watcher may still add steps.
+    pub(crate) live: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -168,14 +185,14 @@ pub(crate) struct RunDetail {
     pub(crate) budget: Option<BudgetChart>,
 }
 
-/// Scores by token budget.
+/// A drawing that the server has made, such as scores by token budget.
 #[derive(Debug, Serialize)]
 pub(crate) struct BudgetChart {
     /// An SVG document.
     pub(crate) svg: String,
     pub(crate) width: f64,
     pub(crate) height: f64,
-    /// What the budgets depend on.
+    /// What it depends on.
     pub(crate) notes: Vec<String>,
 }
 
@@ -569,6 +586,70 @@ pub(crate) struct StoredAnswer {
     pub(crate) answer: Option<Text>,
     pub(crate) truncated: bool,
     pub(crate) error: Option<String>,
+}
+
+// GET api/curve?curve=ID → CurvePage: ask again while it is live.
+// GET api/drawing?curve=ID → BudgetChart: the main scores as an SVG document.
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CurvePage {
+    #[serde(flatten)]
+    pub(crate) head: CurveHead,
+    /// Ascending.
+    pub(crate) steps: Vec<CurveStep>,
+    /// Members follow their group.
+    pub(crate) scores: Vec<CurveScore>,
+    /// Checkpoints without results, with the reasons.
+    pub(crate) waiting: Vec<CurveWaiting>,
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveStep {
+    pub(crate) step: u64,
+    pub(crate) checkpoint: String,
+    /// The run to open, if it is below the given paths.
+    pub(crate) run: Option<String>,
+    pub(crate) failed_requests: u64,
+}
+
+/// A checkpoint that is not evaluated.
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveWaiting {
+    pub(crate) checkpoint: String,
+    pub(crate) step: Option<u64>,
+    pub(crate) reason: String,
+}
+
+/// One score over all steps. Lists have one entry per step; null where the step lacks it.
+#[derive(Debug, Serialize)]
+pub(crate) struct CurveScore {
+    pub(crate) task: String,
+    pub(crate) metric: String,
+    pub(crate) filter: String,
+    pub(crate) is_group: bool,
+    /// The first score of its task, which stands for the task.
+    pub(crate) is_main: bool,
+    pub(crate) higher_is_better: Option<bool>,
+    pub(crate) documents: Option<f64>,
+    /// The expected score of guessing.
+    pub(crate) chance: Option<Num>,
+    /// Whether the last score cannot be told from guessing; null where that is unknown.
+    pub(crate) at_chance: Option<bool>,
+    /// The smallest difference between two steps that these documents would probably show.
+    pub(crate) detectable: Option<Num>,
+    /// The index of the best step.
+    pub(crate) best: Option<usize>,
+    pub(crate) values: Vec<Option<Num>>,
+    /// 95 % intervals.
+    pub(crate) low: Vec<Option<Num>>,
+    pub(crate) high: Vec<Option<Num>>,
+    /// Differences from the previous step, and their p-values after Benjamini and Hochberg.
+    pub(crate) from_previous: Vec<Option<Num>>,
+    pub(crate) previous_p: Vec<Option<Num>>,
+    /// The same from the best step.
+    pub(crate) from_best: Vec<Option<Num>>,
+    pub(crate) best_p: Vec<Option<Num>>,
 }
 
 // GET api/live: server-sent events. Each `data:` is a complete LiveState as JSON, at most two per second; the last has

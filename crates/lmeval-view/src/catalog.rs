@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use fs_err as fs;
+use lmeval_analysis::curve::SUFFIX;
 use lmeval_analysis::read::{
     SEARCH_DEPTH, SamplesFile, file_name, has_extension, parent, split_stamp, stamp_of, task_of,
 };
@@ -17,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 use crate::api::{FileProblem, RunKind, RunList, RunSummary};
+use crate::curves;
 use crate::results::{bare_summary, summarise};
 use lmeval_core::Diagnostic;
 
@@ -37,6 +39,16 @@ pub(crate) struct FoundRun {
     pub(crate) stamp: String,
     /// Samples files, named by what their file names say.
     pub(crate) samples: Vec<SamplesFile>,
+}
+
+/// A curve that was found.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundCurve {
+    /// A hash of the path: what addresses contain.
+    pub(crate) id: String,
+    pub(crate) path: PathBuf,
+    /// The path relative to the folder that was given.
+    pub(crate) shown: String,
 }
 
 /// A folder or file that was given.
@@ -78,6 +90,7 @@ pub(crate) struct Catalog {
     /// The paths as they were given.
     given: Vec<String>,
     found: Mutex<FxHashMap<String, FoundRun>>,
+    curves: Mutex<Vec<FoundCurve>>,
     /// Whether there are more files than are looked at.
     is_cut: AtomicBool,
     summaries: Mutex<FxHashMap<PathBuf, (Version, Arc<Summary>)>>,
@@ -100,6 +113,7 @@ impl Catalog {
             roots,
             given,
             found: Mutex::default(),
+            curves: Mutex::default(),
             is_cut: AtomicBool::new(false),
             summaries: Mutex::default(),
         })
@@ -126,6 +140,8 @@ impl Catalog {
         self.is_cut.store(files.len() >= FILES, Ordering::Relaxed);
         files.sort_unstable();
         files.dedup();
+        let (curves, files) = files.into_iter().partition(|path| is_curve(path));
+        *self.curves.lock().unwrap_or_else(PoisonError::into_inner) = self.found_curves(curves);
         let mut found = self.group(files);
         found.sort_by(|left, right| right.stamp.cmp(&left.stamp).then_with(|| left.path.cmp(&right.path)));
         let map = found.iter().map(|run| (run.id.clone(), run.clone())).collect();
@@ -140,6 +156,23 @@ impl Catalog {
             self.scan();
             known(id)
         })
+    }
+
+    /// The curve with an id, which has to come from a scan.
+    pub(crate) fn curve(&self, id: &str) -> Option<FoundCurve> {
+        let known = |id: &str| {
+            let curves = self.curves.lock().unwrap_or_else(PoisonError::into_inner);
+            curves.iter().find(|curve| curve.id == id).cloned()
+        };
+        known(id).or_else(|| {
+            self.scan();
+            known(id)
+        })
+    }
+
+    /// Whether the last scan found a run.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
     }
 
     /// The canonical path of a file, if it is below a folder that was given.
@@ -189,8 +222,17 @@ impl Catalog {
                 Err(problem) => problems.push(problem),
             }
         }
+        let mut curves = Vec::new();
+        for found in self.curves.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            match curves::head(found) {
+                Ok(head) => curves.push(head),
+                Err(error) => {
+                    problems.push(FileProblem { path: found.shown.clone(), error: explain(&error) });
+                }
+            }
+        }
         let version = env!("CARGO_PKG_VERSION");
-        RunList { paths: self.given.clone(), version, runs, problems, live: is_live }
+        RunList { paths: self.given.clone(), version, runs, problems, live: is_live, curves }
     }
 
     /// A run in a list. An unreadable journal is listed with no tasks; its page shows the error.
@@ -229,7 +271,7 @@ impl Catalog {
                 if depth < SEARCH_DEPTH {
                     self.walk(&path, depth + 1, files);
                 }
-            } else if is_of_a_run(&path) && path.is_file() {
+            } else if (is_of_a_run(&path) || is_curve(&path)) && path.is_file() {
                 // A linked folder is not followed: it is below the folders, so it is found without the link.
                 files.push(path);
             }
@@ -270,18 +312,20 @@ impl Catalog {
         found
     }
 
+    fn found_curves(&self, paths: Vec<PathBuf>) -> Vec<FoundCurve> {
+        let found = |path: PathBuf| FoundCurve { id: id_of(&path), shown: self.shown(&path), path };
+        paths.into_iter().map(found).collect()
+    }
+
+    /// A path relative to the folder that was given.
+    fn shown(&self, path: &Path) -> String {
+        let root = self.roots.iter().find(|root| path.starts_with(&root.folder));
+        root.and_then(|root| path.strip_prefix(&root.folder).ok()).unwrap_or(path).display().to_string()
+    }
+
     fn found(&self, kind: RunKind, path: PathBuf, mut samples: Vec<SamplesFile>) -> FoundRun {
         samples.sort_by(|left, right| left.task.cmp(&right.task));
-        let root = self.roots.iter().find(|root| path.starts_with(&root.folder));
-        let shown = root.and_then(|root| path.strip_prefix(&root.folder).ok()).unwrap_or(&path);
-        FoundRun {
-            id: id_of(&path),
-            kind,
-            stamp: stamp_of(&path),
-            shown: shown.display().to_string(),
-            path,
-            samples,
-        }
+        FoundRun { id: id_of(&path), kind, stamp: stamp_of(&path), shown: self.shown(&path), path, samples }
     }
 }
 
@@ -313,6 +357,11 @@ pub(crate) fn explain(error: &Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Whether a file is a curve, judged by its name.
+pub(crate) fn is_curve(path: &Path) -> bool {
+    file_name(path).ends_with(SUFFIX)
 }
 
 /// Whether a file in a folder is a results file, a samples file or a journal, judged by its name.

@@ -23,6 +23,7 @@ mod api;
 mod assets;
 mod catalog;
 mod comparisons;
+mod curves;
 mod index;
 mod peer;
 mod prompt;

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::address::encode;
 use crate::api::Excerpt;
 use crate::assets::{SCRIPT, STYLE, policy_hash};
-use crate::catalog::FoundRun;
+use crate::catalog::{FoundRun, is_curve};
 use crate::index::FileIndex;
 use crate::query::Query;
 use crate::samples::{Page, page};
@@ -48,7 +48,7 @@ pub fn write_report(
     }
     let mut files = Vec::new();
     for path in paths {
-        files.push(Run::open(path)?.path);
+        files.push(if is_curve(path) { path.clone() } else { Run::open(path)?.path });
     }
     let viewer = Viewer::new(&files)?;
     let found = viewer.catalog.scan();
@@ -59,7 +59,8 @@ pub fn write_report(
             found.iter().find(|run| run.path == path).cloned()
         })
         .collect();
-    let names: Vec<String> = runs.iter().map(|run| run.shown.clone()).collect();
+    let mut names: Vec<String> = runs.iter().map(|run| run.shown.clone()).collect();
+    names.extend(paths.iter().filter(|path| is_curve(path)).map(|path| path.display().to_string()));
     let cannot_write = |error: io::Error| Diagnostic::new("Cannot write the report").caused_by(error);
     output.write_all(head(&names.join(", ")).as_bytes()).map_err(cannot_write)?;
     let mut encoder = GzEncoder::new(EncoderWriter::new(&mut *output, &STANDARD), Compression::best());
@@ -105,7 +106,16 @@ fn fill(
     list.runs.retain(|listed| runs.iter().any(|run| run.id == listed.head.id));
     list.paths = runs.iter().map(|run| run.shown.clone()).collect();
     list.problems.clear();
+    for curve in &mut list.curves {
+        curve.live = false;
+    }
     writer.add("api/runs", &[], &list)?;
+    for curve in &list.curves {
+        let key = [("curve", curve.id.as_str())];
+        let parameters = [("curve".to_owned(), curve.id.clone())];
+        writer.add("api/curve", &key, &viewer.curve(&parameters).map_err(|refusal| refusal.error)?)?;
+        writer.add("api/drawing", &key, &viewer.drawing(&parameters).map_err(|refusal| refusal.error)?)?;
+    }
     let mut contents = Contents::default();
     for run in runs {
         let detail = viewer.describe(run).map_err(|refusal| refusal.error)?;

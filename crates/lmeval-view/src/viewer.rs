@@ -15,17 +15,17 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::api::{
-    AnswerPage, ApiError, Compare, Flip, FlipPage, LiveState, RunDetail, RunKind, Sample, SamplePage,
-    TaskStats, Text,
+    AnswerPage, ApiError, BudgetChart, Compare, CurvePage, Flip, FlipPage, LiveState, RunDetail, RunKind,
+    Sample, SamplePage, TaskStats, Text,
 };
-use crate::catalog::{Catalog, FoundRun, Version, explain};
+use crate::catalog::{Catalog, FoundCurve, FoundRun, Version, explain};
 use crate::comparisons::{Comparisons, flips, scores};
 use crate::index::{FileIndex, Indexes, read_line};
 use crate::query::{Queries, Query, Selection};
 use crate::record::Record;
 use crate::samples::{Page, filtered, page, sample};
 use crate::wire::{MEDIUM, Num};
-use crate::{Error, answers, api, results, stats};
+use crate::{Error, answers, api, curves, results, stats};
 
 /// How long a request that needs a whole file waits for its index.
 const INDEXING: Duration = Duration::from_mins(10);
@@ -132,6 +132,8 @@ impl Viewer {
             "api/sample" => self.sample(parameters).map(|sample| to_json(&sample)),
             "api/compare" => self.compare(parameters).map(|compared| to_json(&compared)),
             "api/flips" => self.flips(parameters).map(|page| to_json(&page)),
+            "api/curve" => self.curve(parameters).map(|page| to_json(&page)),
+            "api/drawing" => self.drawing(parameters).map(|drawing| to_json(&drawing)),
             "api/answers" => self.answers(parameters).map(|page| to_json(&page)),
             other => Err(Refusal::new(404, Diagnostic::new(format!("There is nothing at `/{other}`")))),
         }
@@ -325,6 +327,24 @@ impl Viewer {
         }
         let (total, offset) = (found.selected.len(), shown.offset);
         Ok(FlipPage { total, up: found.up, down: found.down, offset, rows })
+    }
+
+    pub(crate) fn curve(&self, parameters: &Parameters) -> Result<CurvePage, Refusal> {
+        Ok(curves::page(&self.found_curve(parameters)?, &self.catalog)?)
+    }
+
+    pub(crate) fn drawing(&self, parameters: &Parameters) -> Result<BudgetChart, Refusal> {
+        Ok(curves::drawing(&self.found_curve(parameters)?)?)
+    }
+
+    fn found_curve(&self, parameters: &Parameters) -> Result<FoundCurve, Refusal> {
+        let id = required(parameters, "curve")?;
+        let found = self.catalog.curve(id).ok_or_else(|| {
+            let error = Diagnostic::new(format!("There is no curve `{id}`"));
+            Refusal::new(404, error.hint("It was moved or deleted; reload the list of runs"))
+        })?;
+        self.catalog.check(&found.path)?;
+        Ok(found)
     }
 
     fn answers(&self, parameters: &Parameters) -> Result<AnswerPage, Refusal> {

@@ -10,7 +10,9 @@
 import type {
   AnswerPage,
   ApiError,
+  BudgetChart,
   Compare,
+  CurvePage,
   Flag,
   FlipPage,
   LiveState,
@@ -161,6 +163,9 @@ export const answers = (
   query: { run: string; text?: string; regex?: '1'; offset?: number; limit?: number },
   signal?: AbortSignal,
 ) => get<AnswerPage>('api/answers', query, signal);
+
+export const curve = (id: string, signal?: AbortSignal) => get<CurvePage>('api/curve', { curve: id }, signal);
+export const drawing = (id: string, signal?: AbortSignal) => get<BudgetChart>('api/drawing', { curve: id }, signal);
 
 /** Follows a running evaluation; returns a function that stops. */
 export function live(onState: (state: LiveState) => void, onError: () => void): () => void {

@@ -42,6 +42,22 @@ export interface RunList {
   problems: FileProblem[];
   /** Whether `lm-eval run --view` started this server: there is something on api/live. */
   live: boolean;
+  /** Curves that `lm-eval watch` and `lm-eval curve` have written. */
+  curves: CurveHead[];
+}
+
+/** The scores of a training run over its steps. */
+export interface CurveHead {
+  /** Opaque, the same at every start for the same file. */
+  id: string;
+  /** What was trained. */
+  name: string;
+  /** Relative to the given path. */
+  path: string;
+  /** Steps that were evaluated. */
+  count: number;
+  /** Whether a watcher may still add steps. */
+  live: boolean;
 }
 
 export interface FileProblem {
@@ -133,13 +149,13 @@ export interface RunDetail extends RunHead {
   budget: BudgetChart | null;
 }
 
-/** Scores by token budget. */
+/** A drawing that the server has made, such as scores by token budget. */
 export interface BudgetChart {
   /** An SVG document. */
   svg: string;
   width: number;
   height: number;
-  /** What the budgets depend on. */
+  /** What it depends on. */
   notes: string[];
 }
 
@@ -483,6 +499,64 @@ export interface StoredAnswer {
   answer: Text | null;
   truncated: boolean;
   error: string | null;
+}
+
+// GET api/curve?curve=ID → CurvePage: ask again while it is live.
+// GET api/drawing?curve=ID → BudgetChart: the main scores as an SVG document.
+
+export interface CurvePage extends CurveHead {
+  /** Ascending. */
+  steps: CurveStep[];
+  /** Members follow their group. */
+  scores: CurveScore[];
+  /** Checkpoints without results, with the reasons. */
+  waiting: CurveWaiting[];
+  notes: string[];
+}
+
+export interface CurveStep {
+  step: number;
+  checkpoint: string;
+  /** The run to open, if it is below the given paths. */
+  run: string | null;
+  failed_requests: number;
+}
+
+/** A checkpoint that is not evaluated. */
+export interface CurveWaiting {
+  checkpoint: string;
+  step: number | null;
+  reason: string;
+}
+
+/** One score over all steps. Lists have one entry per step; null where the step lacks it. */
+export interface CurveScore {
+  task: string;
+  metric: string;
+  filter: string;
+  is_group: boolean;
+  /** The first score of its task, which stands for the task. */
+  is_main: boolean;
+  higher_is_better: boolean | null;
+  documents: number | null;
+  /** The expected score of guessing. */
+  chance: Num | null;
+  /** Whether the last score cannot be told from guessing; null where that is unknown. */
+  at_chance: boolean | null;
+  /** The smallest difference between two steps that these documents would probably show. */
+  detectable: Num | null;
+  /** The index of the best step. */
+  best: number | null;
+  values: (Num | null)[];
+  /** 95 % intervals. */
+  low: (Num | null)[];
+  high: (Num | null)[];
+  /** Differences from the previous step, and their p-values after Benjamini and Hochberg. */
+  from_previous: (Num | null)[];
+  previous_p: (Num | null)[];
+  /** The same from the best step. */
+  from_best: (Num | null)[];
+  best_p: (Num | null)[];
 }
 
 // GET api/live: server-sent events. Each `data:` is a complete LiveState as JSON, at most two per second; the last has

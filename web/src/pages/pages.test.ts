@@ -187,3 +187,23 @@ test('reasoning is folded, and shown as text', async () => {
   expect(reasoning?.textContent).toContain('<b>plus nothing</b>');
   expect((await open(href(['sample', 'a', 'questions', '8']))).querySelector('details.reasoning')).toBe(null);
 });
+
+test('a curve shows its scores, what differs from the best step, tasks at chance, and checkpoints that wait', async () => {
+  const body = await open(href(['curve']));
+  expect(requests).toContain('api/curve?curve=c');
+  expect(body.querySelectorAll('figure').length).toBe(2);
+  const [first] = body.querySelectorAll('figure');
+  expect(first?.querySelector('.good-mark')?.getAttribute('d')?.match(/z/g)?.length).toBe(1);
+  expect(first?.querySelector('.bad-mark')?.getAttribute('d')?.match(/z/g)?.length).toBe(1);
+  expect(first?.querySelector('.tied')?.getAttribute('d')?.match(/M/g)?.length).toBe(2);
+  expect(first?.textContent).toContain('step 4,000: 0.4000 [0.3700, 0.4300] · vs previous −0.1200 (p < 0.0001)');
+  expect(body.textContent).toContain('at chance riddles');
+  expect(body.textContent).toContain('`model.safetensors` has 10 of 20 bytes');
+  body.querySelector<HTMLAnchorElement>('figcaption a')?.click();
+  window.dispatchEvent(new HashChangeEvent('hashchange'));
+  await settle();
+  const rows = [...body.querySelectorAll('table[aria-labelledby="steps-title"] tbody tr')];
+  expect(rows.map((row) => row.querySelector('td')?.textContent)).toEqual(['4,000', '2,000', '1,000', '0']);
+  expect(rows[0]?.querySelector('a')?.getAttribute('href')).toBe('#/run/b');
+  expect(rows[1]?.textContent).toContain('the best');
+});

@@ -71,7 +71,7 @@ pub(super) fn compare_groups(
 }
 
 /// The tasks below a group; a task is its own.
-pub(super) fn leaves(run: &Run, group: &str) -> Vec<String> {
+pub(crate) fn leaves(run: &Run, group: &str) -> Vec<String> {
     let Some(subtasks) = run.section("group_subtasks") else { return Vec::new() };
     let mut found = Vec::new();
     let mut open = vec![group.to_owned()];

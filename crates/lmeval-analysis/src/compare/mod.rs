@@ -14,3 +14,5 @@ pub use corpus::aggregates;
 pub use difference::{Difference, Precision, Test, means};
 pub use group::{GroupPart, group_difference};
 pub use runs::{Compared, Comparison, Flip, Settings, adjust, compare};
+
+pub(crate) use groups::leaves;

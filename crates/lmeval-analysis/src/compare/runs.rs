@@ -1,5 +1,8 @@
 //! Comparing all scores of two runs.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::Value;
 use lmeval_scoring::registry::Registry;
@@ -10,7 +13,7 @@ use super::group::GroupPart;
 use super::groups::{compare_groups, leaves};
 use super::task::compare_task;
 use crate::Error;
-use crate::read::Run;
+use crate::read::{Run, SampleCache, SampleScores, Wanted, read_samples};
 use crate::stats::{Interval, benjamini_hochberg, holm};
 
 /// Settings of a comparison.
@@ -28,6 +31,18 @@ pub struct Settings {
     pub flips: bool,
     /// Compare documents although their prompts differ.
     pub allow_different_prompts: bool,
+    /// Keeps the scores of samples files, for runs that are compared more than once.
+    pub cache: Option<Arc<SampleCache>>,
+}
+
+impl Settings {
+    /// The scores of a samples file.
+    pub(super) fn read(&self, path: &Path, wanted: Wanted<'_>) -> Result<Arc<SampleScores>, Error> {
+        match &self.cache {
+            Some(cache) => cache.read(path, wanted),
+            None => read_samples(path, wanted).map(Arc::new),
+        }
+    }
 }
 
 /// One score of both runs.

@@ -15,7 +15,7 @@ use super::group::GroupPart;
 use super::prompts::check_prompts;
 use super::runs::{Compared, Comparison, Flip, Parts, Settings};
 use crate::Error;
-use crate::read::{Column, DocKey, Pipeline, Run, Values, Wanted, read_samples};
+use crate::read::{Column, DocKey, Pipeline, Run, Values, Wanted};
 
 /// Compares every score of one task, with notes about everything that is left out.
 pub(super) fn compare_task(
@@ -34,11 +34,12 @@ pub(super) fn compare_task(
     let cluster = settings.cluster.clone().or(of_metadata);
     let wanted = Wanted { labels: [cluster.as_deref(), settings.by.as_deref()] };
     let (base_read, new_read) =
-        rayon::join(|| read_samples(&base_file.path, wanted), || read_samples(&new_file.path, wanted));
-    let ((base_pipelines, base_sum), (new_pipelines, new_sum)) = (base_read?, new_read?);
-    let changes = [base.samples_change(base_file, base_sum), new.samples_change(new_file, new_sum)];
+        rayon::join(|| settings.read(&base_file.path, wanted), || settings.read(&new_file.path, wanted));
+    let (base_read, new_read) = (base_read?, new_read?);
+    let ((base_pipelines, base_sum), (new_pipelines, new_sum)) = (&*base_read, &*new_read);
+    let changes = [base.samples_change(base_file, *base_sum), new.samples_change(new_file, *new_sum)];
     comparison.notes.extend(changes.into_iter().flatten());
-    for (file, pipelines) in [(base_file, &base_pipelines), (new_file, &new_pipelines)] {
+    for (file, pipelines) in [(base_file, base_pipelines), (new_file, new_pipelines)] {
         if pipelines.is_empty() {
             return Err(Diagnostic::new(format!("`{}` has no samples", file.path.display()))
                 .hint("The run was probably interrupted; use the results of a finished run")
@@ -50,14 +51,14 @@ pub(super) fn compare_task(
             .notes
             .push(format!("Documents of `{task}` are clustered by `{field}`, as its metadata says"));
     }
-    for right in &new_pipelines {
+    for right in new_pipelines {
         if !base_pipelines.iter().any(|left| left.filter == right.filter) {
             comparison
                 .notes
                 .push(format!("Only `{}` has the filter `{}` of `{task}`", new.name, right.filter));
         }
     }
-    for left in &base_pipelines {
+    for left in base_pipelines {
         let Some(right) = new_pipelines.iter().find(|right| right.filter == left.filter) else {
             comparison
                 .notes

@@ -1,6 +1,7 @@
 //! Readers of finished runs: results files, samples files, and folders of them.
 
 mod blocks;
+mod cache;
 mod changes;
 mod fields;
 mod names;
@@ -9,6 +10,7 @@ mod position;
 mod run;
 mod samples;
 
+pub use cache::SampleCache;
 pub use changes::{results_change, samples_change, written_samples};
 pub use fields::{Fields, Malformed};
 pub use names::TaskNames;
@@ -20,5 +22,6 @@ pub use run::{
 pub use samples::{Column, DocKey, NOT_SCORES, Pipeline, Row, Values, Wanted, read_line, read_samples};
 
 pub(crate) use blocks::{lines, parse_blocks, unreadable};
+pub(crate) use cache::SampleScores;
 pub(crate) use names::listed;
 pub(crate) use samples::{MetricNames, Wrong};

@@ -3,6 +3,7 @@
 mod budget;
 mod compare;
 mod completions;
+mod curve;
 mod doctor;
 mod journal;
 mod lock;
@@ -27,6 +28,7 @@ mod tasks;
 mod validate;
 #[cfg(feature = "view")]
 mod view;
+mod watch;
 mod worker;
 
 use anyhow::Result;
@@ -36,6 +38,7 @@ use self::{no_viewer as report, no_viewer as view};
 
 pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
+pub(crate) use self::curve::CurveArgs;
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
@@ -47,6 +50,7 @@ pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
 pub(crate) use self::view::ViewArgs;
+pub(crate) use self::watch::WatchArgs;
 pub(crate) use self::worker::WorkerArgs;
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
@@ -99,6 +103,9 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Publish(arguments) => publish::run(&arguments, printer)?,
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
         Command::Budget(arguments) => budget::run(&arguments, printer)?,
+        Command::Watch(arguments) => watch::run(&arguments, printer)?,
+        Command::Curve(arguments) => curve::run(&arguments, printer)?,
+        Command::WatchCheckpoint => watch::evaluate(printer)?,
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,

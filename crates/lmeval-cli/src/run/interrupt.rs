@@ -49,6 +49,29 @@ pub(crate) fn listen(cancel: Cancel, model: Option<Weak<dyn Model>>, notes: Note
     let _ = thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
 
+/// A signal that asks a command to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Ctrl-C, which every process of the terminal gets.
+    Pressed,
+    /// SIGTERM, which only this process gets.
+    Terminated,
+}
+
+/// Calls `act` for each signal until the process ends. If that is not possible, signals kill the process as usual.
+pub(crate) fn on_stop(act: impl Fn(Stop) + Send + 'static) {
+    let listen = move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            while let Some(stop) = stop_signal().await {
+                act(stop);
+            }
+        });
+    };
+    // Without this thread, Ctrl-C kills the command immediately.
+    let _ = thread::Builder::new().name("stop".to_owned()).spawn(listen);
+}
+
 /// Ignores Ctrl-C from now on, while a pager handles it.
 pub(crate) fn ignore() {
     let listen = || {
@@ -71,22 +94,22 @@ fn survive_file_size_limit() -> Option<tokio::signal::unix::Signal> {
 fn survive_file_size_limit() {}
 
 #[expect(clippy::exit, reason = "the second Ctrl-C must not wait for anything")]
-fn exit_now() -> ! {
+pub(crate) fn exit_now() -> ! {
     std::process::exit(i32::from(EXIT_STATUS))
 }
 
 /// Waits for Ctrl-C or SIGTERM; `None` if signals cannot be received.
 #[cfg(unix)]
-async fn stop_signal() -> Option<()> {
+async fn stop_signal() -> Option<Stop> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok()?;
     tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed.ok(),
-        signal = terminate.recv() => signal,
+        pressed = tokio::signal::ctrl_c() => pressed.ok().map(|()| Stop::Pressed),
+        signal = terminate.recv() => signal.map(|()| Stop::Terminated),
     }
 }
 
 /// Waits for Ctrl-C; `None` if it cannot be received.
 #[cfg(not(unix))]
-async fn stop_signal() -> Option<()> {
-    tokio::signal::ctrl_c().await.ok()
+async fn stop_signal() -> Option<Stop> {
+    tokio::signal::ctrl_c().await.ok().map(|()| Stop::Pressed)
 }

@@ -14,6 +14,7 @@ mod code;
 mod command_line;
 mod compare;
 mod compare_input;
+mod curve;
 mod differential;
 mod documentation;
 mod everyday;
@@ -83,6 +84,8 @@ mod unusual_documents;
 mod validate;
 mod variants;
 mod view;
+mod watch;
+mod watch_faults;
 #[cfg(unix)]
 mod worker_proxy;
 #[cfg(unix)]

@@ -149,6 +149,7 @@ fn settings(arguments: &CompareArgs) -> Result<Settings> {
         by: arguments.by.clone(),
         flips: arguments.flips.is_some(),
         allow_different_prompts: arguments.allow_different_prompts,
+        cache: None,
     })
 }
 

@@ -1,0 +1,105 @@
+/** Curves over hundreds of checkpoints of twenty tasks, and one that grows while it is looked at. */
+import { type ChildProcess, execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { addressOf, done, folder, lab, type Lab, lmEval, start, visit } from './lab';
+
+const STEPS = 300;
+const TASKS = 20;
+const MODEL = resolve('../crates/lmeval-candle/tests/fixtures/llama');
+
+let world: Lab;
+let watcher: ChildProcess | undefined;
+
+beforeAll(async () => {
+  const home = folder();
+  const lines = Array.from({ length: STEPS }, (_, index) => {
+    const line: Record<string, number> = { global_step: index * 500 };
+    for (let task = 0; task < TASKS; task++) {
+      const top = task === 3 ? 0.25 : 0.3 + 0.03 * task;
+      const value = 0.25 + (top - 0.25) * (1 - Math.exp(-index / 60)) + 0.01 * Math.sin(index * 7 + task);
+      line[`task_${task}/acc`] = Number(value.toFixed(4));
+      line[`task_${task}/documents`] = 1000;
+    }
+    return JSON.stringify(line);
+  });
+  writeFileSync(join(home, 'pretraining.jsonl'), lines.join('\n'));
+  const chances = Array.from({ length: TASKS }, (_, task) => ['--chance', `task_${task}=0.25`]).flat();
+  lmEval(home, 'curve', 'pretraining.jsonl', ...chances, '--output_path', 'out');
+  world = await lab(home, 'out');
+});
+afterAll(async () => {
+  watcher?.kill('SIGKILL');
+  await world?.close();
+});
+
+test('hundreds of steps of twenty tasks: charts, tasks at chance, and the steps of one', async () => {
+  const page = await world.open();
+  await page.getByRole('heading', { name: 'pretraining' }).waitFor();
+  expect(page.url()).toContain('#/curve');
+  expect(await page.locator('figure').count()).toBe(TASKS);
+  await page.getByText('300 steps').waitFor();
+  expect(await page.locator('p', { has: page.locator('.chip', { hasText: 'at chance' }) }).first().innerText()).toContain(
+    'task_3',
+  );
+  // Every chart has a band, a line and the level of chance.
+  for (const part of ['.band', '.line', '.chance']) expect(await page.locator(`figure ${part}`).count()).toBe(TASKS);
+  const chart = page.getByRole('img', { name: 'task_19 acc over 300 steps' });
+  await chart.hover({ position: { x: 60, y: 50 } });
+  await expect.poll(() => chart.locator('xpath=..').locator('.figures').innerText()).toMatch(/^step [\d,]+: 0\.\d+ \[/);
+  await page.getByLabel('Filter tasks').fill('task_1');
+  await expect.poll(() => page.locator('figure').count()).toBe(11);
+  await page.locator('figure').getByRole('link', { name: 'task_19', exact: true }).click();
+  const table = page.getByRole('table', { name: 'task_19 acc' });
+  await table.waitFor();
+  expect(await table.locator('tbody tr').count()).toBe(30);
+  await page.getByRole('button', { name: 'Show all 300 steps' }).click();
+  await expect.poll(() => table.locator('tbody tr').count()).toBe(STEPS);
+  // The address has it all.
+  const again = await world.open(page.url().slice(page.url().indexOf('#')));
+  await again.getByRole('table', { name: 'task_19 acc' }).waitFor();
+  expect(await again.locator('figure').count()).toBe(11);
+  await done(again);
+  await page.getByRole('combobox', { name: /^Steps/ }).selectOption('log');
+  await page.locator('figure .line').first().waitFor();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('button', { name: 'Save as SVG' }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe('pretraining.svg');
+  await done(page);
+});
+
+test('a report of a curve opens from disk', async () => {
+  lmEval(world.home, 'report', 'out/curve.steps.json', '-o', 'curve.html');
+  const page = await visit(world.browser, `file://${join(world.home, 'curve.html')}`);
+  await page.getByRole('heading', { name: 'pretraining' }).waitFor();
+  expect(await page.locator('figure').count()).toBe(TASKS);
+  await done(page);
+});
+
+test('the page follows a watcher', async () => {
+  const ck = join(world.home, 'ck');
+  const write = (step: number) => {
+    const temporary = join(ck, `tmp-checkpoint-${step}`);
+    mkdirSync(temporary, { recursive: true });
+    for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'model.safetensors'])
+      cpSync(join(MODEL, name), join(temporary, name));
+    execFileSync('mv', [temporary, join(ck, `checkpoint-${step}`)]);
+  };
+  write(100);
+  watcher = start(
+    world.home,
+    ...['watch', 'ck', '--tasks', 'demo_capitals', '--device', 'cpu', '--view'],
+    ...['--settle', '0.05', '--poll', '0.1'],
+  );
+  const page = await visit(world.browser, await addressOf(watcher));
+  await page.getByRole('heading', { name: 'ck' }).waitFor();
+  await page.getByRole('status').getByText('live · 1 step').waitFor();
+  write(200);
+  await page.getByRole('status').getByText('live · 2 steps').waitFor();
+  watcher.kill('SIGTERM');
+  await done(page);
+  rmSync(ck, { recursive: true, force: true });
+});

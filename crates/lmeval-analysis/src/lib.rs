@@ -1,13 +1,14 @@
 //! Read finished evaluation runs and compare them document by document.
 //!
 //! [`read`] finds the files of a run and reads the scores of its documents. [`answers`] looks up its answers. [`samples`] looks at single documents, [`summary`] describes results files
-//! without decoding all of them, [`budget`] holds scores by token budget, [`table`] puts the scores of several runs side by side, [`publish`] writes a run in the formats of other programs. [`stats`] holds the arithmetic: paired tests, intervals, clustered standard errors, corrections for many
+//! without decoding all of them, [`fidelity`] compares distributions token by token, [`budget`] holds scores by token budget, [`table`] puts the scores of several runs side by side, [`publish`] writes a run in the formats of other programs. [`stats`] holds the arithmetic: paired tests, intervals, clustered standard errors, corrections for many
 //! comparisons, and power. It knows nothing of files.
 
 pub mod answers;
 pub mod budget;
 pub mod compare;
 pub mod condition;
+pub mod fidelity;
 pub mod gate;
 pub mod pool;
 pub mod publish;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, DoctorArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
+    BudgetArgs, CompareArgs, DoctorArgs, FidelityArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
     ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Journal(JournalArgs),
     /// Compare runs document by document: differences, intervals, gates for CI.
     Compare(Box<CompareArgs>),
+    /// Decide whether a quantised, converted or newly served model is the same model: documents, and distributions token by token.
+    Fidelity(Box<FidelityArgs>),
     /// Look at runs in a browser: scores, samples, comparisons.
     View(ViewArgs),
     /// Write one or two runs as one HTML file that needs no server.

@@ -85,7 +85,8 @@ impl Figures {
     /// assert!(Figures::of(&[]).is_none());
     /// ```
     pub fn of(documents: &[&[Measured]]) -> Option<Self> {
-        let documents: Vec<&[Measured]> = documents.iter().copied().filter(|tokens| !tokens.is_empty()).collect();
+        let documents: Vec<&[Measured]> =
+            documents.iter().copied().filter(|tokens| !tokens.is_empty()).collect();
         let all = || documents.iter().flat_map(|tokens| tokens.iter());
         let tokens = all().count();
         if tokens == 0 {

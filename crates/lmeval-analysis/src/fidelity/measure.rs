@@ -114,7 +114,9 @@ mod tests {
     use super::*;
 
     fn logits(shift: f32) -> Vec<f32> {
-        (0..400_u16).map(|index| (f32::from(index) * 1.3).sin() * 6.0 + shift * f32::from(index % 7)).collect()
+        (0..400_u16)
+            .map(|index| (f32::from(index) * 1.3).sin() * 6.0 + shift * f32::from(index % 7))
+            .collect()
     }
 
     fn of(logits: &[f32], share: f64) -> Distribution {

@@ -160,7 +160,8 @@ impl Store {
     /// The tokens of a request, and how many of them are scored; `None` if they are unknown.
     pub fn tokens(&mut self, request: u32) -> Result<Option<(Vec<u32>, usize)>, Error> {
         let Some(payload) = self.read(Kind::Tokens(request))? else { return Ok(None) };
-        let mut numbers = payload.chunks_exact(4).map(|bytes| u32::from_le_bytes(std::array::from_fn(|i| bytes[i])));
+        let mut numbers =
+            payload.chunks_exact(4).map(|bytes| u32::from_le_bytes(std::array::from_fn(|i| bytes[i])));
         let scored = numbers.next().unwrap_or_default() as usize;
         Ok(Some((numbers.collect(), scored)))
     }
@@ -198,10 +199,15 @@ fn unwritable(path: &Path, error: std::io::Error) -> Diagnostic {
 }
 
 fn damaged(path: &Path) -> Diagnostic {
-    Diagnostic::new(format!("`{}` is damaged", path.display())).hint("Delete it, and run the same command again")
+    Diagnostic::new(format!("`{}` is damaged", path.display()))
+        .hint("Delete it, and run the same command again")
 }
 
-fn write(output: &mut impl std::io::Write, (request, position): (u32, u32), payload: &[u8]) -> std::io::Result<()> {
+fn write(
+    output: &mut impl std::io::Write,
+    (request, position): (u32, u32),
+    payload: &[u8],
+) -> std::io::Result<()> {
     for number in [request, position, payload.len() as u32] {
         output.write_all(&number.to_le_bytes())?;
     }
@@ -331,8 +337,9 @@ mod tests {
     use super::*;
 
     fn stored(shift: u16, share: f64) -> Stored {
-        let logits: Vec<f32> =
-            (0..3000_u16).map(|index| (f32::from(index + shift) * 1.1).sin() * 7.0 - f32::from(index % 11)).collect();
+        let logits: Vec<f32> = (0..3000_u16)
+            .map(|index| (f32::from(index + shift) * 1.1).sin() * 7.0 - f32::from(index % 11))
+            .collect();
         let distribution = Distribution::of_logits(&logits, Kept { share, most: usize::MAX, top: 0 });
         Stored { logprob: -1.5, distribution }
     }

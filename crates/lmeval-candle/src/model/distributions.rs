@@ -1,6 +1,8 @@
 //! The distributions over the next token in the place of each scored token.
 
-use lmeval_core::{Arguments, Distribution, DistributionPart, DistributionSink, Kept, ModelError, ModelRequest};
+use lmeval_core::{
+    Arguments, Distribution, DistributionPart, DistributionSink, Kept, ModelError, ModelRequest,
+};
 use rayon::prelude::*;
 
 use super::work::Answerer;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use lmeval_core::work_queue::{Sink, in_order, unanswered};
 use lmeval_core::{
-    Answer, AnswerSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
+    Answer, AnswerSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
 };
 
 use self::parallel::ParallelModel;

@@ -4,6 +4,7 @@ mod budget;
 mod compare;
 mod completions;
 mod doctor;
+mod fidelity;
 mod journal;
 mod lock;
 mod ls;
@@ -37,6 +38,7 @@ use self::{no_viewer as report, no_viewer as view};
 pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::fidelity::FidelityArgs;
 pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::publish::PublishArgs;
@@ -99,6 +101,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Publish(arguments) => publish::run(&arguments, printer)?,
         Command::Rescore(arguments) => rescore::run(&arguments, printer)?,
         Command::Budget(arguments) => budget::run(&arguments, printer)?,
+        Command::Fidelity(arguments) => fidelity::run(&arguments, printer)?,
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,

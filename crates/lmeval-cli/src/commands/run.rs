@@ -1,10 +1,11 @@
 //! `lm-eval run`: evaluates a model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use lmeval_core::{Diagnostic, Model, OutputType};
-use lmeval_engine::Evaluated;
+use lmeval_engine::{Cancel, Evaluated};
 use lmeval_host::Trackers;
 use lmeval_journal::Fingerprint;
 use lmeval_pycompat::{Dict, Value, repr};
@@ -44,6 +45,26 @@ pub(super) fn run_with(
     printer: &mut Printer,
     program: Option<&Program<'_>>,
 ) -> Result<Status> {
+    Ok(evaluate(settings, printer, program)?.status)
+}
+
+/// A run that has ended, with its model, which can be asked for more.
+pub(super) struct Finished {
+    /// The exit status.
+    pub(super) status: Status,
+    /// The results file, if one was written.
+    pub(super) path: Option<PathBuf>,
+    pub(super) model: Arc<dyn Model>,
+    /// Whether the user has pressed Ctrl-C.
+    pub(super) cancel: Cancel,
+}
+
+/// The same, and returns the model as well.
+pub(super) fn evaluate(
+    settings: RunSettings,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Finished> {
     let clock = Clock::start();
     start_log(&settings, printer)?;
     if settings.scoring.check_integrity {
@@ -97,17 +118,18 @@ pub(super) fn run_with(
         lock::check(&session, (&locked.path, &locked.lock), &model, &tasks, &options, printer)?;
     }
     let ended = session.evaluate(&model, tasks, &options, printer)?;
-    finish(&session, ended, &*model, trackers, printer)
+    let (status, path) = finish(&session, ended, &*model, trackers, printer)?;
+    Ok(Finished { status, path, model, cancel: session.cancel().clone() })
 }
 
-/// Saves, prints and reports everything; returns the exit status.
+/// Saves, prints and reports everything; returns the exit status and the path of the results.
 fn finish(
     session: &Session,
     ended: Ended,
     model: &dyn Model,
     trackers: Option<Trackers>,
     printer: &mut Printer,
-) -> Result<Status> {
+) -> Result<(Status, Option<PathBuf>)> {
     let (settings, events) = (&session.settings, &ended.events);
     let mut evaluation = ended.outcome?;
     session.judging.add_costs(&mut evaluation);
@@ -163,13 +185,13 @@ fn finish(
     let thresholds = if settings.documents.shard.is_some() { &[][..] } else { &settings.scoring.fail_under };
     let has_passed = thresholds::report(thresholds, &evaluation.results, printer)?;
     if !evaluation.failures.is_empty() || !is_tracked {
-        return Ok(Status::Failure);
+        return Ok((Status::Failure, path));
     }
     let verdict = verdicts::report(settings, path.as_deref(), objects.file(), printer)?;
     if !has_passed {
-        return Ok(Status::GateFailed);
+        return Ok((Status::GateFailed, path));
     }
-    printed.map(|()| verdict)
+    printed.map(|()| (verdict, path))
 }
 
 /// The message shown while the model loads.

@@ -213,6 +213,9 @@ impl Objects {
 
     /// Prints the results.
     pub(crate) fn print(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+        if !settings.output.prints_scores {
+            return Ok(());
+        }
         if settings.output.show_config && !matches!(settings.output.format, Format::Json | Format::Csv) {
             printer.exact(&to_json(&self.in_memory)?)?;
             printer.result("\n")?;

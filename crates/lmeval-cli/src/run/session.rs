@@ -208,6 +208,11 @@ impl Session {
         RunEvents::new(Arc::clone(counts), self.notes.clone(), records, self.observer.clone())
     }
 
+    /// Tells whether the run has been stopped.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
     /// Stops gracefully on Ctrl-C.
     pub(crate) fn listen(&self, model: Option<&Arc<dyn Model>>) {
         let model = model.map(Arc::downgrade);

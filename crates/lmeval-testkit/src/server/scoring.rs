@@ -260,7 +260,9 @@ impl State {
                 let best = best(&all);
                 let id = tokens.get(index).copied().unwrap_or(best);
                 own.push(json!(all[id as usize]));
-                top.push(entries(&[best, id], &all));
+                let mut listed = most_likely(&all, request["logprobs"].as_u64().unwrap_or(1) as usize);
+                listed.push(id);
+                top.push(entries(&listed, &all));
             }
             names.extend(tokens.iter().map(|id| json!(name(*id))));
             names.push(json!("token_id:0"));
@@ -406,6 +408,14 @@ fn best(all: &[f64]) -> u64 {
         }
     }
     best as u64
+}
+
+/// The most likely tokens.
+fn most_likely(all: &[f64], count: usize) -> Vec<u64> {
+    let mut ids: Vec<u64> = (0..all.len() as u64).collect();
+    ids.sort_by(|a, b| all[*b as usize].total_cmp(&all[*a as usize]).then(a.cmp(b)));
+    ids.truncate(count);
+    ids
 }
 
 fn name(id: u64) -> String {

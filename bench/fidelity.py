@@ -28,6 +28,7 @@ import hf_scores
 import numpy
 import torch
 from gguf import quants
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TYPES = gguf.GGMLQuantizationType
@@ -62,10 +63,14 @@ def folder_of(source, folder):
         return
     named = {"gguf_file": source.name}
     model = AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **named)
-    model = model.to(torch.bfloat16)
+    folder.mkdir(parents=True)
+    tied = {"lm_head.weight"} if model.config.tie_word_embeddings else set()
+    weights = {name: part.to(torch.bfloat16).contiguous() for name, part in model.state_dict().items() if name not in tied}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    model.save_pretrained(folder)
+    model.config.dtype = "bfloat16"
+    model.config.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source.parent, **named).save_pretrained(folder)
 
 

@@ -324,15 +324,15 @@ class Distributions(Scorer):
     def _kept(self, row: Any) -> tuple[bytes, bytes, float]:
         """Return ids and log-probabilities of the likely tokens as bytes, and the probability of all others."""
         torch = self.torch
-        ids = torch.arange(row.shape[0])
-        rest = 0.0
-        if self._share < 1 or self._most < row.shape[0]:
-            sorted_row, order = row.sort(descending=True, stable=True)
-            mass = sorted_row.exp().cumsum(0)
-            count = int((mass < self._share).sum()) + 1
-            count = min(count, self._most, row.shape[0])
-            ids = order[:count].sort().values
-            rest = max(0.0, float(sorted_row[count:].exp().sum()))
+        if self._share >= 1 and self._most >= row.shape[0]:
+            # All tokens need no ids.
+            return b"", row.float().numpy().astype("<f4").tobytes(), 0.0
+        sorted_row, order = row.sort(descending=True, stable=True)
+        mass = sorted_row.exp().cumsum(0)
+        count = int((mass < self._share).sum()) + 1
+        count = min(count, self._most, row.shape[0])
+        ids = order[:count].sort().values
+        rest = max(0.0, float(sorted_row[count:].exp().sum()))
         ids_bytes = ids.to(torch.int32).numpy().astype("<u4").tobytes()
         return ids_bytes, row[ids].float().numpy().astype("<f4").tobytes(), rest
 

@@ -53,11 +53,11 @@ pub struct Figures {
     pub tokens: usize,
     /// The divergence of the new model's distributions, in nats.
     pub kl: TokenFigures,
-    /// The mean of its upper bounds.
+    /// The mean of its upper estimates.
     pub kl_high: f64,
     /// The divergence in the other direction.
     pub reverse: TokenFigures,
-    /// The mean of its upper bounds.
+    /// The mean of its upper estimates.
     pub reverse_high: f64,
     /// The share of the tokens in whose place both models find the same token the most likely.
     pub agreement: f64,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 pub(crate) const DOCUMENTS: usize = 60;
 /// A tokenizer with tokens for a few letters and one for all others.
-const SMALL_TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+pub(crate) const SMALL_TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
     "post_processor": null, "decoder": null, "truncation": null, "padding": null, "model": {"type": "BPE",
     "unk_token": "<unk>", "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "e": 3, "n": 4, "s": 5, " ": 6}, "merges": []}}"#;
 

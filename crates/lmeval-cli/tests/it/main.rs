@@ -18,6 +18,7 @@ mod differential;
 mod documentation;
 mod everyday;
 mod fail_under;
+mod fidelity;
 mod first_contact;
 mod function_sources;
 mod group_parity;

@@ -90,12 +90,18 @@ fn part(value: &Value) -> Option<(usize, DistributionPart)> {
             (index(request)?, DistributionPart::Tokens { tokens, scored })
         }
         [request, position, logprob, Value::Bytes(ids), Value::Bytes(logprobs), rest] => {
-            let ids = words(ids)?.map(u32::from_le_bytes);
             let logprobs = words(logprobs)?.map(|word| f64::from(f32::from_le_bytes(word)));
+            let ids: Vec<u32> = if ids.is_empty() {
+                // All tokens, in the order of their ids.
+                (0..logprobs.len() as u32).collect()
+            } else {
+                words(ids)?.map(u32::from_le_bytes).collect()
+            };
             if ids.len() != logprobs.len() {
                 return None;
             }
-            let distribution = Distribution { likely: ids.zip(logprobs).collect(), rest: rest.to_f64()? };
+            let likely = ids.into_iter().zip(logprobs).collect();
+            let distribution = Distribution { likely, rest: rest.to_f64()? };
             let (position, logprob) = (index(position)?, logprob.to_f64()?);
             (index(request)?, DistributionPart::Token { position, logprob, distribution })
         }

@@ -149,6 +149,14 @@ impl ScoringModel {
         prompt + "[assistant] "
     }
 
+    /// The true log-probabilities of every token in the place of each one of a continuation.
+    pub fn logprobs(&self, context: &str, continuation: &str) -> Vec<Vec<f64>> {
+        let tokens: Vec<u64> = super::answers::tokenize(&format!("{context}{continuation}"));
+        let begin = tokens.len() - continuation.len();
+        let state = self.lock();
+        (begin..tokens.len()).map(|index| state.logprobs(&tokens[..index])).collect()
+    }
+
     /// The true log-likelihood of a continuation, and whether it is the most likely one.
     pub fn score(&self, context: &str, continuation: &str) -> (f64, bool) {
         let state = self.lock();

@@ -36,7 +36,7 @@ pub(crate) struct FidelityArgs {
     pub gate: Vec<String>,
 
     /// The share of each distribution of a model computed here whose tokens are compared one by one; 1 for all tokens.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9999, value_parser = share, help_heading = "Comparison")]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.999, value_parser = share, help_heading = "Comparison")]
     pub keep: f64,
 
     /// The maximum number of tokens of such a distribution.
@@ -92,7 +92,7 @@ fn margin(text: &str) -> Result<f64, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| *share > 0.0 && *share <= 1.0);
-    share.ok_or_else(|| format!("`{text}` is not a share above 0 and up to 1, such as 0.9999"))
+    share.ok_or_else(|| format!("`{text}` is not a share above 0 and up to 1, such as 0.999"))
 }
 
 fn count(text: &str) -> Result<usize, String> {

@@ -1,6 +1,7 @@
 //! Mistakes that explain why two models differ: other prompts, other tokens, other log-likelihoods.
 
 use lmeval_analysis::compare::first_difference;
+use lmeval_analysis::fidelity::Judgement;
 use lmeval_core::Context;
 
 use super::Found;
@@ -11,6 +12,9 @@ use crate::words::{counted, for_count};
 
 /// The difference of a log-likelihood from the sum of its tokens that is rounding: absolute, and per nat.
 const ROUNDING: (f64, f64) = (5e-3, 1e-3);
+
+/// The share of places with different most likely tokens that scores should have noticed. Formats of four bits have about 10 %.
+const UNNOTICED: f64 = 0.2;
 
 /// Something about the requests of the two models that differs.
 pub(super) struct Finding {
@@ -31,6 +35,7 @@ pub(super) fn findings(found: &Found, tokenizer: &LazyTokenizer) -> Vec<Finding>
         findings.extend(other_sums(found, tokens));
         findings.extend(failures(found, tokens));
     }
+    findings.extend(unnoticed(found));
     if found.requests.left_out > 0 {
         findings.push(Finding {
             kind: "left out",
@@ -42,6 +47,24 @@ pub(super) fn findings(found: &Found, tokenizer: &LazyTokenizer) -> Vec<Finding>
         });
     }
     findings
+}
+
+/// Distributions that differ much although no score does.
+fn unnoticed(found: &Found) -> Option<Finding> {
+    let tokens = found.tokens.as_ref()?;
+    let measured = || tokens.requests.iter().flat_map(|request| &request.measured);
+    let others = measured().filter(|measured| !measured.agrees).count();
+    let share = others as f64 / measured().count() as f64;
+    let is_same = matches!(found.verdict(), Judgement::Same | Judgement::Equivalent);
+    (is_same && share > UNNOTICED).then(|| Finding {
+        kind: "unnoticed",
+        requests: tokens.requests.len(),
+        text: format!(
+            "No score tells the models apart, but in {:.0}% of the places they find different tokens the most likely: these documents \
+             cannot show the difference",
+            100.0 * share
+        ),
+    })
 }
 
 /// The string of a prompt.
@@ -104,7 +127,7 @@ fn other_contexts(found: &Found, tokens: &Tokens, tokenizer: &LazyTokenizer) -> 
 /// How two contexts differ.
 fn contexts(base: &[u32], new: &[u32], tokenizer: &LazyTokenizer) -> String {
     let shown = |tokens: &[u32]| {
-        let text = tokenizer.get().and_then(|tokenizer| tokenizer.decode_plain(tokens).ok());
+        let text = tokenizer.get().and_then(|tokenizer| tokenizer.decode(tokens).ok());
         match text {
             Some(text) => format!("{tokens:?} ({text:?})"),
             None => format!("{tokens:?}"),

@@ -62,7 +62,7 @@ pub(super) fn publish(
     };
     let beside = parent(&found.new.path);
     let mut json = String::new();
-    json_line::write(&mut json, &report.value())?;
+    json_line::write(&mut json, &finite(report.value()))?;
     write_atomically(&beside.join(REPORT), json.as_bytes())?;
     if let Some(tokens) = &found.tokens {
         write_atomically(&beside.join(TOKENS), lines(&found.requests, tokens)?.as_bytes())?;
@@ -77,6 +77,18 @@ pub(super) fn publish(
         folder.display()
     ))?;
     Ok(printer.flush()?)
+}
+
+/// A value without NaN and infinity, which many programs do not read: null instead.
+fn finite(value: Value) -> Value {
+    match value {
+        Value::Float(number) if !number.is_finite() => Value::None,
+        Value::List(items) => Value::list(items.iter().cloned().map(finite)),
+        Value::Dict(dict) => Value::from(
+            dict.iter().map(|(key, value)| (key.clone(), finite(value.clone()))).collect::<Dict>(),
+        ),
+        other => other,
+    }
 }
 
 /// The figures of every token, one request per line.
@@ -100,7 +112,7 @@ fn lines(requests: &Requests, tokens: &Tokens) -> Result<String> {
             ("base", numbers(&|measured| measured.base)),
             ("new", numbers(&|measured| measured.new)),
         ]);
-        json_line::write(&mut text, &line)?;
+        json_line::write(&mut text, &finite(line))?;
     }
     Ok(text)
 }

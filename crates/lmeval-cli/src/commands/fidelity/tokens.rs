@@ -14,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::requests::Requests;
 use crate::printer::Notes;
+use crate::progress::ProgressDisplay;
+use crate::settings::ProgressMode;
 use crate::words::counted;
 
 /// How often progress is shown, in tokens.
@@ -150,6 +152,8 @@ pub(super) fn of_new(
         comparing.failed = comparing.failed.take().or(failed);
         comparing.failed.is_none() && comparing.split.is_none() && progress.advance()
     });
+    // These are not stored, so a model that computes here returns them whole.
+    let kept = Kept { share: 1.0, most: usize::MAX >> 1, ..kept };
     let asked = ask(&**model, requests.to_model(), kept, sink);
     let mut comparing = taken(state)?;
     if let Some(error) = comparing.failed {
@@ -209,18 +213,20 @@ fn label(model: &dyn Model, requests: &Requests, kept: Kept) -> Result<String> {
 struct Progress {
     notes: Notes,
     cancel: Cancel,
+    is_shown: bool,
     parts: usize,
 }
 
 impl Progress {
     fn new(notes: &Notes, cancel: &Cancel) -> Self {
-        Self { notes: notes.clone(), cancel: cancel.clone(), parts: 0 }
+        let is_shown = ProgressDisplay::new(ProgressMode::Auto, false) == ProgressDisplay::Terminal;
+        Self { notes: notes.clone(), cancel: cancel.clone(), is_shown, parts: 0 }
     }
 
     /// Counts a part; false if the user has stopped the command.
     fn advance(&mut self) -> bool {
         self.parts += 1;
-        if self.parts.is_multiple_of(STEP) {
+        if self.is_shown && self.parts.is_multiple_of(STEP) {
             self.notes.status(&format!("Distributions: {}", counted(self.parts, "token")));
         }
         !self.cancel.is_cancelled()
@@ -229,7 +235,9 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.notes.status("");
+        if self.is_shown {
+            self.notes.status("");
+        }
     }
 }
 

@@ -44,7 +44,6 @@ def options():
     parser.add_argument("--formats", default="Q8_0,Q4_1,Q4_0")
     parser.add_argument("--docs", type=int, default=200)
     parser.add_argument("--checked", type=int, default=5)
-    parser.add_argument("--keep", type=float, default=0.9999)
     parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--engines", action="store_true", help="also compare the native engine with torch")
     parser.set_defaults(python=sys.executable)
@@ -98,17 +97,17 @@ def quantised(source, target, kind):
     writer.close()
 
 
-def compared(given, tasks, folder, other, *more):
+def compared(given, tasks, out, other, *more):
     """Run the command. Return its report, and the lines of its tokens."""
     base = f"pretrained={given.model},dtype=float32"
     command = [given.binary, "fidelity", "--model", "hf", "--model_args", base, "--against_args", other]
-    command += ["--tasks", ",".join(tasks), "--include_path", folder, "--device", "cpu", "--output_path", given.out / "runs"]
-    command += ["--keep", str(given.keep), *more]
+    command += ["--tasks", ",".join(tasks), "--include_path", given.out, "--device", "cpu", "--output_path", given.out / out]
+    command += [*more]
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True, check=False)
     print(done.stdout)
     if done.returncode not in (0, 3, 4):
         sys.exit(f"exit status {done.returncode}")
-    report = max((given.out / "runs" / "new").rglob("fidelity.json"), key=lambda path: path.stat().st_mtime)
+    report = max((given.out / out / "new").rglob("fidelity.json"), key=lambda path: path.stat().st_mtime)
     tokens = report.with_name("fidelity_tokens.jsonl").read_text(encoding="utf-8").splitlines()
     return json.loads(report.read_text(encoding="utf-8")), [json.loads(line) for line in tokens]
 
@@ -140,12 +139,10 @@ class Torch:
             logits = model(torch.tensor([tokens[:-1]])).logits[0, -scored:]
         return torch.log_softmax(logits.double(), dim=-1)
 
-    def check(self, other, lines, texts, documents):
+    def check(self, other, lines, texts):
         """Return the largest difference of a divergence, and the number of tokens and their mean divergence."""
         largest, count, total = 0.0, 0, 0.0
         for line in lines:
-            if line["doc_id"] >= documents or not line["kl"]:
-                continue
             context, continuation = texts[line["task"], line["doc_id"], line["request"]]
             tokens = self.tokenizer.encode(context + continuation)
             scored = len(line["tokens"])
@@ -172,15 +169,17 @@ def main():
     for name in given.formats.split(","):
         file = given.out / f"model-{name}.gguf"
         quantised(given.gguf, file, TYPES[name])
-        report, lines = compared(given, tasks, given.out, f"pretrained={given.out},gguf_file={file.name},tokenizer={given.model},dtype=float32")
-        other = AutoModelForCausalLM.from_pretrained(given.out, gguf_file=file.name, dtype=torch.float32).eval()
-        largest, count, mean = reference.check(other, lines, prompts(report["new"]["path"]), given.checked)
+        against = f"pretrained={given.out},gguf_file={file.name},tokenizer={given.model},dtype=float32"
+        report, _ = compared(given, tasks, "runs", against)
         rows.append((name, report))
+        report, lines = compared(given, tasks, "exact", against, "--keep", "1", "--limit", str(given.checked))
+        other = AutoModelForCausalLM.from_pretrained(given.out, gguf_file=file.name, dtype=torch.float32).eval()
+        largest, count, mean = reference.check(other, lines, prompts(report["new"]["path"]))
         print(f"{name}: {count} tokens checked by torch, mean KL {mean:.3e}, largest difference {largest:.2e}\n")
         if largest > given.tolerance:
             wrong.append(f"{name}: a divergence differs by {largest:.2e}")
     if given.engines:
-        report, _ = compared(given, tasks, given.out, f"pretrained={given.model},dtype=float32,engine=torch", "--batch_size", "8")
+        report, _ = compared(given, tasks, "runs", f"pretrained={given.model},dtype=float32,engine=torch", "--batch_size", "8")
         rows.append(("torch", report))
         largest = max(task["kl_high"] for task in report["tokens"].values())
         flips = sum(score["up"] + score["down"] for score in report["scores"])

@@ -234,12 +234,9 @@ mod tests {
 
     #[test]
     fn tokens_are_named_by_ids_or_strings() {
-        let [(logprob, named)] =
-            found(r#"{"token_id:3": -0.5, "token_id:7": -2.5}"#, None).unwrap()[..].to_vec()[..]
-        else {
-            panic!("one token is scored")
-        };
-        assert_eq!((logprob, named.best(), named.logprob(7)), (-2.5, Some(3), Some(-2.5)));
+        let found = found(r#"{"token_id:3": -0.5, "token_id:7": -2.5}"#, None).unwrap();
+        let (logprob, named) = &found[0];
+        assert_eq!((*logprob, named.best(), named.logprob(7)), (-2.5, Some(3), Some(-2.5)));
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub(super) struct Question {
     pub(super) gold: usize,
 }
 
+/// Continuations by task, document and request.
+type Texts<'a> = HashMap<(&'a str, i64, usize), Arc<str>>;
+
 /// The requests of a run.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
@@ -62,7 +65,7 @@ impl Requests {
     }
 
     /// The continuations that stand for generations.
-    fn generations(&self) -> HashMap<(&str, i64, usize), Arc<str>> {
+    fn generations(&self) -> Texts<'_> {
         let texts = self.all.iter().filter_map(|asked| match &asked.arguments {
             Arguments::Loglikelihood { continuation, .. } => {
                 Some(((self.tasks[asked.task].as_str(), asked.doc_id, asked.index), Arc::clone(continuation)))
@@ -77,7 +80,7 @@ impl Requests {
         task: usize,
         doc_id: i64,
         (sample, is_rolling): (&Sample<'_>, bool),
-        texts: Option<&HashMap<(&str, i64, usize), Arc<str>>>,
+        texts: Option<&Texts<'_>>,
     ) -> Result<()> {
         let of_requests = parts::requests(&sample.value("arguments")?.unwrap_or_default());
         let answers = sample.value("resps")?.unwrap_or_default();
@@ -85,7 +88,7 @@ impl Requests {
         for (index, arguments) in of_requests.iter().enumerate() {
             let answer = answers.as_list().and_then(|answers| first(answers.get(index)?));
             let other = texts.and_then(|texts| texts.get(&(self.tasks[task].as_str(), doc_id, index)));
-            let Some((arguments, answer)) = read(arguments, is_rolling, answer, other) else {
+            let Some((arguments, answer)) = read(arguments, is_rolling, answer.as_ref(), other) else {
                 self.left_out += 1;
                 continue;
             };
@@ -155,11 +158,11 @@ fn number(answer: &Value) -> Option<f64> {
 fn read(
     arguments: &[Value],
     is_rolling: bool,
-    answer: Option<Value>,
+    answer: Option<&Value>,
     other: Option<&Arc<str>>,
 ) -> Option<(Arguments, Option<f64>)> {
     let text = |value: &Value| value.as_str().map(Arc::<str>::from);
-    let logprob = || number(answer.as_ref()?);
+    let logprob = || number(answer?);
     match arguments {
         [.., whole] if is_rolling => Some((Arguments::Rolling { text: text(whole)? }, logprob())),
         [prompt, Value::Str(continuation)] => {
@@ -167,7 +170,7 @@ fn read(
             Some((Arguments::Loglikelihood { context, continuation }, logprob()))
         }
         [prompt, Value::Dict(_)] => {
-            let continuation = other.cloned().or_else(|| text(answer.as_ref()?))?;
+            let continuation = other.cloned().or_else(|| text(answer?))?;
             let context = context(prompt)?;
             (!continuation.is_empty()).then_some((Arguments::Loglikelihood { context, continuation }, None))
         }

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::requests::Requests;
 use crate::printer::Notes;
 use crate::progress::ProgressDisplay;
+use crate::run::shard::hex;
 use crate::settings::ProgressMode;
 use crate::words::counted;
 
@@ -206,7 +207,7 @@ fn label(model: &dyn Model, requests: &Requests, kept: Kept) -> Result<String> {
         let arguments = repr::repr(&Value::list(asked.arguments.to_values(true)));
         hash.update(format!("\n{} {} {}", requests.tasks[asked.task], asked.doc_id, arguments));
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// Shows how many tokens were compared.

@@ -184,8 +184,8 @@ fn servers_give_bounds_by_their_most_likely_tokens() {
     let base = serve(ScoringBehavior::default());
     let new = serve(ScoringBehavior { weights: 2, ..ScoringBehavior::default() });
     let mut errors = Vec::new();
-    for top in ["5", "259"] {
-        let output = served(&context, &base, &new, &["--top_logprobs", top, "--limit", "3"]);
+    for (top, documents) in [("5", "3"), ("259", "1")] {
+        let output = served(&context, &base, &new, &["--top_logprobs", top, "--limit", documents]);
         assert_eq!(output.status, 0, "{output}");
         // All answers are wrong by both models.
         assert!(output.stdout.contains("No score tells the models apart, but"), "{output}");
@@ -201,7 +201,7 @@ fn servers_give_bounds_by_their_most_likely_tokens() {
                 count += 1;
             }
         }
-        assert!(count > 30, "{count}");
+        assert!(count >= 12, "{count}");
         errors.push(largest);
     }
     assert!(errors[0] > 0.1 && errors[1] < 1e-4, "{errors:?}");

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     BudgetArgs, CompareArgs, DoctorArgs, FidelityArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
-    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WorkerArgs,
+    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, VerifyArgs, ViewArgs, WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -73,6 +73,8 @@ pub(crate) enum Command {
     Reproduce(Box<ReproduceArgs>),
     /// Compare what runs were made of, by the locks beside their results.
     Lock(LockArgs),
+    /// Check that a finished run is still what it was, by its receipt and by scoring its stored answers again, or that two runs are the same.
+    Verify(Box<VerifyArgs>),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
     /// Check a model before a run: contact, tokenizer, log-probabilities, throughput, and prompts in other forms.

@@ -26,6 +26,7 @@ mod show;
 mod table;
 mod tasks;
 mod validate;
+mod verify;
 #[cfg(feature = "view")]
 mod view;
 mod worker;
@@ -48,6 +49,7 @@ pub(crate) use self::reproduce::ReproduceArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
+pub(crate) use self::verify::VerifyArgs;
 pub(crate) use self::view::ViewArgs;
 pub(crate) use self::worker::WorkerArgs;
 use crate::cli::{Cli, Command};
@@ -106,6 +108,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Reproduce(arguments) => reproduce::run(&arguments, printer)?,
+        Command::Verify(arguments) => verify::run(&arguments, printer)?,
         Command::Lock(arguments) => lock::run(&arguments, printer)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
         Command::Ray(arguments) => ray::run(&arguments, printer)?,

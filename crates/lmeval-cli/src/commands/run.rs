@@ -108,6 +108,7 @@ pub(super) fn evaluate(
     session.open_journal(&*model);
     if session.files.is_some() && session.settings.documents.shard.is_none() {
         session.lock = Some(LockRecorder::new(&session.settings));
+        session.answers = Some(Arc::default());
     }
     match &session.journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
@@ -145,10 +146,19 @@ fn finish(
     if let Some(shard) = settings.documents.shard {
         objects.insert("shard", &Value::from(shard.to_string()));
     }
+    let recorder = session.lock.as_ref();
+    let lock = recorder.map(|recorder| lock::of_run(session, recorder, model, (&evaluation, &digests)));
+    let lock = lock.transpose()?;
+    if let (Some(lock), Some(answers)) = (&lock, &session.answers)
+        && evaluation.failures.is_empty()
+        && !settings.dialect.plain_result_files
+    {
+        objects.add_receipt(lock, answers);
+    }
     let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
     let samples = events.sample_files(&evaluation);
-    if let Some(recorder) = &session.lock
-        && let Some(path) = lock::write(session, recorder, model, (&evaluation, &digests))?
+    if let Some(lock) = &lock
+        && let Some(path) = lock::write(session, lock)?
     {
         printer.notes().wrote("lock", None, &path);
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
+use lmeval_claims::lock::Lock;
+use lmeval_claims::receipt::{self, AnswerDigests, Receipt};
 use lmeval_claims::recipe::{RECIPE, add_rows, definition};
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
@@ -152,6 +154,16 @@ impl Objects {
         for object in [&mut self.in_memory, &mut self.in_file] {
             object.insert(key, value.clone());
         }
+    }
+
+    /// Adds the receipt of the run to the form for files.
+    pub(crate) fn add_receipt(&mut self, lock: &Lock, answers: &AnswerDigests) {
+        let receipt = Receipt {
+            inputs: receipt::inputs(lock),
+            answers: answers.tasks(),
+            scores: receipt::scores(&self.in_file),
+        };
+        self.in_file.insert(receipt::RECEIPT, receipt.to_value());
     }
 
     /// Adds the rows of the recipe that the object names, and warns of those that cannot be computed.

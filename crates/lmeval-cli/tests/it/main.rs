@@ -82,6 +82,7 @@ mod unfinished;
 mod unusual_documents;
 mod validate;
 mod variants;
+mod verify;
 mod view;
 #[cfg(unix)]
 mod worker_proxy;

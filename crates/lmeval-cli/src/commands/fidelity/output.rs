@@ -26,6 +26,9 @@ const REPORT: &str = "fidelity.json";
 /// The figures of every token, beside it.
 const TOKENS: &str = "fidelity_tokens.jsonl";
 
+/// Divergences below this are rounding, and not listed.
+const NOISE: f64 = 1e-6;
+
 /// Everything that is printed and written.
 struct Report<'a> {
     found: &'a Found,
@@ -262,7 +265,8 @@ impl Report<'_> {
                 .collect();
             let _ = writeln!(text, "\nKL by position in the sequence: {}", parts.join(", "));
         }
-        let worst: Vec<&Document> = self.documents.iter().take(self.arguments.worst).collect();
+        let differ = self.documents.iter().filter(|document| document.kl() > NOISE);
+        let worst: Vec<&Document> = differ.take(self.arguments.worst).collect();
         if !worst.is_empty() {
             text.push_str("\nDocuments that differ most:\n");
         }
@@ -282,6 +286,7 @@ impl Report<'_> {
             );
         }
         let worst = self.found.tokens.iter().flat_map(|tokens| &tokens.worst);
+        let worst = worst.filter(|worst| worst.measured.kl > NOISE);
         let shown: Vec<String> = worst.map(|worst| self.worst_line(worst)).collect();
         if !shown.is_empty() {
             text.push_str("\nTokens that differ most:\n");

@@ -658,7 +658,18 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
+def _distributions(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yield the tokens of each request, and the probabilities in the place of each scored one."""
+    served = _served[message["handle"]]
+    ask = getattr(served.inner, "_distributions", None)
+    if ask is None:
+        raise NotImplementedError(f"`{served.name}` does not return the probabilities of tokens")
+    yield from ask([tuple(request) for request in message["requests"]], message["share"], message["most"])
+    yield None
+
+
 OPERATIONS = {
+    "model_distributions": _distributions,
     "model_names": _names,
     "model_open": _open,
     "model_answer": _answer,

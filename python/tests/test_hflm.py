@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -12,7 +13,7 @@ from unittest import mock
 
 from lm_eval import simple_evaluate
 
-from tests import hflm
+from tests import engine, hflm
 from tests.hflm import CHECKPOINTS, LLAMA, SHARED, HFLMTestCase, ask, choices, live, load, recorded
 
 
@@ -141,6 +142,56 @@ class Engine(HFLMTestCase):
                     self.assertAlmostEqual(mine, theirs, delta=1e-4 * max(1.0, abs(theirs) / 20))
                 self.assertTrue(lm._shares_contexts)
 
+    def test_distributions_equal_those_of_the_logits(self) -> None:
+        """Whole distributions, and the likely tokens alone, of continuations and entire strings."""
+        import torch
+
+        lm = load()
+        requests: list[tuple[str, ...]] = [*SHARED[:6], ("", " b c"), ("a whole text",)]
+        parts = list(lm._distributions(requests, 1.0, 1 << 30))
+        tokens = {
+            index: (whole, scored) for index, whole, scored in (part for part in parts if len(part) == 3)
+        }
+        rows = [part for part in parts if len(part) == 6]
+        self.assertEqual(len(rows), sum(scored for _, scored in tokens.values()))
+        for index, position, logprob, ids, logprobs, rest in rows:
+            whole, scored = tokens[index]
+            at = len(whole) - scored + position
+            with torch.no_grad():
+                logits = lm.model(torch.tensor([whole[:at]])).logits[0, -1]
+            expected = torch.log_softmax(logits.double(), dim=-1)
+            found = torch.frombuffer(bytearray(logprobs), dtype=torch.float32).double()
+            self.assertEqual((ids, rest), (b"", 0.0))
+            self.assertLess(float((expected - found).abs().max()), 1e-4)
+            self.assertAlmostEqual(logprob, float(expected[whole[at]]), delta=1e-4)
+        for _, _, _, ids, logprobs, rest in (
+            part for part in lm._distributions(requests, 0.9, 64) if len(part) == 6
+        ):
+            found = torch.frombuffer(bytearray(logprobs), dtype=torch.float32).double()
+            listed = torch.frombuffer(bytearray(ids), dtype=torch.int32)
+            self.assertEqual(listed.shape, found.shape)
+            self.assertTrue(bool((listed[1:] > listed[:-1]).all()) and len(listed) <= 64)
+            self.assertAlmostEqual(float(found.exp().sum()) + rest, 1.0, delta=1e-5)
+
+    def test_the_same_checkpoint_is_the_same_model_on_both_engines(self) -> None:
+        """`lm-eval fidelity` between the native engine and torch: divergences below 1e-6, and no flips."""
+        with tempfile.TemporaryDirectory() as folder:
+            base = f"pretrained={LLAMA},dtype=float32"
+            command = [
+                "fidelity",
+                "--model",
+                "hf",
+                "--model_args",
+                base,
+                "--against_args",
+                f"{base},engine=torch",
+            ]
+            command += ["--tasks", "demo_capitals", "--limit", "6"]
+            command += ["--device", "cpu", "--output_path", folder, "--python", sys.executable, "--json"]
+            report = json.loads(engine.run(*command).stdout)
+            self.assertLess(report["tokens"]["demo_capitals"]["kl"]["largest"], 1e-6)
+            self.assertEqual([(score["up"], score["down"]) for score in report["scores"]], [(0, 0)] * 2)
+
     def test_length_dependent_rope_disables_sharing(self) -> None:
         """A context then depends on what follows, so it is never computed separately."""
         import transformers
@@ -226,7 +277,11 @@ class Live(HFLMTestCase):
             def scores(lm: Any) -> tuple[int, list[Any]]:
                 asked.clear()
                 found = simple_evaluate(
-                    model=lm, tasks=[choices()], bootstrap_iters=0, verbosity="ERROR", use_cache=folder + "/cache"
+                    model=lm,
+                    tasks=[choices()],
+                    bootstrap_iters=0,
+                    verbosity="ERROR",
+                    use_cache=folder + "/cache",
                 )
                 return sum(asked), [sample["resps"] for sample in found["samples"]["choices"]]
 

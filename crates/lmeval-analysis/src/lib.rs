@@ -1,7 +1,7 @@
 //! Read finished evaluation runs and compare them document by document.
 //!
 //! [`read`] finds the files of a run and reads the scores of its documents. [`answers`] looks up its answers. [`samples`] looks at single documents, [`summary`] describes results files
-//! without decoding all of them, [`budget`] holds scores by token budget, [`curve`] those of the steps of a training run, [`table`] puts the scores of several runs side by side, [`publish`] writes a run in the
+//! without decoding all of them, [`fidelity`] compares distributions token by token, [`budget`] holds scores by token budget, [`curve`] those of the steps of a training run, [`table`] puts the scores of several runs side by side, [`publish`] writes a run in the
 //! formats of other programs, and [`foreign`] reads those. [`stats`] holds the arithmetic: paired tests, intervals, clustered standard errors, corrections for many
 //! comparisons, and power. It knows nothing of files.
 
@@ -10,6 +10,7 @@ pub mod budget;
 pub mod compare;
 pub mod condition;
 pub mod curve;
+pub mod fidelity;
 pub mod foreign;
 pub mod gate;
 pub mod pool;

@@ -9,6 +9,7 @@ pub mod content;
 pub mod document;
 pub mod expect;
 pub mod lock;
+pub mod receipt;
 pub mod recipe;
 pub mod scores;
 

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    BudgetArgs, CompareArgs, CurveArgs, DoctorArgs, LockArgs, MergeArgs, PublishArgs, RayArgs, ReportArgs,
-    ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, ViewArgs, WatchArgs, WorkerArgs,
+    BudgetArgs, CompareArgs, CurveArgs, DoctorArgs, FidelityArgs, LockArgs, MergeArgs, PublishArgs, RayArgs,
+    ReportArgs, ReproduceArgs, RescoreArgs, SamplesArgs, TableArgs, VerifyArgs, ViewArgs, WatchArgs,
+    WorkerArgs,
 };
 use crate::printer::Color;
 use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Journal(JournalArgs),
     /// Compare runs document by document: differences, intervals, gates for CI.
     Compare(Box<CompareArgs>),
+    /// Decide whether a quantised, converted or newly served model is the same model: documents, and distributions token by token.
+    Fidelity(Box<FidelityArgs>),
     /// Look at runs in a browser: scores, samples, comparisons.
     View(ViewArgs),
     /// Write one or two runs as one HTML file that needs no server.
@@ -75,6 +78,8 @@ pub(crate) enum Command {
     Reproduce(Box<ReproduceArgs>),
     /// Compare what runs were made of, by the locks beside their results.
     Lock(LockArgs),
+    /// Check that a finished run is still what it was, by its receipt and by scoring its stored answers again, or that two runs are the same.
+    Verify(Box<VerifyArgs>),
     /// Merge the shards of a run into its results.
     Merge(Box<MergeArgs>),
     /// Check a model before a run: contact, tokenizer, log-probabilities, throughput, and prompts in other forms.

@@ -15,6 +15,7 @@ mod check;
 mod dataset;
 mod diagnostic;
 mod dialect;
+mod distribution;
 mod document;
 mod downloads;
 mod guard;
@@ -39,6 +40,7 @@ pub use check::{Check, CheckSink, Verdict};
 pub use dataset::DatasetRequest;
 pub use diagnostic::{Diagnose, Diagnostic, Level, Location, downcast_error};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
+pub use distribution::{Distribution, DistributionPart, DistributionSink, Kept};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };

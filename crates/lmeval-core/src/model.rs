@@ -10,6 +10,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::chat::ChatTemplate;
 use crate::check::CheckSink;
+use crate::distribution::{DistributionSink, Kept};
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 use crate::letters::{Letter, letters_value};
@@ -566,6 +567,20 @@ pub trait Model: Debug + Send + Sync {
             for (place, answer) in self.answer(requests).await.into_iter().enumerate() {
                 sink(place, answer);
             }
+        })
+    }
+
+    /// The distributions over the next token in the place of each scored token of log-likelihood requests, of rolling ones
+    /// as well. Returns when all were passed on, or the sink wants no more; an error means that no request can be answered.
+    fn distributions(
+        &self,
+        _requests: Vec<ModelRequest>,
+        _kept: Kept,
+        _sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async {
+            let message = "The model does not return the probabilities of tokens";
+            Err(ModelError::new(ModelErrorKind::Unsupported, message))
         })
     }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lm_eval._lazy import require
@@ -290,6 +291,76 @@ class Scorer:
                 "Contexts are not shared: the model gives different logits when continuing from a cached context"
             )
         return agrees
+
+
+class Distributions(Scorer):
+    """Passes on the probabilities of all tokens in the place of each scored one."""
+
+    def __init__(
+        self, lm: HFLM, requests: list[Any], owners: list[tuple[int, int]], share: float, most: int
+    ) -> None:
+        super().__init__(lm, requests, None)
+        self._owners = owners
+        self._share = share
+        self._most = most
+        self._parts: list[Any] = []
+
+    def parts(self) -> Iterator[Any]:
+        """Yield the parts of all requests, batch by batch."""
+        for _ in self.run():
+            yield from self._parts
+            self._parts = []
+
+    def _read(self, targets: list[Target], logits: Any) -> int:
+        torch = self.torch
+        logprobs = torch.log_softmax(logits.double(), dim=-1).cpu()
+        for target in targets:
+            index, before = self._owners[target.request]
+            count = len(target.tokens)
+            for position, (token, row) in enumerate(zip(target.tokens, logprobs[-count:], strict=True)):
+                self._parts.append([index, before + position, float(row[token]), *self._kept(row)])
+        return len(targets)
+
+    def _kept(self, row: Any) -> tuple[bytes, bytes, float]:
+        """Return ids and log-probabilities of the likely tokens as bytes, and the probability of all others."""
+        torch = self.torch
+        if self._share >= 1 and self._most >= row.shape[0]:
+            # All tokens need no ids.
+            return b"", row.float().numpy().astype("<f4").tobytes(), 0.0
+        sorted_row, order = row.sort(descending=True, stable=True)
+        mass = sorted_row.exp().cumsum(0)
+        count = int((mass < self._share).sum()) + 1
+        count = min(count, self._most, row.shape[0])
+        ids = order[:count].sort().values
+        rest = max(0.0, float(sorted_row[count:].exp().sum()))
+        ids_bytes = ids.to(torch.int32).numpy().astype("<u4").tobytes()
+        return ids_bytes, row[ids].float().numpy().astype("<f4").tobytes(), rest
+
+
+def distributions(lm: HFLM, requests: list[tuple[Any, ...]], share: float, most: int) -> Iterator[Any]:
+    """Yield the tokens of each request, `(context, continuation)` or `(text,)`, and its distributions."""
+    pairs: list[tuple[None, list[int], list[int]]] = []
+    owners: list[tuple[int, int]] = []
+    for index, request in enumerate(requests):
+        if len(request) == 1:
+            tokens = lm.tok_encode(request[0])
+            windows = get_rolling_token_windows(tokens, lm.prefix_token_id, lm.max_length, context_len=1)
+            found = [make_disjoint_window(window) for window in windows]
+        elif len(request) == 2 and isinstance(request[0], str):
+            found = [lm._encode_alone(request[1]) if request[0] == "" else lm._encode_pair(*request)]
+        else:
+            yield [index, "only strings have tokens to compare"]
+            continue
+        whole: list[int] = []
+        before = 0
+        for context, continuation in found:
+            context = list(context) or [lm.prefix_token_id]
+            whole += continuation if whole else (context + list(continuation))[-(lm.max_length + 1) :]
+            owners.append((index, before))
+            pairs.append((None, context, list(continuation)))
+            before += len(continuation)
+        yield [index, whole, before]
+    yield from Distributions(lm, pairs, owners, share, most).parts()
 
 
 def _longest(family: Family) -> Target:

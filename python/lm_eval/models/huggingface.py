@@ -510,6 +510,12 @@ class HFLM(Loading, TemplateLM):
             return self._engine.loglikelihood_rolling(requests)
         return _scoring.score_rolling(self, requests, disable_tqdm)
 
+    def _distributions(self, requests: list[tuple[Any, ...]], share: float, most: int) -> Iterator[Any]:
+        """Yield the tokens of each request and the probabilities in the place of each scored one."""
+        if self._engine is not None:
+            raise NotImplementedError('With `backend="native"` only the engine has the probabilities of tokens')
+        return _scoring.distributions(self, requests, share, most)
+
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
         """Return the generation for each `(context, settings)`."""
         if self._engine is not None:

@@ -52,7 +52,7 @@ fn prompt(path: &Path, offset: u64) -> String {
 }
 
 /// Two strings from a little before the first difference.
-fn first_difference(base: &str, new: &str) -> String {
+pub fn first_difference(base: &str, new: &str) -> String {
     let same = base.chars().zip(new.chars()).take_while(|(a, b)| a == b).count();
     let excerpt = |prompt: &str| -> String {
         let start = same.saturating_sub(40);

@@ -22,7 +22,7 @@ use crate::memory;
 
 pub(crate) use generate::GenerationRequest;
 pub(crate) use sample::{Rules, Sampling};
-pub(crate) use score::{Score, ScoreRequest};
+pub(crate) use score::{Row, Score, ScoreRequest};
 
 /// Rows per forward pass on the CPU: enough for full speed while activations stay in the caches.
 const CPU_ROWS: usize = 1024;

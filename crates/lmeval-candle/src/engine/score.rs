@@ -1,6 +1,6 @@
 //! Scoring: log-probabilities of continuations, with shared prefixes computed once.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use super::head::summarise;
 use super::trie::{Line, Trie};
@@ -41,6 +41,22 @@ pub(crate) struct Score {
     pub(crate) is_greedy: bool,
 }
 
+/// The logits in the place of a scored token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    /// The index of the request.
+    pub(crate) request: usize,
+    /// The index among the request's scored tokens.
+    pub(crate) index: usize,
+    /// The log-probability of the token itself.
+    pub(crate) logprob: f64,
+    /// The logits of all tokens.
+    pub(crate) logits: &'a [f32],
+}
+
+/// Receives rows of logits, some at a time and in any order. Rows may come twice if memory runs out meanwhile.
+pub(crate) type Rows<'a> = &'a mut dyn FnMut(&[Row<'_>]);
+
 /// A token to score in a row of a trie node.
 #[derive(Clone, Copy, Debug)]
 struct Target {
@@ -78,6 +94,16 @@ impl Engine {
         requests: &[ScoreRequest],
         deliver: &mut dyn FnMut(usize, Result<Score>),
     ) -> Result<()> {
+        self.score_rows(requests, deliver, None)
+    }
+
+    /// The same; `rows` also gets the logits in the place of each scored token.
+    pub(crate) fn score_rows(
+        &self,
+        requests: &[ScoreRequest],
+        deliver: &mut dyn FnMut(usize, Result<Score>),
+        mut rows: Option<Rows<'_>>,
+    ) -> Result<()> {
         self.enter()?;
         for (class, members) in self.classes(requests.iter().map(|request| request.tokens.len() - 1)) {
             let mut members: Vec<(usize, &ScoreRequest)> =
@@ -95,7 +121,7 @@ impl Engine {
                 let count = members.iter().take(most).take_while(fits).count().max(1);
                 let later = members.split_off(count);
                 let mut pass = Pass::new(self, &members, class);
-                let failed = match pass.work(deliver) {
+                let failed = match pass.work(deliver, &mut rows) {
                     Err(error) if error.is_out_of_memory() => Some(error),
                     other => other.map(|()| None)?,
                 };
@@ -210,7 +236,11 @@ impl<'a, 'r> Pass<'a, 'r> {
         sequences.filter(|(_, missing)| *missing > 0).map(|(sequence, _)| *sequence).collect()
     }
 
-    fn work(&mut self, deliver: &mut dyn FnMut(usize, Result<Score>)) -> Result<()> {
+    fn work(
+        &mut self,
+        deliver: &mut dyn FnMut(usize, Result<Score>),
+        rows: &mut Option<Rows<'_>>,
+    ) -> Result<()> {
         let (wanted, least) = self.room();
         let mut guard = self.engine.cache(wanted, least)?;
         let Some(cache) = guard.as_mut() else { return Ok(()) };
@@ -220,7 +250,7 @@ impl<'a, 'r> Pass<'a, 'r> {
             self.engine.check()?;
             let end = self.gather(first, cache)?;
             for wave in self.waves(first, end) {
-                self.compute(&wave, cache, deliver)?;
+                self.compute(&wave, cache, deliver, rows)?;
             }
             held.extend(first..end);
             held.retain(|node: &usize| {
@@ -297,6 +327,7 @@ impl<'a, 'r> Pass<'a, 'r> {
         nodes: &[usize],
         cache: &Cache,
         deliver: &mut dyn FnMut(usize, Result<Score>),
+        receiver: &mut Option<Rows<'_>>,
     ) -> Result<()> {
         let mut tokens = Vec::new();
         let mut segments = Vec::new();
@@ -349,6 +380,17 @@ impl<'a, 'r> Pass<'a, 'r> {
             for ((row, token), logit) in pairs.into_iter().zip(found) {
                 let summary = summaries[row];
                 results.push((summary.log_probability(logit), summary.best == token));
+            }
+            if let Some(receiver) = receiver {
+                let logits = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+                let logprobs = &results[results.len() - own.len()..];
+                let found = own.iter().zip(logprobs).map(|((row, target), (logprob, _))| Row {
+                    request: self.requests[target.request].0,
+                    index: target.index,
+                    logprob: *logprob,
+                    logits: &logits[row - base],
+                });
+                receiver(&found.collect::<Vec<_>>());
             }
         }
         for ((_, target), (logprob, is_best)) in targets.into_iter().zip(results) {

@@ -1,5 +1,6 @@
 //! The model `hf`: answers requests in this process, or in several worker processes.
 
+mod distributions;
 mod message;
 mod parallel;
 mod prepare;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use lmeval_core::work_queue::{Sink, in_order, unanswered};
 use lmeval_core::{
-    Answer, AnswerSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
+    Answer, AnswerSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
 };
 
 use self::parallel::ParallelModel;
@@ -99,6 +100,19 @@ impl Model for HfModel {
             if let Err(error) = work.await {
                 sink.fail(&failed(error));
             }
+        })
+    }
+
+    fn distributions(
+        &self,
+        requests: Vec<ModelRequest>,
+        kept: Kept,
+        sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        let answerer = Arc::clone(&self.answerer);
+        Box::pin(async move {
+            let work = tokio::task::spawn_blocking(move || answerer.distributions(&requests, kept, sink));
+            work.await.unwrap_or_else(|error| Err(failed(error)))
         })
     }
 }

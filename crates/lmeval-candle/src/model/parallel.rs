@@ -11,8 +11,8 @@ use std::thread::{self, JoinHandle};
 
 use lmeval_core::work_queue::{Item, Queue, in_order};
 use lmeval_core::{
-    Answer, AnswerSink, Diagnose as _, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
+    Answer, AnswerSink, Diagnose as _, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts,
+    ModelFuture, ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits,
 };
 use lmeval_pycompat::Value;
 
@@ -298,6 +298,18 @@ impl Model for ParallelModel {
 
     fn answer_each(&self, requests: Vec<ModelRequest>, sink: AnswerSink) -> ModelFuture<'_, ()> {
         Box::pin(self.shared.queue.answer_each(requests, sink, request_json))
+    }
+
+    fn distributions(
+        &self,
+        _requests: Vec<ModelRequest>,
+        _kept: Kept,
+        _sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async {
+            let message = "With `data_parallel`, the model does not return the probabilities of tokens";
+            Err(ModelError::new(ModelErrorKind::Unsupported, message))
+        })
     }
 }
 

@@ -40,7 +40,7 @@ fn unused_tensors(names: &[String]) -> String {
 #[derive(Debug)]
 pub(super) struct Answerer {
     prepared: Prepared,
-    engine: Engine,
+    pub(super) engine: Engine,
     /// The vocabulary size of the model.
     vocabulary: usize,
     /// The first token of the decoder, if an encoder reads contexts.
@@ -156,7 +156,7 @@ impl Answerer {
         })
     }
 
-    fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
+    pub(super) fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
         let Prepared { encoder, max_length, .. } = &self.prepared;
         let context = prompt_of(context)?;
         let pair = match self.start {
@@ -231,7 +231,7 @@ impl Answerer {
         })
     }
 
-    fn windows(&self, text: &str) -> Result<Vec<ScoreRequest>, ModelError> {
+    pub(super) fn windows(&self, text: &str) -> Result<Vec<ScoreRequest>, ModelError> {
         let Prepared { encoder, max_length, .. } = &self.prepared;
         let tokens = encoder.encode(text)?;
         self.check_tokens(&tokens)?;

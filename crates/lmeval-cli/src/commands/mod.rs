@@ -5,6 +5,7 @@ mod compare;
 mod completions;
 mod curve;
 mod doctor;
+mod fidelity;
 mod journal;
 mod lock;
 mod ls;
@@ -26,6 +27,7 @@ mod show;
 mod table;
 mod tasks;
 mod validate;
+mod verify;
 #[cfg(feature = "view")]
 mod view;
 mod watch;
@@ -40,6 +42,7 @@ pub(crate) use self::budget::BudgetArgs;
 pub(crate) use self::compare::CompareArgs;
 pub(crate) use self::curve::CurveArgs;
 pub(crate) use self::doctor::DoctorArgs;
+pub(crate) use self::fidelity::FidelityArgs;
 pub(crate) use self::lock::LockArgs;
 pub(crate) use self::merge::MergeArgs;
 pub(crate) use self::publish::PublishArgs;
@@ -49,6 +52,7 @@ pub(crate) use self::reproduce::ReproduceArgs;
 pub(crate) use self::rescore::RescoreArgs;
 pub(crate) use self::samples::SamplesArgs;
 pub(crate) use self::table::TableArgs;
+pub(crate) use self::verify::VerifyArgs;
 pub(crate) use self::view::ViewArgs;
 pub(crate) use self::watch::WatchArgs;
 pub(crate) use self::worker::WorkerArgs;
@@ -106,10 +110,12 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Watch(arguments) => watch::run(&arguments, printer)?,
         Command::Curve(arguments) => curve::run(&arguments, printer)?,
         Command::WatchCheckpoint => watch::evaluate(printer)?,
+        Command::Fidelity(arguments) => fidelity::run(&arguments, printer)?,
         Command::Doctor(arguments) => doctor::run(&arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Reproduce(arguments) => reproduce::run(&arguments, printer)?,
+        Command::Verify(arguments) => verify::run(&arguments, printer)?,
         Command::Lock(arguments) => lock::run(&arguments, printer)?,
         Command::Merge(arguments) => merge::run(&arguments, printer)?,
         Command::Ray(arguments) => ray::run(&arguments, printer)?,

@@ -1,10 +1,11 @@
 //! `lm-eval run`: evaluates a model.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use lmeval_core::{Diagnostic, Model, OutputType};
-use lmeval_engine::Evaluated;
+use lmeval_engine::{Cancel, Evaluated};
 use lmeval_host::Trackers;
 use lmeval_journal::Fingerprint;
 use lmeval_pycompat::{Dict, Value, repr};
@@ -44,6 +45,26 @@ pub(super) fn run_with(
     printer: &mut Printer,
     program: Option<&Program<'_>>,
 ) -> Result<Status> {
+    Ok(evaluate(settings, printer, program)?.status)
+}
+
+/// A run that has ended, with its model, which can be asked for more.
+pub(super) struct Finished {
+    /// The exit status.
+    pub(super) status: Status,
+    /// The results file, if one was written.
+    pub(super) path: Option<PathBuf>,
+    pub(super) model: Arc<dyn Model>,
+    /// Whether the user has pressed Ctrl-C.
+    pub(super) cancel: Cancel,
+}
+
+/// The same, and returns the model as well.
+pub(super) fn evaluate(
+    settings: RunSettings,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Finished> {
     let clock = Clock::start();
     start_log(&settings, printer)?;
     if settings.scoring.check_integrity {
@@ -87,6 +108,7 @@ pub(super) fn run_with(
     session.open_journal(&*model);
     if session.files.is_some() && session.settings.documents.shard.is_none() {
         session.lock = Some(LockRecorder::new(&session.settings));
+        session.answers = Some(Arc::default());
     }
     match &session.journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
@@ -97,7 +119,8 @@ pub(super) fn run_with(
         lock::check(&session, (&locked.path, &locked.lock), &model, &tasks, &options, printer)?;
     }
     let ended = session.evaluate(&model, tasks, &options, printer)?;
-    finish(&session, ended, &*model, trackers, printer)
+    let (status, path) = finish(&session, ended, &*model, trackers, printer)?;
+    Ok(Finished { status, path, model, cancel: session.cancel().clone() })
 }
 
 /// What to do after a demonstration.
@@ -106,14 +129,14 @@ const NEXT: &str = "\nNext, with a model and a task of yours:\n  \
     your task    lm-eval show demo_spelling --yaml > mine.yaml, then lm-eval validate --tasks mine.yaml\n  \
     look at it   lm-eval run --output_path out --log_samples, then lm-eval view out";
 
-/// Saves, prints and reports everything; returns the exit status.
+/// Saves, prints and reports everything; returns the exit status and the path of the results.
 fn finish(
     session: &Session,
     ended: Ended,
     model: &dyn Model,
     trackers: Option<Trackers>,
     printer: &mut Printer,
-) -> Result<Status> {
+) -> Result<(Status, Option<PathBuf>)> {
     let (settings, events) = (&session.settings, &ended.events);
     let mut evaluation = ended.outcome?;
     session.judging.add_costs(&mut evaluation);
@@ -129,10 +152,19 @@ fn finish(
     if let Some(shard) = settings.documents.shard {
         objects.insert("shard", &Value::from(shard.to_string()));
     }
+    let recorder = session.lock.as_ref();
+    let lock = recorder.map(|recorder| lock::of_run(session, recorder, model, (&evaluation, &digests)));
+    let lock = lock.transpose()?;
+    if let (Some(lock), Some(answers)) = (&lock, &session.answers)
+        && evaluation.failures.is_empty()
+        && !settings.dialect.plain_result_files
+    {
+        objects.add_receipt(lock, answers);
+    }
     let (path, printed) = objects.publish(session, events.checksums(&evaluation), printer)?;
     let samples = events.sample_files(&evaluation);
-    if let Some(recorder) = &session.lock
-        && let Some(path) = lock::write(session, recorder, model, (&evaluation, &digests))?
+    if let Some(lock) = &lock
+        && let Some(path) = lock::write(session, lock)?
     {
         printer.notes().wrote("lock", None, &path);
     }
@@ -172,13 +204,13 @@ fn finish(
     let thresholds = if settings.documents.shard.is_some() { &[][..] } else { &settings.scoring.fail_under };
     let has_passed = thresholds::report(thresholds, &evaluation.results, printer)?;
     if !evaluation.failures.is_empty() || !is_tracked {
-        return Ok(Status::Failure);
+        return Ok((Status::Failure, path));
     }
     let verdict = verdicts::report(settings, path.as_deref(), objects.file(), printer)?;
     if !has_passed {
-        return Ok(Status::GateFailed);
+        return Ok((Status::GateFailed, path));
     }
-    printed.map(|()| verdict)
+    printed.map(|()| (verdict, path))
 }
 
 /// The message shown while the model loads.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lmeval_claims::receipt::AnswerDigests;
 use lmeval_core::{Diagnostic, Dialect, Finish, Level, RequestType};
 use lmeval_engine::{DocumentCounts, Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
@@ -42,6 +43,8 @@ pub(crate) struct RunEvents {
     pub(crate) shard: Option<ShardWriter>,
     /// Collects what the lock of the run needs.
     pub(crate) lock: Option<Arc<LockRecorder>>,
+    /// Collects the answers for the receipt of the run.
+    pub(crate) answers: Option<Arc<AnswerDigests>>,
     records: Option<Records>,
     observer: Option<Arc<dyn Events>>,
     written: Mutex<Vec<(String, WrittenSamples)>>,
@@ -79,6 +82,7 @@ impl RunEvents {
             live: None,
             shard: None,
             lock: None,
+            answers: None,
             records,
             observer,
             written: Mutex::default(),
@@ -176,6 +180,9 @@ impl RunEvents {
         self.discard_records();
         if let Some(shard) = &self.shard {
             shard.start_over();
+        }
+        if let Some(answers) = &self.answers {
+            answers.clear();
         }
         self.counts.reset();
         self.saved_before.store(0, Ordering::Relaxed);
@@ -361,6 +368,9 @@ impl Events for RunEvents {
         documents: &[AnsweredDocument],
         last: Option<DocumentCounts>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        if let Some(answers) = &self.answers {
+            answers.add(task, documents);
+        }
         self.shard.as_ref().map_or(Ok(()), |shard| shard.write(task, documents, last))
     }
 

@@ -231,14 +231,13 @@ fn locked_task(
     }
 }
 
-/// Writes the lock of a run beside its results.
-pub(crate) fn write(
+/// The lock of a run.
+pub(crate) fn of_run(
     session: &Session,
     recorder: &LockRecorder,
     model: &dyn Model,
     (evaluation, digests): (&Evaluated, &Dict),
-) -> Result<Option<PathBuf>> {
-    let Some(files) = &session.files else { return Ok(None) };
+) -> Result<Lock> {
     // Others have said who they are, perhaps without being contacted.
     if !model.traits().is_worth_saving {
         recorder.ask(model)?;
@@ -249,6 +248,12 @@ pub(crate) fn write(
         let locked = locked_task(task, &session.settings, data, &recorder.requests, key);
         lock.tasks.insert(key.clone(), locked);
     }
+    Ok(lock)
+}
+
+/// Writes a lock beside the results of the run.
+pub(crate) fn write(session: &Session, lock: &Lock) -> Result<Option<PathBuf>> {
+    let Some(files) = &session.files else { return Ok(None) };
     let path = path_beside(&files.layout.results_file(&files.stamp));
     write_atomically(&path, lock.to_json()?.as_bytes())?;
     Ok(Some(path))

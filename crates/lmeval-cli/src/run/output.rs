@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::table::{Selection, score_table};
+use lmeval_claims::lock::Lock;
+use lmeval_claims::receipt::{self, AnswerDigests, Receipt};
 use lmeval_claims::recipe::{RECIPE, add_rows, definition};
 use lmeval_core::{Diagnose as _, Model, ModelFacts, ModelStats};
 use lmeval_engine::{Evaluated, Failure};
@@ -154,6 +156,16 @@ impl Objects {
         }
     }
 
+    /// Adds the receipt of the run to the form for files.
+    pub(crate) fn add_receipt(&mut self, lock: &Lock, answers: &AnswerDigests) {
+        let receipt = Receipt {
+            inputs: receipt::inputs(lock),
+            answers: answers.tasks(),
+            scores: receipt::scores(&self.in_file),
+        };
+        self.in_file.insert(receipt::RECEIPT, receipt.to_value());
+    }
+
     /// Adds the rows of the recipe that the object names, and warns of those that cannot be computed.
     pub(crate) fn add_rows(&mut self, printer: &Printer) -> Result<()> {
         let missing = add_rows(&mut self.in_file)?;
@@ -213,6 +225,9 @@ impl Objects {
 
     /// Prints the results.
     pub(crate) fn print(&self, settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+        if !settings.output.prints_scores {
+            return Ok(());
+        }
         if settings.output.show_config && !matches!(settings.output.format, Format::Json | Format::Csv) {
             printer.exact(&to_json(&self.in_memory)?)?;
             printer.result("\n")?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::Result;
+use lmeval_claims::receipt::AnswerDigests;
 use lmeval_core::Model;
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
@@ -85,6 +86,8 @@ pub(crate) struct Session {
     pub(crate) observer: Option<Arc<dyn Events>>,
     /// Collects what the lock of the run needs, if it writes one.
     pub(crate) lock: Option<Arc<LockRecorder>>,
+    /// Collects the answers for the receipt of the run.
+    pub(crate) answers: Option<Arc<AnswerDigests>>,
     /// Whether answers are stored ones, whose token limit is a fact.
     pub(crate) is_stored: bool,
     cancel: Cancel,
@@ -123,6 +126,7 @@ impl Session {
             judging: Judging::default(),
             observer: None,
             lock: None,
+            answers: None,
             is_stored: false,
             cancel,
             notes,
@@ -208,6 +212,11 @@ impl Session {
         RunEvents::new(Arc::clone(counts), self.notes.clone(), records, self.observer.clone())
     }
 
+    /// Tells whether the run has been stopped.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
     /// Stops gracefully on Ctrl-C.
     pub(crate) fn listen(&self, model: Option<&Arc<dyn Model>>) {
         let model = model.map(Arc::downgrade);
@@ -233,6 +242,7 @@ impl Session {
         events.warns_of_limits = !self.is_stored;
         events.json = show == ProgressDisplay::Json;
         events.lock.clone_from(&self.lock);
+        events.answers.clone_from(&self.answers);
         events.write_out = settings.output.write_out.then_some(settings.dialect);
         if settings.output.view {
             events.live = Some(self.live(&counts, model)?);

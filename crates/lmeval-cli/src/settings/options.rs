@@ -465,6 +465,19 @@ pub(super) const DICT_OPTIONS: [DictOption; 8] = [
     ),
 ];
 
+impl Options {
+    /// The same settings for another model.
+    pub(crate) fn with_model(mut self, name: Option<String>, args: Vec<String>) -> Self {
+        self.model = name.or(self.model);
+        self.dicts.0.retain(|(known, _)| *known != MODEL_ARGS);
+        self.dicts.0.push((MODEL_ARGS, Pairs::Words(vec![args])));
+        self
+    }
+}
+
+/// The name of the option with the arguments of the model.
+const MODEL_ARGS: &str = "model_args";
+
 /// The dictionary options that are given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DictArgs(Vec<(&'static str, Pairs)>);

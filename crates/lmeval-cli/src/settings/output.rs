@@ -25,6 +25,8 @@ pub(crate) struct OutputGroup {
     /// Whether a log of every request is printed.
     pub log: bool,
     pub view: bool,
+    /// Whether scores are printed; not by commands that print something else about them.
+    pub prints_scores: bool,
     pub trackers: TrackerSettings,
 }
 
@@ -70,6 +72,7 @@ impl OutputGroup {
                 None => environment::wants_log(),
             },
             view: options.view.unwrap_or_default(),
+            prints_scores: true,
             trackers,
         })
     }

@@ -42,7 +42,7 @@ fn run(context: &TestContext, server: &StandInServer, more: &[&str]) {
 /// Results without what a rescoring run may change.
 fn comparable(context: &TestContext, folder: &str) -> Value {
     let mut results = results(&context.work().join(folder));
-    for key in ["rescored", "pretty_env_info"] {
+    for key in ["rescored", "pretty_env_info", "receipt"] {
         results.as_object_mut().unwrap().remove(key);
     }
     results

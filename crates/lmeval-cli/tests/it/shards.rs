@@ -11,14 +11,21 @@ use crate::context;
 use crate::long_run::{arguments, newest, question, write_task};
 use crate::recorded_runs::{TEMPLATE, copy, dumps, flags, part, recordings};
 
-/// The newest results without times, and all samples by task, as text.
+/// The newest results without times and receipt, and all samples by task, as text. Merged runs have no receipt.
 fn files(folder: &Path) -> (String, Vec<(String, String)>) {
     let results = fs_err::read_to_string(newest(folder, "results_")).unwrap();
     let is_time = |line: &&str| {
         // With the checksum of the date.
         line.trim_start().starts_with("\"date\":") || line.starts_with("  \"total_evaluation_time_seconds\":")
     };
-    let results = results.lines().filter(|line| !is_time(line)).collect::<Vec<_>>().join("\n");
+    let mut is_receipt = false;
+    let kept = results.lines().filter(|line| {
+        is_receipt |= *line == "  \"receipt\": {";
+        let is_kept = !is_receipt && !is_time(line);
+        is_receipt &= !line.starts_with("  }");
+        is_kept
+    });
+    let results = kept.collect::<Vec<_>>().join("\n");
     let mut samples = Vec::new();
     for entry in fs_err::read_dir(newest(folder, "results_").parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();

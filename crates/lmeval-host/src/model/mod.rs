@@ -1,6 +1,7 @@
 //! Models written in Python.
 
 mod calls;
+mod distributions;
 mod failure;
 mod link;
 mod settings;
@@ -12,8 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, AnswerSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelTemplate, ModelTraits,
+    Answer, AnswerSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelTemplate, ModelTraits,
 };
 use lmeval_pycompat::{Dict, Function, Value};
 use tokio::sync::oneshot;
@@ -381,6 +382,35 @@ impl Model for PythonModel {
             if thread::Builder::new().name("python-model".to_owned()).spawn(work).is_ok() {
                 // A dropped sender also means that the thread has ended.
                 let _ = ended.await;
+            }
+        })
+    }
+
+    fn distributions(
+        &self,
+        requests: Vec<ModelRequest>,
+        kept: Kept,
+        sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async move {
+            let (done, ended) = oneshot::channel();
+            let model = self.this.upgrade().expect("the model is borrowed, so it is alive");
+            let work = move || {
+                let result = model.pass_distributions(&requests, kept, sink);
+                drop(model);
+                let _ = done.send(result);
+            };
+            let started = thread::Builder::new().name("python-model".to_owned()).spawn(work);
+            let lost = |_| {
+                let message = format!("The model `{}` was interrupted", self.name);
+                Err(ModelError::new(ModelErrorKind::Unreachable, message))
+            };
+            match started {
+                Ok(_) => ended.await.unwrap_or_else(lost),
+                Err(error) => Err(ModelError::new(
+                    ModelErrorKind::Unreachable,
+                    format!("Cannot start a thread for the model `{}`: {error}", self.name),
+                )),
             }
         })
     }

@@ -156,7 +156,7 @@ fn score(choice: &Dict, scored: &Scored, rules: &Rules) -> Result<Score, BadAnsw
 }
 
 /// The range of the continuation among `count` log-probabilities.
-fn range(
+pub(super) fn range(
     count: usize,
     scored: &Scored,
     first: Option<&str>,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, CheckSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
@@ -158,5 +158,14 @@ impl Model for Deferred {
                 Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
             }
         })
+    }
+
+    fn distributions(
+        &self,
+        requests: Vec<ModelRequest>,
+        kept: Kept,
+        sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async move { self.full().await?.distributions(requests, kept, sink).await })
     }
 }

@@ -11,6 +11,7 @@ mod chat;
 mod completions;
 mod contact;
 mod deferred;
+mod distributions;
 mod examine;
 mod fuzz;
 mod generate;

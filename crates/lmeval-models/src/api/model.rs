@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use lmeval_core::{
-    Answer, Arguments, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, ModelTraits, OptionScoring, RemoteTemplate, RequestType,
-    SCORING_FACT,
+    Answer, Arguments, CheckSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts,
+    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, OptionScoring,
+    RemoteTemplate, RequestType, SCORING_FACT,
 };
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -292,5 +292,15 @@ impl Model for ApiModel {
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         Box::pin(async move { self.answer_all(&requests).await })
+    }
+
+    fn distributions(
+        &self,
+        requests: Vec<ModelRequest>,
+        kept: Kept,
+        sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        let model = self.this.upgrade().expect("the model is borrowed, so it is alive");
+        Box::pin(model.pass_distributions(requests, kept, sink))
     }
 }

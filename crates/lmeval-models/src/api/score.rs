@@ -103,6 +103,17 @@ impl ApiModel {
 
     /// The rolling log-likelihood of a string.
     pub(super) async fn roll(&self, request: &ModelRequest, text: &str) -> Result<Answer, ModelError> {
+        let prompts = self.rolling_prompts(text).await?;
+        let about = request.describe();
+        let mut numbers = Vec::with_capacity(prompts.len());
+        for score in self.score(&about, prompts).await {
+            numbers.push(score?.0);
+        }
+        Ok(Response::Rolling { logprob: float::sum(numbers) }.into())
+    }
+
+    /// The windows that score a string.
+    pub(super) async fn rolling_prompts(&self, text: &str) -> Result<Vec<Scored>, ModelError> {
         let encoder = self.encoder(RequestType::LoglikelihoodRolling)?;
         let tokens = encoder.encode(text).await?;
         // One token of each prompt precedes the first scored one.
@@ -112,12 +123,7 @@ impl ApiModel {
             let context = window.context.len();
             prompts.push(self.fit([window.context, window.continuation].concat(), context)?);
         }
-        let about = request.describe();
-        let mut numbers = Vec::with_capacity(prompts.len());
-        for score in self.score(&about, prompts).await {
-            numbers.push(score?.0);
-        }
-        Ok(Response::Rolling { logprob: float::sum(numbers) }.into())
+        Ok(prompts)
     }
 
     /// Answers all log-likelihood requests of a batch.
@@ -129,12 +135,31 @@ impl ApiModel {
         if self.scores_chat() {
             return self.answer_chat_loglikelihoods(requests, answers).await;
         }
+        let (mut indices, mut prompts) = (Vec::new(), Vec::new());
+        for (index, prompt) in self.continuation_prompts(requests).await {
+            match prompt {
+                Ok(prompt) => {
+                    indices.push(index);
+                    prompts.push(prompt);
+                }
+                Err(error) => answers[index] = Some(Err(error)),
+            }
+        }
+        self.answer_prompts(requests, answers, indices, prompts).await;
+    }
+
+    /// The prompts that score the continuations of a batch, with the indices of their requests.
+    pub(super) async fn continuation_prompts(
+        &self,
+        requests: &[ModelRequest],
+    ) -> Vec<(usize, Result<Scored, ModelError>)> {
+        let mut found = Vec::new();
         let mut pairs = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
                 match context.as_text() {
                     Some(context) => pairs.push((index, context, [context.as_ref(), continuation].concat())),
-                    None => answers[index] = Some(Err(no_plain_context())),
+                    None => found.push((index, Err(no_plain_context()))),
                 }
             }
         }
@@ -144,7 +169,6 @@ impl ApiModel {
             Ok(encoder) => encoder.encode_all(&joined).await,
             Err(error) => joined.iter().map(|_| Err(error.clone())).collect(),
         };
-        let (mut indices, mut prompts) = (Vec::new(), Vec::new());
         for ((index, context, prompt), tokens) in pairs.iter().zip(encoded) {
             let plain = encoder.as_ref().ok().filter(|_| context.is_empty());
             let tokens = plain.and_then(|encoder| encoder.encode_after_nothing(prompt)).unwrap_or(tokens);
@@ -153,15 +177,9 @@ impl ApiModel {
                 (_, Err(error)) => Err(error),
                 (Err(error), _) => Err(error.clone()),
             };
-            match pair.and_then(|pair| self.fit(pair.tokens, pair.context)) {
-                Ok(prompt) => {
-                    indices.push(*index);
-                    prompts.push(prompt);
-                }
-                Err(error) => answers[*index] = Some(Err(error)),
-            }
+            found.push((*index, pair.and_then(|pair| self.fit(pair.tokens, pair.context))));
         }
-        self.answer_prompts(requests, answers, indices, prompts).await;
+        found
     }
 
     /// Answers all log-likelihood requests of a batch on a chat API.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, CheckSink, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
+    Answer, CheckSink, DistributionSink, Kept, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, ModelTraits, RequestType,
 };
 use lmeval_pycompat::Dict;
 
@@ -147,6 +147,18 @@ impl Model for LaunchedModel {
                 self.or_failure(self.served.answer(requests)).await
             };
             answers.await.unwrap_or_else(|error| vec![Err(error); all])
+        })
+    }
+
+    fn distributions(
+        &self,
+        requests: Vec<ModelRequest>,
+        kept: Kept,
+        sink: DistributionSink,
+    ) -> ModelFuture<'_, Result<(), ModelError>> {
+        Box::pin(async move {
+            self.ready().await?;
+            self.or_failure(self.served.distributions(requests, kept, sink)).await?
         })
     }
 }

@@ -14,9 +14,11 @@ const SECTIONS: &str = "sections";
 /// The key, inside of [`CHECKSUMS`], of those of the samples files.
 const SAMPLES: &str = "samples";
 
-/// Keys that only describe a run: people rename models and remove facts about their machines before they publish results.
-const DESCRIPTIONS: [&str; 8] = [
+/// Keys that only describe a run: people rename models and remove facts about their machines before they publish results. A receipt has
+/// a checksum of its own.
+const DESCRIPTIONS: [&str; 9] = [
     CHECKSUMS,
+    "receipt",
     "model_name",
     "model_name_sanitized",
     "model_source",

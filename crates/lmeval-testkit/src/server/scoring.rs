@@ -149,6 +149,14 @@ impl ScoringModel {
         prompt + "[assistant] "
     }
 
+    /// The true log-probabilities of every token in the place of each one of a continuation.
+    pub fn logprobs(&self, context: &str, continuation: &str) -> Vec<Vec<f64>> {
+        let tokens: Vec<u64> = super::answers::tokenize(&format!("{context}{continuation}"));
+        let begin = tokens.len() - continuation.len();
+        let state = self.lock();
+        (begin..tokens.len()).map(|index| state.logprobs(&tokens[..index])).collect()
+    }
+
     /// The true log-likelihood of a continuation, and whether it is the most likely one.
     pub fn score(&self, context: &str, continuation: &str) -> (f64, bool) {
         let state = self.lock();
@@ -260,7 +268,9 @@ impl State {
                 let best = best(&all);
                 let id = tokens.get(index).copied().unwrap_or(best);
                 own.push(json!(all[id as usize]));
-                top.push(entries(&[best, id], &all));
+                let mut listed = most_likely(&all, request["logprobs"].as_u64().unwrap_or(1) as usize);
+                listed.push(id);
+                top.push(entries(&listed, &all));
             }
             names.extend(tokens.iter().map(|id| json!(name(*id))));
             names.push(json!("token_id:0"));
@@ -406,6 +416,14 @@ fn best(all: &[f64]) -> u64 {
         }
     }
     best as u64
+}
+
+/// The most likely tokens.
+fn most_likely(all: &[f64], count: usize) -> Vec<u64> {
+    let mut ids: Vec<u64> = (0..all.len() as u64).collect();
+    ids.sort_by(|a, b| all[*b as usize].total_cmp(&all[*a as usize]).then(a.cmp(b)));
+    ids.truncate(count);
+    ids
 }
 
 fn name(id: u64) -> String {

@@ -99,7 +99,7 @@ pub(crate) struct CompareArgs {
 }
 
 /// Checks a gate, so that a malformed one is a usage error; it is parsed again where it is decided.
-fn gate(text: &str) -> Result<String, String> {
+pub(crate) fn gate(text: &str) -> Result<String, String> {
     Condition::parse(text)
         .map(|_| text.to_owned())
         .map_err(|_| "write `TASK:METRIC >= MARGIN`, as in 'mmlu:acc >= -0.01' or 'tasks(mmlu:acc, gsm8k:exact_match) >= -0.01'".to_owned())

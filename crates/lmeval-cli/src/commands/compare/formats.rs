@@ -88,7 +88,19 @@ pub(super) fn json(
         object(entries)
     });
     let compared: Vec<Value> = compared.collect();
-    let gates = decisions.iter().map(|decision| {
+    let whole = object([
+        ("base", run_value(base)),
+        ("comparisons", Value::list(compared)),
+        ("gates", gate_values(decisions)),
+    ]);
+    let mut text = String::new();
+    json_line::write(&mut text, &whole)?;
+    Ok(printer.exact(&text)?)
+}
+
+/// Decided gates as JSON.
+pub(crate) fn gate_values(decisions: &[Decision]) -> Value {
+    Value::list(decisions.iter().map(|decision| {
         object([
             ("gate", Value::str(decision.text.as_str())),
             ("run", Value::str(decision.run.as_str())),
@@ -100,18 +112,11 @@ pub(super) fn json(
             ("high", Value::Float(decision.high)),
             ("documents_to_decide", Value::Float(decision.needed)),
         ])
-    });
-    let whole = object([
-        ("base", run_value(base)),
-        ("comparisons", Value::list(compared)),
-        ("gates", Value::list(gates)),
-    ]);
-    let mut text = String::new();
-    json_line::write(&mut text, &whole)?;
-    Ok(printer.exact(&text)?)
+    }))
 }
 
-fn score_value(score: &Compared) -> Value {
+/// A score as JSON.
+pub(crate) fn score_value(score: &Compared) -> Value {
     let mut entries = vec![
         ("task", Value::str(score.task.as_str())),
         ("filter", Value::str(score.filter.as_str())),
@@ -159,7 +164,7 @@ fn outcome_entries(outcome: &Difference) -> Vec<(&'static str, Value)> {
     ]
 }
 
-pub(super) fn object(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+pub(crate) fn object(entries: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     Value::from(entries.into_iter().map(|(key, value)| (Value::str(key), value)).collect::<Dict>())
 }
 
@@ -218,7 +223,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A number with at most this many digits after the point.
-pub(super) fn number(value: f64, digits: usize) -> String {
+pub(crate) fn number(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return repr::repr(&Value::Float(value));
     }
@@ -226,11 +231,11 @@ pub(super) fn number(value: f64, digits: usize) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-pub(super) fn signed(value: f64) -> String {
+pub(crate) fn signed(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { format!("{value:+.4}") }
 }
 
-pub(super) fn p_value(value: f64) -> String {
+pub(crate) fn p_value(value: f64) -> String {
     if value < 0.0001 { "<0.0001".to_owned() } else { number(value, 4) }
 }
 

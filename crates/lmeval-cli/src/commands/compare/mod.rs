@@ -14,7 +14,9 @@ use lmeval_analysis::stats::ClusterCorrection;
 use lmeval_core::Diagnostic;
 use lmeval_scoring::registry::Registry;
 
-pub(crate) use self::arguments::{CompareArgs, Format};
+pub(crate) use self::arguments::{CompareArgs, Format, gate};
+pub(crate) use self::formats::{gate_values, number, object, p_value, score_value, signed};
+pub(crate) use self::tables::gate_table;
 use crate::commands::Status;
 use crate::foreign;
 use crate::printer::Printer;
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
         runs.push(new);
     }
     adjust(&mut comparisons);
-    let decisions = decide(&gates, &runs, &comparisons, arguments)?;
+    let decisions = decide(&gates, &runs, &comparisons, (arguments.confidence, arguments.power))?;
     let mut noted: Vec<&str> = Vec::new();
     for comparison in &comparisons {
         for note in &comparison.notes {
@@ -91,11 +93,16 @@ pub(crate) fn run(arguments: &CompareArgs, printer: &mut Printer) -> Result<Stat
     if let Some(count) = arguments.flips.as_ref().filter(|_| arguments.format != Format::Json) {
         flips::print(&base, &runs, &comparisons, flips::count(count)?, arguments.format, printer)?;
     }
-    Ok(match decisions.iter().map(|decision| decision.verdict).max() {
+    Ok(status(&decisions))
+}
+
+/// The exit status of decided gates.
+pub(crate) fn status(decisions: &[Decision]) -> Status {
+    match decisions.iter().map(|decision| decision.verdict).max() {
         Some(Verdict::Fail) => Status::GateFailed,
         Some(Verdict::Inconclusive) => Status::GateInconclusive,
         Some(Verdict::Pass) | None => Status::Success,
-    })
+    }
 }
 
 /// Refuses combinations that would print two formats or none.
@@ -190,16 +197,17 @@ fn select(comparison: &mut Comparison, arguments: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-fn decide(
+/// Decides gates with this confidence; the documents that would decide are for this power.
+pub(crate) fn decide(
     gates: &[Condition],
     runs: &[Run],
     comparisons: &[Comparison],
-    arguments: &CompareArgs,
+    (confidence, power): (f64, f64),
 ) -> Result<Vec<Decision>> {
     let mut decisions = Vec::new();
     for gate in gates {
         for (run, comparison) in runs.iter().zip(comparisons) {
-            let decided = gate.decide(&comparison.scores, arguments.confidence, arguments.power)?;
+            let decided = gate.decide(&comparison.scores, confidence, power)?;
             decisions.extend(decided.into_iter().map(|decided| Decision {
                 text: gate.text.clone(),
                 run: run.name.clone(),

@@ -174,7 +174,8 @@ fn power_lines(comparisons: &[Comparison], arguments: &CompareArgs) -> String {
     text
 }
 
-fn gate_table(decisions: &[Decision]) -> Result<String> {
+/// A table of decided gates.
+pub(crate) fn gate_table(decisions: &[Decision]) -> Result<String> {
     let rows: Vec<[String; 6]> = decisions
         .iter()
         .map(|decision| {

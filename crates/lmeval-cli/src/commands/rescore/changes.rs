@@ -23,27 +23,27 @@ const SHOWN: usize = 300;
 
 /// The documents of one score that changed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Changed {
-    pub(super) task: String,
-    pub(super) filter: String,
-    pub(super) metric: String,
+pub(crate) struct Changed {
+    pub(crate) task: String,
+    pub(crate) filter: String,
+    pub(crate) metric: String,
     pub(super) up: usize,
     pub(super) down: usize,
-    pub(super) first: Vec<Flip>,
+    pub(crate) first: Vec<Flip>,
 }
 
 /// A document whose value changed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flip {
-    pub(super) document: i64,
-    before: f64,
-    after: f64,
+pub(crate) struct Flip {
+    pub(crate) document: i64,
+    pub(crate) before: f64,
+    pub(crate) after: f64,
     /// The offset of its stored line.
     offset: u64,
 }
 
 /// Compares the values of each task with the stored ones, as soon as it is scored.
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     run: Run,
     stored: Arc<StoredModel>,
     shown: usize,
@@ -52,8 +52,8 @@ pub(super) struct Comparison {
 
 /// The comparison so far.
 #[derive(Debug, Default)]
-pub(super) struct ChangesSoFar {
-    pub(super) changed: Vec<Changed>,
+pub(crate) struct ChangesSoFar {
+    pub(crate) changed: Vec<Changed>,
     /// Tasks with stored samples.
     pub(super) compared: Vec<String>,
     /// Why stored samples of a task cannot be compared.
@@ -61,12 +61,12 @@ pub(super) struct ChangesSoFar {
 }
 
 impl Comparison {
-    pub(super) fn new(run: &Run, stored: &Arc<StoredModel>, shown: usize) -> Self {
+    pub(crate) fn new(run: &Run, stored: &Arc<StoredModel>, shown: usize) -> Self {
         Self { run: run.clone(), stored: Arc::clone(stored), shown, found: Mutex::default() }
     }
 
     /// Takes what was compared so far.
-    pub(super) fn take(&self) -> ChangesSoFar {
+    pub(crate) fn take(&self) -> ChangesSoFar {
         std::mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -12,7 +12,7 @@ use crate::run::session::Session;
 use crate::settings::RunSettings;
 
 /// Creates the judges that the arguments bind.
-pub(super) fn create(run: &Run, session: &mut Session, printer: &Printer) -> Result<()> {
+pub(crate) fn create(run: &Run, session: &mut Session, printer: &Printer) -> Result<()> {
     let (settings, notes) = (&session.settings, printer.notes());
     let path = if settings.scoring.judges.is_empty() { None } else { journal(run, settings) };
     let has_answers = path.as_ref().is_some_and(|path| path.exists());

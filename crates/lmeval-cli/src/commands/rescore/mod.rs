@@ -14,7 +14,8 @@ use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_scoring::results::SampleRecord;
 
 pub(crate) use self::arguments::RescoreArgs;
-use self::changes::{ChangesSoFar, Comparison};
+pub(crate) use self::changes::{ChangesSoFar, Comparison};
+pub(crate) use self::judging::create as create_judges;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::run::judges;

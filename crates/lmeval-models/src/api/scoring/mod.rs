@@ -33,6 +33,7 @@ pub(super) use group::together;
 use member::Reference;
 pub(super) use member::Verdict;
 use next_token::Canary;
+pub(super) use next_token::id_of;
 use tail::Tail;
 
 /// Unexpected answers after which a protocol is turned off.

@@ -220,7 +220,7 @@ fn is_plausible(logprob: f64) -> bool {
 }
 
 /// The id in `token_id:123`.
-fn id_of(token: &str) -> Option<u32> {
+pub(in super::super) fn id_of(token: &str) -> Option<u32> {
     token.strip_prefix("token_id:")?.parse().ok()
 }
 

@@ -31,6 +31,7 @@ mod glob;
 mod json;
 mod kwargs;
 mod load;
+mod media;
 mod patterns;
 mod plan;
 mod read;

@@ -324,6 +324,7 @@ def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
         "module": _module(cls),
         "code": "; ".join(dict.fromkeys(code)),
         "ignored": served.ignored,
+        "multimodal": bool(getattr(served.inner, "MULTIMODAL", False)),
     }
 
 

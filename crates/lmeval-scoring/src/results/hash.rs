@@ -122,6 +122,7 @@ pub(crate) fn hash_target(target: &Value) -> String {
 pub fn replace_foreign(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Set(items) => Value::List(items.clone()),
+        Value::Media(media) => lmeval_media::summary(media),
         other => Value::from(repr::str(other)),
     })
 }

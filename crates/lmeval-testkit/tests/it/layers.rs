@@ -5,7 +5,7 @@ use crate::{metadata, repository};
 
 /// Crates by layer, from the bottom.
 const LAYERS: &[&[&str]] = &[
-    &["lmeval-pycompat", "lmeval-template", "lmeval-metrics", "lmeval-plot"],
+    &["lmeval-pycompat", "lmeval-template", "lmeval-media", "lmeval-metrics", "lmeval-plot"],
     &["lmeval-core", "lmeval-scoring", "lmeval-tasks"],
     &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],

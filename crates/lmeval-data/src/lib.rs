@@ -26,6 +26,7 @@ mod documents;
 mod error;
 mod features;
 mod file;
+mod folder;
 mod formats;
 mod glob;
 mod json;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lmeval_core::{ModelError, ModelErrorKind};
-use lmeval_media::{Format, MediaError, as_png, as_wav, data_url, facts, oriented};
+use lmeval_media::{Format, MediaError, as_png, as_wav, data_url, oriented};
 use lmeval_pycompat::{Dict, Media, MediaKind, Value};
 
 const IMAGE: &str = "<image>";
@@ -182,12 +182,12 @@ fn image_part(image: &Value) -> Result<Value, ModelError> {
 /// The address of an image: the file as it is if servers take its format, otherwise as PNG.
 fn image_url(image: &Media) -> Result<String, ModelError> {
     let unusable = |error: MediaError| unsupported(image.kind(), &error);
-    let known = facts(image).map_err(unusable)?;
     let bytes = image.bytes().map_err(|error| unusable(error.into()))?;
+    let format = format(image.kind(), &bytes)?;
     // Reference: a rotated photograph is turned upright when it is read, and few servers do that.
-    let is_taken = matches!(known.format, Format::Png | Format::Jpeg | Format::Gif | Format::WebP);
+    let is_taken = matches!(format, Format::Png | Format::Jpeg | Format::Gif | Format::WebP);
     if is_taken && !oriented(&bytes) {
-        return Ok(data_url(known.format, &bytes));
+        return Ok(data_url(format, &bytes));
     }
     Ok(data_url(Format::Png, &as_png(&bytes).map_err(unusable)?))
 }
@@ -196,16 +196,25 @@ fn image_url(image: &Media) -> Result<String, ModelError> {
 fn sound_part(sound: &Value) -> Result<Value, ModelError> {
     let sound = file(sound, MediaKind::Audio)?;
     let unusable = |error: MediaError| unsupported(sound.kind(), &error);
-    let known = facts(&sound).map_err(unusable)?;
     let bytes = sound.bytes().map_err(|error| unusable(error.into()))?;
-    let is_taken = matches!(known.format, Format::Wav | Format::Mp3) && sound.kind() == MediaKind::Audio;
+    let format = format(sound.kind(), &bytes)?;
+    let is_taken = matches!(format, Format::Wav | Format::Mp3) && sound.kind() == MediaKind::Audio;
     let (format, content) = if is_taken {
-        (known.format, STANDARD.encode(&bytes))
+        (format, STANDARD.encode(&bytes))
     } else {
         (Format::Wav, STANDARD.encode(as_wav(&bytes).map_err(unusable)?))
     };
     let content = Value::dict([("data", Value::from(content)), ("format", Value::str(format.name()))]);
     Ok(Value::dict([("type", Value::str("input_audio")), ("input_audio", content)]))
+}
+
+/// The format of a file, which was checked when the request was built.
+fn format(kind: MediaKind, bytes: &[u8]) -> Result<Format, ModelError> {
+    let is_image = kind == MediaKind::Image;
+    let what = if is_image { "images" } else { "sounds" };
+    Format::of(bytes).filter(|format| format.is_image() == is_image).ok_or_else(|| {
+        unsupported(kind, &MediaError::Unknown { kind: what, bytes: bytes.len() })
+    })
 }
 
 /// A file given as such, as bytes, Base64, a `data:` address, or a dictionary with `bytes`.

@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
 /// Allowed dependencies within a layer.
 const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
+    ("lmeval-media", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-scoring", "lmeval-core"),
     ("lmeval-tasks", "lmeval-core"),

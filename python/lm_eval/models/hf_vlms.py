@@ -257,10 +257,10 @@ class HFMultimodalLM(ProcessorLM):
         return [replace_placeholders(string, self.PLACEHOLDER, self.image_token, self.max_images) for string in strings]
 
     def _files(self, request: Instance[Any, Any]) -> list[Any]:
-        images = self._given(request)[: self.max_images]
-        if self.rgb:
-            images = [image.convert("RGB") for image in images]
-        return [resize_image(image, self.image_width, self.image_height, self.image_max_side) for image in images]
+        # Reference: resized before the conversion, which matters for images with palettes.
+        size = (self.image_width, self.image_height, self.image_max_side)
+        images = [resize_image(image, *size) for image in self._given(request)[: self.max_images]]
+        return [image.convert("RGB") for image in images] if self.rgb else images
 
     def _processed(self, strings: list[str], files: list[list[Any]], **options: Any) -> Any:
         strings = self._prompts(strings)

@@ -94,7 +94,7 @@ class Vision(unittest.TestCase):
     def test_qwen(self) -> None:
         """Images of their own size, resized, in chat messages."""
         model = vision.write_qwen(self.folder / "qwen")
-        self.compare(model, {"image_width": 60}, apply_chat_template=True)
+        self.compare(model, {"image_width": 30}, apply_chat_template=True)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,27 @@ class Wire(unittest.TestCase):
         with self.assertRaisesRegex(OSError, "The image `a.png` cannot be opened"):
             image.convert("RGB")
 
+    @unittest.skipUnless(media.is_installed(), "Pillow is not installed")
+    def test_resized_images(self) -> None:
+        """Sizes are those that 0.4.13 gives an image of 48 by 32 pixels, which it never enlarges."""
+        from lm_eval.models.utils import resize_image
+
+        image = media.drawing(1)
+        cases: list[tuple[dict[str, Any], tuple[int, int]]] = [
+            ({}, (48, 32)),
+            ({"width": 60}, (48, 32)),
+            ({"width": 24}, (24, 16)),
+            ({"width": 20, "height": 9}, (13, 9)),
+            ({"max_dimension": 21}, (21, 14)),
+            ({"max_dimension": 100}, (48, 32)),
+            ({"width": 1}, (1, 1)),
+            ({"width": 60, "height": 60, "keep_aspect_ratio": False}, (48, 32)),
+            ({"width": 10, "height": 60, "keep_aspect_ratio": False}, (10, 60)),
+            ({"width": 10, "keep_aspect_ratio": False}, (10, 6)),
+        ]
+        for options, size in cases:
+            self.assertEqual(resize_image(image, **options).size, size, options)
+
     def test_sounds(self) -> None:
         """A WAV file is decoded without other libraries; other formats name what decodes them."""
         try:

@@ -67,30 +67,30 @@ pub(crate) fn open_files(kind: MediaKind, files: Vec<Location>, labels: &Labels)
         columns.push(("label".into(), Type::ClassLabel(labels.0.clone().into())));
     }
     let schema = Arc::new(Schema::new(columns));
-    let source = Files { kind, files, labels: labels.clone() };
+    let source = Files { kind, all: files, labels: labels.clone() };
     Opened { source: Arc::new(source), schemas: vec![schema] }
 }
 
 /// One row per file.
 struct Files {
     kind: MediaKind,
-    files: Vec<Location>,
+    all: Vec<Location>,
     labels: Labels,
 }
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Files({:?}, {})", self.kind, self.files.len())
+        write!(formatter, "Files({:?}, {})", self.kind, self.all.len())
     }
 }
 
 impl Source for Files {
     fn len(&self) -> u64 {
-        self.files.len() as u64
+        self.all.len() as u64
     }
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
-        let Some(file) = usize::try_from(index).ok().and_then(|index| self.files.get(index)) else {
+        let Some(file) = usize::try_from(index).ok().and_then(|index| self.all.get(index)) else {
             return Ok(Dict::new());
         };
         let mut row = Dict::new();
@@ -170,7 +170,9 @@ impl Described {
 
     fn files(&self, value: &Value) -> Result<Value, String> {
         match value {
-            Value::List(names) => names.iter().map(|name| self.file(name)).collect::<Result<Vec<_>, _>>().map(Value::from),
+            Value::List(names) => {
+                names.iter().map(|name| self.file(name)).collect::<Result<Vec<_>, _>>().map(Value::from)
+            }
             single => self.file(single),
         }
     }
@@ -183,7 +185,8 @@ impl Source for Described {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let failed = |column: &str, message: String| -> Error {
-            ErrorKind::Value { file: self.metadata.name(), row: index, column: column.to_owned(), message }.into()
+            ErrorKind::Value { file: self.metadata.name(), row: index, column: column.to_owned(), message }
+                .into()
         };
         let stored = self.rows.row(index, &self.stored)?;
         let mut row = Dict::with_capacity(stored.len());
@@ -193,7 +196,10 @@ impl Source for Described {
                     row.insert(key.clone(), value.clone());
                 }
                 Some((name, (renamed, _))) => {
-                    row.insert(Value::Str(renamed), self.files(value).map_err(|message| failed(name, message))?);
+                    row.insert(
+                        Value::Str(renamed),
+                        self.files(value).map_err(|message| failed(name, message))?,
+                    );
                 }
             }
         }

@@ -46,9 +46,8 @@ const EXTENSIONS: [(&str, Format); 22] = [
 ];
 
 /// Extensions of unsupported kinds of data sets.
-const UNSUPPORTED_EXTENSIONS: [&str; 12] = [
-    "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "opus", "pdf", "zarr",
-];
+const UNSUPPORTED_EXTENSIONS: [&str; 12] =
+    ["tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "opus", "pdf", "zarr"];
 
 impl Format {
     /// The format of a loader name.
@@ -92,11 +91,12 @@ pub(crate) fn of_name(path: &str) -> Format {
 
 /// Whether a file name looks like data of any kind.
 pub(crate) fn is_data(path: &str) -> bool {
-    is_media(path) || extensions(path).any(|extension| {
-        extension == "zip"
-            || EXTENSIONS.iter().any(|(known, _)| *known == extension)
-            || UNSUPPORTED_EXTENSIONS.contains(&extension)
-    })
+    is_media(path)
+        || extensions(path).any(|extension| {
+            extension == "zip"
+                || EXTENSIONS.iter().any(|(known, _)| *known == extension)
+                || UNSUPPORTED_EXTENSIONS.contains(&extension)
+        })
 }
 
 /// Whether a file name looks like that of an image or a sound.

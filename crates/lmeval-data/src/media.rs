@@ -60,7 +60,12 @@ pub(crate) fn read(kind: MediaKind, option: Option<&Arc<str>>, value: Value) -> 
                 (Some(Value::Str(text)), path) => (from_text(kind, text)?, path.map(Arc::from)),
                 (_, Some(path)) => (from_text(kind, path)?, None),
                 (_, None) if is_empty(dict) => return Ok(Value::None),
-                _ => return Err(format!("cannot read an object without `bytes` and `path` as {}", kind.name())),
+                _ => {
+                    return Err(format!(
+                        "cannot read an object without `bytes` and `path` as {}",
+                        kind.name()
+                    ));
+                }
             }
         }
         other => return Err(format!("cannot read a value of type {} as {}", other.type_name(), kind.name())),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Diagnostic, MAX_REPEATS, Model, ModelError, ModelErrorKind, ModelTemplate, OutputType, RequestType, nearest,
+    Diagnostic, MAX_REPEATS, Model, ModelError, ModelErrorKind, ModelTemplate, OutputType, RequestType,
+    nearest,
 };
 use lmeval_pycompat::Value;
 use lmeval_scoring::Host;

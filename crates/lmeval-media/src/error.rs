@@ -55,13 +55,15 @@ impl MediaError {
             Self::Unknown { .. } => {
                 "Images are PNG, JPEG, GIF, WebP, BMP or TIFF files; sounds are WAV, FLAC, MP3 or Ogg files"
             }
-            Self::Damaged { .. } => "Replace the file, or leave the document out with `--samples` or `process_docs`",
+            Self::Damaged { .. } => {
+                "Replace the file, or leave the document out with `--samples` or `process_docs`"
+            }
             Self::Pixels { .. } | Self::Bytes(_) => "Make the file smaller, or leave the document out",
             Self::Conversion { .. } => "Convert the files of the data set",
         }
     }
 
-    pub(crate) fn damaged(format: Format, message: impl ToString) -> Self {
-        Self::Damaged { format, message: message.to_string() }
+    pub(crate) fn damaged(format: Format, message: impl std::fmt::Display) -> Self {
+        Self::Damaged { format, message: format!("{message}") }
     }
 }

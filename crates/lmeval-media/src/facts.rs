@@ -33,9 +33,11 @@ pub fn facts(media: &Media) -> Result<Facts, MediaError> {
 
 fn facts_of(kind: MediaKind, bytes: &[u8]) -> Result<Facts, MediaError> {
     let is_image = kind == MediaKind::Image;
-    let format = Format::of(bytes).filter(|format| format.is_image() == is_image).ok_or(
-        MediaError::Unknown { kind: if is_image { "images" } else { "sounds" }, bytes: bytes.len() },
-    )?;
+    let format =
+        Format::of(bytes).filter(|format| format.is_image() == is_image).ok_or(MediaError::Unknown {
+            kind: if is_image { "images" } else { "sounds" },
+            bytes: bytes.len(),
+        })?;
     if bytes.len() as u64 > MAXIMUM_BYTES {
         return Err(MediaError::Bytes(bytes.len() as u64));
     }

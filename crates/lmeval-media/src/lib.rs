@@ -16,6 +16,7 @@ mod error;
 mod facts;
 mod format;
 mod picture;
+mod preview;
 mod sound;
 mod summary;
 
@@ -23,5 +24,6 @@ pub use error::MediaError;
 pub use facts::{Facts, MAXIMUM_PIXELS, checked, facts};
 pub use format::Format;
 pub use picture::{Thumbnail, as_png, oriented, thumbnail};
+pub use preview::preview;
 pub use sound::as_wav;
 pub use summary::{data_url, summary};

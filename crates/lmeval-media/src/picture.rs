@@ -43,8 +43,7 @@ pub(crate) fn is_unusual(format: Format, bytes: &[u8]) -> bool {
 
 /// Decodes an image, oriented as its Exif data says.
 pub(crate) fn decoded(bytes: &[u8]) -> Result<DynamicImage, MediaError> {
-    let format =
-        Format::of(bytes).ok_or(MediaError::Unknown { kind: "images", bytes: bytes.len() })?;
+    let format = Format::of(bytes).ok_or(MediaError::Unknown { kind: "images", bytes: bytes.len() })?;
     let decoder = format.decoder().ok_or(MediaError::Conversion { format, target: "pixels" })?;
     guarded(format, || {
         let fail = |error| MediaError::damaged(format, error);
@@ -87,7 +86,8 @@ pub fn as_png(bytes: &[u8]) -> Result<Vec<u8>, MediaError> {
 /// Makes a version of an image that is at most `side` pixels wide and high.
 pub fn thumbnail(bytes: &[u8], side: u32) -> Result<Thumbnail, MediaError> {
     let image = decoded(bytes)?;
-    let small = if image.width() > side || image.height() > side { image.thumbnail(side, side) } else { image };
+    let small =
+        if image.width() > side || image.height() > side { image.thumbnail(side, side) } else { image };
     let fail = |error| MediaError::damaged(Format::Jpeg, error);
     let mut file = Vec::new();
     if small.color().has_alpha() {

@@ -24,6 +24,7 @@ mod assets;
 mod catalog;
 mod comparisons;
 mod index;
+mod media;
 mod peer;
 mod prompt;
 mod query;

@@ -71,8 +71,16 @@ fn model_args(server: &StandInServer, more: &str) -> String {
 
 fn run(context: &TestContext, model_args: &str, more: &[&str]) -> lmeval_testkit::Output {
     let arguments = [
-        "run", "--model", "local-chat-completions", "--model_args", model_args, "--tasks", "seen", "--include_path",
-        "tasks", "--apply_chat_template",
+        "run",
+        "--model",
+        "local-chat-completions",
+        "--model_args",
+        model_args,
+        "--tasks",
+        "seen",
+        "--include_path",
+        "tasks",
+        "--apply_chat_template",
     ];
     context.run(&[&arguments[..], more].concat())
 }
@@ -94,7 +102,10 @@ fn servers_get_the_files_of_a_folder() {
     let samples = samples(&context);
     assert_eq!(samples.len(), 2);
     let picture = &samples[0]["doc"]["image"];
-    assert_eq!((&picture["format"], &picture["width"], &picture["bytes"]), (&json!("png"), &json!(1), &json!(67)));
+    assert_eq!(
+        (&picture["format"], &picture["width"], &picture["bytes"]),
+        (&json!("png"), &json!(1), &json!(67))
+    );
     assert!(picture["image"].as_str().unwrap().starts_with("sha256:"), "{picture}");
     assert_eq!(&samples[0]["arguments"]["gen_args_0"]["arg_2"]["visual"], picture);
 

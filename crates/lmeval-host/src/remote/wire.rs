@@ -343,8 +343,15 @@ fn error_of(fields: &Dict) -> Option<ModelError> {
 }
 
 fn of_description(description: &Description) -> Value {
-    let Description { identity, facts, option_scoring, reasons, depends_on_document, is_worth_saving, takes_media } =
-        description;
+    let Description {
+        identity,
+        facts,
+        option_scoring,
+        reasons,
+        depends_on_document,
+        is_worth_saving,
+        takes_media,
+    } = description;
     let pairs = identity.facts.iter();
     let pairs = pairs.map(|(name, fact)| Value::list([Value::str(*name), Value::str(fact.as_str())]));
     Value::dict([

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{
-    Arguments, ModelError, ModelSettings, OptionScoring, RequestType, Response, stops,
-};
+use lmeval_core::{Arguments, ModelError, ModelSettings, OptionScoring, RequestType, Response, stops};
 use lmeval_pycompat::{Dict, Value, strings};
 
 use super::answer::{finish, malformed, objects, text};

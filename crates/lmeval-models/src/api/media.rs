@@ -38,8 +38,11 @@ pub(super) fn has_media(additional: Option<&Arc<Dict>>) -> bool {
 
 /// The error of a log-likelihood after images or sounds, which no protocol of servers has.
 pub(super) fn scores_no_media() -> ModelError {
-    ModelError::new(ModelErrorKind::Unsupported, "Log-likelihoods after images or sounds are not available on servers")
-        .hint("Use `--choices letters` or `--choices generate` with a chat server, or a task that generates")
+    ModelError::new(
+        ModelErrorKind::Unsupported,
+        "Log-likelihoods after images or sounds are not available on servers",
+    )
+    .hint("Use `--choices letters` or `--choices generate` with a chat server, or a task that generates")
 }
 
 /// The messages with the images and sounds of a request as parts of their content.
@@ -90,7 +93,8 @@ fn interleave(messages: &mut [Value], images: Vec<Value>, sounds: Vec<Value>) {
     let is_exact = count(IMAGE) == images.len() && count(AUDIO) == sounds.len();
     let first = if is_exact { 0 } else { last };
     let own = |mark: &str| content(&messages[last]).map_or(0, |text| text.matches(mark).count());
-    let surplus = |files: &[Value], mark: &str| if is_exact { 0 } else { files.len().saturating_sub(own(mark)) };
+    let surplus =
+        |files: &[Value], mark: &str| if is_exact { 0 } else { files.len().saturating_sub(own(mark)) };
     let (extra_images, extra_sounds) = (surplus(&images, IMAGE), surplus(&sounds, AUDIO));
     let (mut images, mut sounds) = (images.into_iter(), sounds.into_iter());
     let mut leading: Vec<Value> = images.by_ref().take(extra_images).collect();
@@ -104,7 +108,7 @@ fn interleave(messages: &mut [Value], images: Vec<Value>, sounds: Vec<Value>) {
             Some(Value::List(content)) => parts.extend(content.iter().cloned()),
             _ => continue,
         }
-        let is_text = parts.iter().all(|part| is_text(part));
+        let is_text = parts.iter().all(is_text);
         if is_text && index != last {
             // Nothing to show in this message.
             continue;
@@ -212,16 +216,19 @@ fn sound_part(sound: &Value) -> Result<Value, ModelError> {
 fn format(kind: MediaKind, bytes: &[u8]) -> Result<Format, ModelError> {
     let is_image = kind == MediaKind::Image;
     let what = if is_image { "images" } else { "sounds" };
-    Format::of(bytes).filter(|format| format.is_image() == is_image).ok_or_else(|| {
-        unsupported(kind, &MediaError::Unknown { kind: what, bytes: bytes.len() })
-    })
+    Format::of(bytes)
+        .filter(|format| format.is_image() == is_image)
+        .ok_or_else(|| unsupported(kind, &MediaError::Unknown { kind: what, bytes: bytes.len() }))
 }
 
 /// A file given as such, as bytes, Base64, a `data:` address, or a dictionary with `bytes`.
 fn file(value: &Value, kind: MediaKind) -> Result<Arc<Media>, ModelError> {
     let refused = |what: &str| unsupported(kind, &format_args!("{what} instead of a file"));
     let of_text = |text: &str| {
-        let text = text.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")).map_or(text, |(_, rest)| rest);
+        let text = text
+            .strip_prefix("data:")
+            .and_then(|rest| rest.split_once(";base64,"))
+            .map_or(text, |(_, rest)| rest);
         STANDARD.decode(text.trim()).map_err(|_| refused("a string that is not Base64"))
     };
     let bytes: Arc<[u8]> = match value {
@@ -287,7 +294,8 @@ mod tests {
     use super::*;
 
     /// A PNG file with one pixel.
-    const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
+    const PIXEL: &str =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
 
     fn shown(text: &str, additional: &[(&str, Vec<Value>)], placement: Placement, limit: usize) -> String {
         let messages = json::loads(text).unwrap();
@@ -303,25 +311,34 @@ mod tests {
     #[test]
     fn places_files() {
         let png = Value::str(PIXEL);
-        let image = r#"{"type": "image_url", "image_url": {"url": "data:image/png;base64,PIXEL", "detail": "auto"}}"#;
+        let image =
+            r#"{"type": "image_url", "image_url": {"url": "data:image/png;base64,PIXEL", "detail": "auto"}}"#;
         let text = r#"[{"role": "user", "content": "<image> what? <image>", "type": "text"}]"#;
         let two = [("visual", vec![png.clone(), png.clone()])];
         assert_eq!(
             shown(text, &two, Placement::Before, 1),
-            format!(r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": "<image> what? <image>"}}]}}]"#)
+            format!(
+                r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": "<image> what? <image>"}}]}}]"#
+            )
         );
         assert_eq!(
             shown(text, &two, Placement::Stripped, 9),
-            format!(r#"[{{"role": "user", "content": [{image}, {image}, {{"type": "text", "text": " what? "}}]}}]"#)
+            format!(
+                r#"[{{"role": "user", "content": [{image}, {image}, {{"type": "text", "text": " what? "}}]}}]"#
+            )
         );
         assert_eq!(
             shown(text, &two, Placement::Interleaved, 9),
-            format!(r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}, {image}]}}]"#)
+            format!(
+                r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}, {image}]}}]"#
+            )
         );
         // A placeholder without a file stays, a file without a placeholder comes first.
         assert_eq!(
             shown(text, &two, Placement::Interleaved, 1),
-            format!(r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? <image>"}}]}}]"#)
+            format!(
+                r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? <image>"}}]}}]"#
+            )
         );
         let shots = r#"[{"role": "user", "content": "a <image>"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c <image>"}]"#;
         let one = [("visual", vec![png.clone()])];
@@ -336,9 +353,15 @@ mod tests {
 
     #[test]
     fn sends_sounds() {
-        let samples = [b"RIFF\x26\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data\x02\0\0\0".as_slice(), &[1, 2]].concat();
+        let samples = [
+            b"RIFF\x26\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data\x02\0\0\0"
+                .as_slice(),
+            &[1, 2],
+        ]
+        .concat();
         let text = r#"[{"role": "user", "content": "<audio> what?"}]"#;
-        let kept = shown(text, &[("audio", vec![Value::Bytes(samples.clone().into())])], Placement::Interleaved, 9);
+        let kept =
+            shown(text, &[("audio", vec![Value::Bytes(samples.clone().into())])], Placement::Interleaved, 9);
         let content = STANDARD.encode(&samples);
         assert_eq!(
             kept,

@@ -8,9 +8,9 @@ use lmeval_core::{
 };
 use lmeval_pycompat::float;
 
-use super::media::{has_media, scores_no_media};
 use super::answer::{parse, unusable};
 use super::completions;
+use super::media::{has_media, scores_no_media};
 use super::model::{ApiModel, body_text};
 use super::protocol::{Prompt, Protocol, Score, Scored};
 use crate::http::{Call, Route};

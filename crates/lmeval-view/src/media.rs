@@ -35,10 +35,10 @@ impl Previews {
         let (mut offset, mut line) = (0, Vec::new());
         while reader.read_until(b'\n', &mut line).ok()? > 0 {
             let digest = line.strip_prefix(b"{\"sha256\": \"").and_then(|rest| rest.get(..64));
-            if let (Some(Ok(digest)), Ok(length)) = (digest.map(str::from_utf8), u32::try_from(line.len())) {
-                if length <= LONGEST {
-                    lines.insert(digest.to_owned(), (offset, length));
-                }
+            if let (Some(Ok(digest)), Ok(length)) = (digest.map(str::from_utf8), u32::try_from(line.len()))
+                && length <= LONGEST
+            {
+                lines.insert(digest.to_owned(), (offset, length));
             }
             offset += line.len() as u64;
             line.clear();

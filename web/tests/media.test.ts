@@ -20,9 +20,9 @@ function chunk(name: string, data: Buffer): Buffer {
   return Buffer.concat([head, body, tail]);
 }
 
-/** A PNG file with stripes, 640 by 480 pixels, different for each number. */
+/** A PNG file with stripes, 400 by 80 pixels, different for each number. */
 function picture(number: number): Buffer {
-  const [width, height] = [640, 480];
+  const [width, height] = [400, 80];
   const head = Buffer.alloc(13);
   head.writeUInt32BE(width, 0);
   head.writeUInt32BE(height, 4);
@@ -49,7 +49,7 @@ function sound(): Buffer {
 
 const TASK = (name: string, data: string, field: string) =>
   `task: ${name}\ndataset_path: ${data}\ndataset_kwargs: {data_dir: ${name}}\ntest_split: train\noutput_type: generate_until\n` +
-  `${field}\ndoc_to_text: 'What is this?'\ndoc_to_target: 'x'\ngeneration_kwargs: {until: [], max_gen_toks: 4}\n` +
+  `${field}\ndoc_to_text: 'What is this?'\ndoc_to_target: '{{"x"}}'\ngeneration_kwargs: {until: [], max_gen_toks: 4}\n` +
   'metric_list: [{metric: exact_match}]\n';
 
 beforeAll(async () => {
@@ -71,7 +71,6 @@ afterAll(async () => {
 
 test('documents show their images while they are stepped through', async () => {
   const page = await own.open();
-  await page.getByRole('link', { name: 'dummy', exact: true }).first().click();
   await page.getByRole('link', { name: 'Samples of seen' }).click();
   await page.getByText(`${COUNT} samples`).waitFor();
   await page.keyboard.press('j');
@@ -82,7 +81,7 @@ test('documents show their images while they are stepped through', async () => {
     await image.waitFor();
     expect(await image.evaluate((img: HTMLImageElement) => img.decode().then(() => img.naturalWidth))).toBe(320);
     seen.add((await image.getAttribute('src')) ?? '');
-    await page.getByText('png, 640×480').waitFor();
+    await page.getByText('png, 400×80').waitFor();
     await page.keyboard.press('j');
     await page.getByText(`${step + 2} of ${COUNT}`).waitFor();
   }
@@ -92,8 +91,8 @@ test('documents show their images while they are stepped through', async () => {
 
 test('sounds can be played', async () => {
   const page = await own.open();
-  await page.getByRole('link', { name: 'dummy', exact: true }).first().click();
   await page.getByRole('link', { name: 'Samples of heard' }).click();
+  await page.getByText('1 sample', { exact: true }).waitFor();
   await page.keyboard.press('j');
   await page.keyboard.press('Enter');
   const player = page.locator('figure audio');

@@ -137,13 +137,15 @@ def cell(data: bytes | None) -> Any:
 
 
 def write_parquet(path: Path, rows: list[dict[str, Any]], **features: Any) -> None:
-    """Write rows with the library `datasets`; columns without a feature are strings."""
+    """Write rows with the schema of the library `datasets`; columns without a feature are strings."""
     import datasets
+    import pyarrow
+    import pyarrow.parquet
 
     path.parent.mkdir(parents=True, exist_ok=True)
     kinds = {name: features.get(name, datasets.Value("string")) for name in rows[0]}
-    datasets.disable_progress_bars()
-    datasets.Dataset.from_list(rows, features=datasets.Features(kinds)).to_parquet(path)
+    schema = datasets.Features(kinds).arrow_schema
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
 
 
 def write_charts(path: Path, count: int = len(FORMATS)) -> None:

@@ -56,7 +56,7 @@ beforeAll(async () => {
   for (const name of ['tasks', 'seen', 'heard']) mkdirSync(join(home, name));
   for (let number = 0; number < COUNT; number += 1)
     writeFileSync(join(home, 'seen', `${String(number).padStart(4, '0')}.png`), picture(number));
-  writeFileSync(join(home, 'heard', 'one.wav'), sound());
+  for (const name of ['one', 'two']) writeFileSync(join(home, 'heard', `${name}.wav`), sound());
   writeFileSync(join(home, 'tasks', 'seen.yaml'), TASK('seen', 'imagefolder', 'doc_to_image: [image]'));
   writeFileSync(join(home, 'tasks', 'heard.yaml'), TASK('heard', 'audiofolder', 'doc_to_audio: [audio]'));
   const words = ['run', '--model', 'dummy', '--tasks', 'seen,heard', '--include_path', 'tasks', '--output_path', 'out'];
@@ -92,7 +92,7 @@ test('documents show their images while they are stepped through', async () => {
 test('sounds can be played', async () => {
   const page = await own.open();
   await page.getByRole('link', { name: 'Samples of heard' }).click();
-  await page.getByText('1 sample', { exact: true }).waitFor();
+  await page.getByText('2 samples').waitFor();
   await page.keyboard.press('j');
   await page.keyboard.press('Enter');
   const player = page.locator('figure audio');

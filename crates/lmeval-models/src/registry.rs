@@ -25,12 +25,12 @@ pub fn models() -> Vec<ModelEntry> {
         ),
         entry(
             &["hf-multimodal"],
-            "Vision models of `transformers`, on the torch of your Python",
+            "Vision models of transformers, on the torch of your Python",
             local::on_torch,
         ),
         entry(
             &["hf-audiolm-qwen"],
-            "Audio models of `transformers` such as Qwen2-Audio, on the torch of your Python",
+            "Audio models of transformers, on the torch of your Python",
             local::on_torch,
         ),
         server(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),

@@ -200,3 +200,45 @@ fn labels_of_folders_are_columns() {
     assert!(output.stdout.contains("0 of <image sha256:"), "{output}");
     assert!(output.stdout.contains("1 of <image sha256:"), "{output}");
 }
+
+#[test]
+fn previews_describe_the_files() {
+    let context = pictures();
+    let output = context.run(&["preview", "seen", "--include_path", "tasks", "--limit", "1"]);
+    assert!(
+        output.stdout.contains("\"format\": \"png\", \"width\": 1, \"height\": 1, \"bytes\": 67}"),
+        "{output}"
+    );
+    let output = context.run(&["preview", "seen", "--include_path", "tasks", "--json"]);
+    assert_eq!(output.stdout.lines().count(), 2, "{output}");
+    let line: Value = serde_json::from_str(output.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(line["args"][2]["visual"]["format"], "png");
+    let output = context.run(&[
+        "run",
+        "--model",
+        "dummy",
+        "--tasks",
+        "seen",
+        "--include_path",
+        "tasks",
+        "--write_out",
+    ]);
+    assert!(output.stderr.contains("{'visual': <image sha256:"), "{output}");
+}
+
+#[test]
+fn the_same_file_is_the_same_request() {
+    let context = pictures();
+    let server = server();
+    let run = || run(&context, &model_args(&server, ""), &["--use_cache", "cache"]);
+    assert_eq!(run().status, 0);
+    assert_eq!(contents(&server).len(), 2);
+    assert_eq!(run().status, 0);
+    assert_eq!(contents(&server).len(), 2, "all answers are saved");
+    context.write("pictures/a/black.png", decoded(WHITE));
+    assert_eq!(run().status, 0);
+    assert_eq!(contents(&server).len(), 2, "the black picture became the white one");
+    context.write("pictures/a/black.png", [decoded(WHITE), vec![0]].concat());
+    assert_eq!(run().status, 0);
+    assert_eq!(contents(&server).len(), 3, "another file is another request");
+}

@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from lm_eval import _media
 from lm_eval._shuffle import permutation
 
 Row = dict[str, Any]
@@ -22,13 +23,25 @@ def make(rows: list[Row], columns: list[str], features: Mapping[str, Any] | None
     """Return a split of these documents; column types are given as far as they are known."""
     library = _library()
     if library is not None:
+        media = {name: feature for name, feature in (features or {}).items() if _has_media(feature)}
         try:
-            split = library.Dataset.from_list(rows) if rows else library.Dataset.from_dict({name: [] for name in columns})
+            stored = [{**row, **{name: _media.stored(row.get(name)) for name in media}} for row in rows]
+            split = library.Dataset.from_list(stored) if rows else library.Dataset.from_dict({name: [] for name in columns})
+            if media:
+                given = library.Features.from_dict(media)
+                split = split.cast(library.Features({**split.features, **given}))
         except Exception:  # noqa: BLE001
             # Arrow has no type for these values.
             return Dataset(rows, columns, _labels(features))
         return _with_labels(split, _labels(features), library)
     return Dataset(rows, columns, _labels(features))
+
+
+def _has_media(feature: Any) -> bool:
+    """Whether a column has images or sounds."""
+    if isinstance(feature, Mapping):
+        return feature.get("_type") in ("Image", "Audio") or any(_has_media(inner) for inner in feature.values())
+    return False
 
 
 def _labels(features: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -120,13 +133,42 @@ def documents(split: Any) -> dict[str, Any]:
 
 
 def _plain_rows(split: Any) -> list[Any]:
-    """Return all rows, in one call where nothing has to be decoded."""
+    """Return all rows, in one call where nothing has to be decoded; images and sounds stay encoded."""
     features = getattr(split, "features", None)
     if type(split).__module__.startswith("datasets.") and features is not None and hasattr(split, "to_list"):
         decoded = any(name in str(features) for name in ("Image(", "Audio(", "Video(", "Pdf("))
-        if not decoded and split.format["type"] is None:
-            return split.to_list()
+        if split.format["type"] is None:
+            if not decoded:
+                return split.to_list()
+            kinds = features.to_dict()
+            if not any(name in str(features) for name in ("Video(", "Pdf(")):
+                encoded = split.cast(features.from_dict(_undecoded(kinds)))
+                return [{name: _files(value, kinds[name]) for name, value in row.items()} for row in encoded]
     return list(split)
+
+
+def _undecoded(feature: Any) -> Any:
+    """Return features whose images and sounds are not decoded."""
+    if isinstance(feature, Mapping):
+        inner = {name: _undecoded(value) for name, value in feature.items()}
+        return {**inner, "decode": False} if feature.get("_type") in ("Image", "Audio") else inner
+    return [_undecoded(value) for value in feature] if isinstance(feature, list) else feature
+
+
+def _files(value: Any, feature: Any) -> Any:
+    """Return a stored value with images and sounds as files."""
+    if value is None or not _has_media(feature):
+        return value
+    kind = feature.get("_type")
+    if kind in ("Image", "Audio"):
+        return _media.from_stored(kind, value, feature)
+    if isinstance(value, list):
+        inner = feature.get("feature")
+        return [_files(item, inner) for item in value]
+    if isinstance(value, Mapping):
+        inner = feature.get("feature") if kind else feature
+        return {name: _files(item, inner.get(name)) for name, item in value.items()}
+    return value
 
 
 def _library() -> Any:

@@ -324,6 +324,7 @@ def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
         "module": _module(cls),
         "code": "; ".join(dict.fromkeys(code)),
         "ignored": served.ignored,
+        "multimodal": bool(getattr(served.inner, "MULTIMODAL", False)),
     }
 
 
@@ -534,11 +535,12 @@ def _arguments(served: Served, method: str, arguments: list[Any]) -> tuple[Any, 
     context, rest, *media = arguments
     if isinstance(context, tuple):
         context = served.prompt_type(context[0])
-    return (
-        context,
-        rest,
-        *({name: [_medium(item) for item in items] for name, items in m.items()} for m in media),
-    )
+    return (context, rest, *({name: _media_of(items) for name, items in m.items()} for m in media))
+
+
+def _media_of(items: Any) -> Any:
+    """Return the images or sounds of a request; one alone is not a list."""
+    return [_medium(item) for item in items] if isinstance(items, list) else _medium(items)
 
 
 def _medium(item: Any) -> Any:

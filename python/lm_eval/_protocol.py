@@ -12,6 +12,7 @@ represent is an object whose first key is `$`:
 | datetime | `T` | the seven fields, and seconds east of UTC or null |
 | dictionary with keys other than strings, or with the key `$` | `d` | pairs of key and value |
 | function | `f` | folder and reference |
+| image or sound | `m` | kind, file in Base64, file name or null, declared mode or sampling rate or null |
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ import time
 from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from decimal import Decimal
 from typing import Any, BinaryIO, NamedTuple
+
+# Relative, since the worker of the original package gives the modules another parent.
+from . import _media
 
 VERSION = 1
 
@@ -68,6 +72,8 @@ def to_wire(value: Any) -> Any:
     if kind is list:
         return [item if type(item) in _PLAIN else to_wire(item) for item in value]
     if kind is dict:
+        if "sampling_rate" in value and (file := _media.file_of(value)) is not None:
+            return file.to_wire()
         wire = {}
         for key, item in value.items():
             if type(key) is not str or key == "$":
@@ -90,6 +96,9 @@ _BARE: dict[type, Any] = {str: str.__str__, int: int.__int__, float: float.__flo
 def _uncommon(value: Any) -> Any:
     if isinstance(value, Reference):
         return {"$": "f", "v": [value.directory, value.reference]}
+    file = _media.file_of(value)
+    if file is not None:
+        return file.to_wire()
     if isinstance(value, bool):
         return bool(value)
     for kind, plain in _BARE.items():
@@ -147,6 +156,8 @@ def _from_wire(resolve: Callable[[str, str], Any]) -> Callable[[dict[str, Any]],
             return datetime.datetime(*fields).replace(tzinfo=zone)
         if tag == "f":
             return resolve(*value)
+        if tag == "m":
+            return _media.restore(*value)
         raise ValueError(f"unknown tag {tag!r}")
 
     return restore

@@ -13,6 +13,8 @@ import sys
 import zlib
 from typing import Any
 
+from lm_eval import _media
+
 _WITHOUT_DRAWS = (sys.stdlib_module_names - {"importlib", "runpy", "statistics"}) | {"datasets", "numpy"}
 """Modules that draw no random numbers unless the word `random` appears where they are used."""
 
@@ -91,6 +93,8 @@ def seed(arguments: Any) -> None:
     numpy = sys.modules.get("numpy.random")
     if random is None and numpy is None:
         return
+    if "PIL.Image" in sys.modules:
+        arguments = _media.plain(arguments)
     number = zlib.crc32(repr(arguments).encode("utf-8", "surrogatepass"))
     if random is not None:
         random.seed(number)

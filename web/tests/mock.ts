@@ -229,6 +229,7 @@ function sample(query: URLSearchParams): Sample {
     outcome: shown.outcome,
     flags: shown.flags,
     doc: [{ field: 'question', value: whole(inputOf(row)) }],
+    media: [],
     hashes: { doc: 'abc', prompt: 'def', target: null },
     raw: whole(JSON.stringify({ doc_id: row })),
     other_filters: [],

@@ -28,6 +28,7 @@ fn plain(value: &Value) -> Value {
             })
             .collect::<Dict>()
             .into(),
+        Value::Media(media) => lmeval_media::summary(media),
         Value::Function(function) => Value::from(format!("!function {}", function.reference)),
         Value::Date(_) | Value::DateTime(_) | Value::Bytes(_) => Value::from(repr::str(value)),
         other => other.clone(),

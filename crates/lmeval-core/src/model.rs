@@ -281,6 +281,8 @@ pub struct ModelTraits {
     pub reasons: bool,
     /// Whether requests may have [`OPTIONAL_FIELDS`].
     pub takes_optional_fields: bool,
+    /// Whether requests may have images and sounds. A model that takes none would answer without having seen them.
+    pub takes_media: bool,
     /// Whether the answer depends on the document id, not only on the request's arguments.
     pub depends_on_document: bool,
     /// Whether the model may read [`ModelRequest::document`], so that documents are kept until they are answered.
@@ -307,6 +309,7 @@ impl Default for ModelTraits {
             option_scoring: OptionScoring::Continuations,
             reasons: false,
             takes_optional_fields: false,
+            takes_media: false,
             depends_on_document: false,
             reads_documents: false,
             wants_every_request: false,

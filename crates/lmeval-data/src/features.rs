@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_pycompat::{Dict, MediaKind, Value, repr};
 
+use crate::media;
 use crate::types::{Fields, Schema, Type};
 
 /// Parses a list of `{name, dtype | struct | list | sequence}`; `None` if it is invalid.
@@ -67,12 +68,20 @@ fn named(name: &str) -> Type {
         "string" | "large_string" | "string_view" => Type::Str,
         "timestamp[s]" | "timestamp[ms]" | "timestamp[us]" | "timestamp[ns]" => Type::Timestamp,
         "json" => Type::Json,
+        "image" => Type::Media(MediaKind::Image, None),
+        "audio" => Type::Media(MediaKind::Audio, None),
         _ => Type::Any,
     }
 }
 
-/// Parses `{class_label: {names: {'0': a, '1': b}}}`, with the names as a map or a list.
+/// Parses `{image: {mode: RGB}}`, `{audio: {sampling_rate: 16000}}`, and
+/// `{class_label: {names: {'0': a, '1': b}}}`, with the names as a map or a list.
 fn class_label(dtype: &Value) -> Option<Type> {
+    for (name, kind) in [("image", MediaKind::Image), ("audio", MediaKind::Audio)] {
+        if let Some(settings) = dtype.as_dict()?.get_str(name) {
+            return Some(media::column(kind, settings));
+        }
+    }
     let Some(label) = dtype.as_dict()?.get_str("class_label") else {
         return Some(Type::Any);
     };
@@ -104,6 +113,7 @@ fn feature(kind: &Type) -> Value {
             ("names", Value::list(names.iter().map(|name| Value::Str(Arc::clone(name))))),
             ("_type", Value::str("ClassLabel")),
         ]),
+        Type::Media(kind, option) => media::feature(*kind, option.as_ref()),
         Type::List(item) => Value::dict([("feature", feature(item)), ("_type", Value::str("List"))]),
         Type::Struct(fields) => {
             Value::dict(fields.iter().map(|(name, kind)| (name.to_string(), feature(kind))))
@@ -144,6 +154,10 @@ mod tests {
   list:
   - name: j
     dtype: bool
+- name: k
+  dtype:
+    audio:
+      sampling_rate: 16000
 ";
         let schema = schema(&yaml::load(text).unwrap().value).unwrap();
         let kinds: Vec<Type> = schema.columns.into_iter().map(|(_, kind)| kind).collect();
@@ -153,9 +167,15 @@ mod tests {
             [Type::Int, list(Type::Str), Type::Struct(vec![("d".into(), list(Type::Float32))])]
         );
         assert_eq!(kinds[3], Type::ClassLabel(["neg".into(), "pos".into()].into()));
+        assert_eq!(kinds[7], Type::Media(MediaKind::Audio, Some("16000".into())));
+        assert_eq!(
+            repr::repr(&feature(&kinds[7])),
+            "{'sampling_rate': 16000, 'decode': True, '_type': 'Audio'}"
+        );
         assert_eq!(kinds[3].convert(Value::str("pos")), Ok(Value::Int(1)));
         assert_eq!(kinds[4], Type::Struct(vec![("g".into(), list(Type::Timestamp))]));
         assert_eq!(repr::repr(&feature(&kinds[3])), "{'names': ['neg', 'pos'], '_type': 'ClassLabel'}");
-        assert_eq!(kinds[5..], [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]);
+        assert_eq!(kinds[5], Type::Media(MediaKind::Image, None));
+        assert_eq!(kinds[6], list(Type::Struct(vec![("j".into(), Type::Bool)])));
     }
 }

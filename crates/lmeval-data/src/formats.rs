@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, MediaKind, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::folder;
 
 /// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +15,12 @@ pub(crate) enum Format {
     Parquet,
     Arrow,
     Text,
+    /// A folder of images or sounds.
+    Files(MediaKind),
 }
 
 /// Supported file extensions.
-const EXTENSIONS: [(&str, Format); 10] = [
+const EXTENSIONS: [(&str, Format); 22] = [
     ("csv", Format::Csv),
     ("tsv", Format::Csv),
     ("json", Format::Json),
@@ -28,13 +31,23 @@ const EXTENSIONS: [(&str, Format); 10] = [
     ("gpq", Format::Parquet),
     ("arrow", Format::Arrow),
     ("txt", Format::Text),
+    ("png", Format::Files(MediaKind::Image)),
+    ("jpg", Format::Files(MediaKind::Image)),
+    ("jpeg", Format::Files(MediaKind::Image)),
+    ("gif", Format::Files(MediaKind::Image)),
+    ("webp", Format::Files(MediaKind::Image)),
+    ("bmp", Format::Files(MediaKind::Image)),
+    ("tif", Format::Files(MediaKind::Image)),
+    ("tiff", Format::Files(MediaKind::Image)),
+    ("wav", Format::Files(MediaKind::Audio)),
+    ("mp3", Format::Files(MediaKind::Audio)),
+    ("flac", Format::Files(MediaKind::Audio)),
+    ("ogg", Format::Files(MediaKind::Audio)),
 ];
 
 /// Extensions of unsupported kinds of data sets.
-const UNSUPPORTED_EXTENSIONS: [&str; 22] = [
-    "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "png", "jpg", "jpeg", "gif", "webp",
-    "bmp", "tiff", "wav", "mp3", "flac", "ogg", "mp4", "pdf", "zarr",
-];
+const UNSUPPORTED_EXTENSIONS: [&str; 12] =
+    ["tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "opus", "pdf", "zarr"];
 
 impl Format {
     /// The format of a loader name.
@@ -45,6 +58,8 @@ impl Format {
             "parquet" => Some(Self::Parquet),
             "arrow" => Some(Self::Arrow),
             "text" => Some(Self::Text),
+            "imagefolder" => Some(Self::Files(MediaKind::Image)),
+            "audiofolder" => Some(Self::Files(MediaKind::Audio)),
             _ => None,
         }
     }
@@ -57,6 +72,8 @@ impl Format {
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
             Self::Text => "text",
+            Self::Files(MediaKind::Image) => "imagefolder",
+            Self::Files(_) => "audiofolder",
         }
     }
 }
@@ -66,17 +83,34 @@ fn extensions(path: &str) -> impl Iterator<Item = &str> {
     path.rsplit('/').next().unwrap_or(path).split('.').skip(1)
 }
 
+/// The format of a metadata file.
+pub(crate) fn of_name(path: &str) -> Format {
+    let known = extensions(path).last().and_then(|last| EXTENSIONS.iter().find(|(known, _)| *known == last));
+    known.map_or(Format::Json, |(_, format)| *format)
+}
+
 /// Whether a file name looks like data of any kind.
 pub(crate) fn is_data(path: &str) -> bool {
-    extensions(path).any(|extension| {
-        extension == "zip"
-            || EXTENSIONS.iter().any(|(known, _)| *known == extension)
-            || UNSUPPORTED_EXTENSIONS.contains(&extension)
-    })
+    is_media(path)
+        || extensions(path).any(|extension| {
+            extension == "zip"
+                || EXTENSIONS.iter().any(|(known, _)| *known == extension)
+                || UNSUPPORTED_EXTENSIONS.contains(&extension)
+        })
+}
+
+/// Whether a file name looks like that of an image or a sound.
+fn is_media(path: &str) -> bool {
+    let extension = extensions(path).last().unwrap_or_default().to_lowercase();
+    EXTENSIONS.iter().any(|(known, format)| *known == extension && matches!(format, Format::Files(_)))
 }
 
 /// Whether a file has a format, compressed or not.
 pub(crate) fn belongs(path: &str, format: Format) -> bool {
+    if let Format::Files(_) = format {
+        let extension = extensions(path).last().unwrap_or_default().to_lowercase();
+        return folder::is_metadata(path) || EXTENSIONS.contains(&(extension.as_str(), format));
+    }
     extensions(path).any(|extension| extension == "zip" || EXTENSIONS.contains(&(extension, format)))
 }
 
@@ -84,7 +118,10 @@ pub(crate) fn belongs(path: &str, format: Format) -> bool {
 /// lines, JSON, CSV.
 fn of_files(files: &[String]) -> Option<(Option<Format>, Dict)> {
     let mut counts: HashMap<String, usize> = HashMap::new();
-    for extension in files.iter().flat_map(|path| extensions(path)) {
+    // A metadata file may be as common as the files it describes.
+    let is_described = files.iter().any(|path| !folder::is_metadata(path) && is_media(path));
+    let counted = files.iter().filter(|path| !is_described || !folder::is_metadata(path));
+    for extension in counted.flat_map(|path| extensions(path)) {
         *counts.entry(extension.to_lowercase()).or_default() += 1;
     }
     let favour = |extension: &str| match extension {
@@ -139,7 +176,7 @@ pub(crate) fn of_splits(
         }
         None => Err(ErrorKind::NoDataFiles {
             location: location.into(),
-            message: "there are no JSON, CSV, Parquet, Arrow or text files".into(),
+            message: "there are no JSON, CSV, Parquet, Arrow or text files, images or sounds".into(),
         }
         .into()),
     }
@@ -168,7 +205,8 @@ mod tests {
         assert_eq!(format(&["a.csv", "b.csv", "c.parquet"]), Some(Format::Csv));
         assert_eq!(format(&["a.json.gz", "b.parquet"]), Some(Format::Parquet));
         assert_eq!(format(&["a.tsv"]), Some(Format::Csv));
-        assert_eq!(format(&["a.png"]), None);
+        assert_eq!(format(&["a.png", "metadata.csv"]), Some(Format::Files(MediaKind::Image)));
+        assert_eq!(format(&["a.mp4"]), None);
         assert_eq!(format(&["a"]), None);
     }
 }

@@ -22,10 +22,8 @@ use crate::tree::{Folder, Location, Tree};
 const CONVERTED: &str = "refs/convert/parquet";
 
 /// Loaders of the reference that are not supported.
-const OTHER_LOADERS: [&str; 14] = [
+const OTHER_LOADERS: [&str; 12] = [
     "pandas",
-    "imagefolder",
-    "audiofolder",
     "videofolder",
     "pdffolder",
     "niftifolder",
@@ -66,6 +64,11 @@ impl Loader<'_> {
             return self.folder(folder, name, &kwargs);
         }
         let path = request.path.as_str();
+        if let (Some(format @ Format::Files(_)), Some(folder), None) =
+            (Format::from_loader(path), &kwargs.data_dir, &kwargs.data_files)
+        {
+            return self.files_folder(format, folder, &kwargs);
+        }
         if let Some(format) = Format::from_loader(path) {
             return plan::of_loader(format, path, &kwargs, self);
         }
@@ -121,6 +124,22 @@ impl Loader<'_> {
         }
         let tree: Arc<dyn Tree> = Arc::new(Folder::new(folder)?);
         plan::of_tree(&tree, name, kwargs, self)
+    }
+
+    /// The folder of the loaders `imagefolder` and `audiofolder`.
+    fn files_folder(&self, format: Format, folder: &str, kwargs: &Kwargs) -> Result<Plan, Error> {
+        let candidates = self.candidates(folder);
+        let Some(found) = candidates.iter().find(|folder| folder.is_dir()) else {
+            return Err(ErrorKind::NotFound { path: folder.into(), tried: candidates }.into());
+        };
+        let tree: Arc<dyn Tree> = Arc::new(Folder::new(found)?);
+        let kwargs = Kwargs { data_dir: None, ..kwargs.clone() };
+        let plan = plan::of_tree(&tree, None, &kwargs, self)?;
+        if plan.format != format {
+            let message = format!("it has no files for the loader `{}`", format.name());
+            return Err(ErrorKind::NoDataFiles { location: folder.into(), message }.into());
+        }
+        Ok(plan)
     }
 
     /// Handles a path that is itself a data file: its rows are the split `train`.

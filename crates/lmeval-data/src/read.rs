@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use lmeval_core::DatasetRequest;
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, MediaKind, Value};
 
 use crate::columnar;
 use crate::csv::{self, CsvOptions};
 use crate::error::{Error, ErrorKind};
 use crate::file::DataFile;
-use crate::formats::Format;
+use crate::folder::{self, Labels};
+use crate::formats::{self, Format};
 use crate::json;
 use crate::plan::Plan;
 use crate::slice::{self, SliceTerm};
@@ -26,6 +27,7 @@ enum Reader {
     Parquet { columns: Option<Vec<String>> },
     Arrow,
     Text(TextOptions),
+    Files(MediaKind),
 }
 
 /// Options that affect the speed of reading but not the rows.
@@ -48,6 +50,7 @@ impl Reader {
             Format::Parquet => &["columns"],
             Format::Arrow => &[],
             Format::Text => &TextOptions::NAMES,
+            Format::Files(_) => &["drop_labels", "drop_metadata"],
         };
         let unknown = options
             .keys()
@@ -79,6 +82,7 @@ impl Reader {
             }
             Format::Arrow => Self::Arrow,
             Format::Text => Self::Text(TextOptions::new(options)?),
+            Format::Files(kind) => Self::Files(kind),
         })
     }
 
@@ -95,6 +99,8 @@ impl Reader {
                 .collect(),
             Self::Csv(options) => unpacked(file)?.map(|file| csv::open(file, options)).collect(),
             Self::Text(options) => unpacked(file)?.map(|file| text::open(file, *options)).collect(),
+            // Opened by `open_folder`, split by split.
+            Self::Files(_) => Ok(Vec::new()),
         }
     }
 }
@@ -115,16 +121,15 @@ pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict,
             continue;
         }
         let mut sources = Vec::new();
-        for location in if is_wanted { &files[..] } else { &files[..files.len().min(1)] } {
-            for file in reader.open(location, target.is_none())? {
-                for schema in file.schemas {
-                    if target.is_none() && !schema.columns.is_empty() {
-                        target = Some((*schema).clone());
-                    } else {
-                        later.push(schema);
-                    }
+        if let Reader::Files(kind) = &reader {
+            for file in open_folder(*kind, files, plan, target.is_none())? {
+                sources.push(noted(file, &mut target, &mut later));
+            }
+        } else {
+            for location in if is_wanted { &files[..] } else { &files[..files.len().min(1)] } {
+                for file in reader.open(location, target.is_none())? {
+                    sources.push(noted(file, &mut target, &mut later));
                 }
-                sources.push(file.source);
             }
         }
         if is_wanted {
@@ -159,6 +164,40 @@ pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict,
         }
     }
     Ok(DatasetDict::new(result))
+}
+
+/// Notes the schemas of a file: the first one is the target of all.
+fn noted(file: Opened, target: &mut Option<Schema>, later: &mut Vec<Arc<Schema>>) -> Arc<dyn Source> {
+    for schema in file.schemas {
+        if target.is_none() && !schema.columns.is_empty() {
+            *target = Some((*schema).clone());
+        } else {
+            later.push(schema);
+        }
+    }
+    file.source
+}
+
+/// Opens a split of a folder of images or sounds: the rows of its metadata files, or one row per file.
+fn open_folder(kind: MediaKind, files: &[Location], plan: &Plan, first: bool) -> Result<Vec<Opened>, Error> {
+    let is_set = |name: &str| plan.options.get_str(name).and_then(Value::as_bool);
+    let (metadata, files): (Vec<&Location>, Vec<&Location>) =
+        files.iter().partition(|file| folder::is_metadata(&file.name()));
+    if metadata.is_empty() || is_set("drop_metadata") == Some(true) {
+        let all = plan.splits.iter().flat_map(|(_, files)| files).map(Location::name);
+        let all: Vec<String> = all.filter(|name| !folder::is_metadata(name)).collect();
+        let labels = Labels::new(all.iter().map(String::as_str), is_set("drop_labels"));
+        return Ok(vec![folder::open_files(kind, files.into_iter().cloned().collect(), &labels)]);
+    }
+    let mut opened = Vec::new();
+    for file in metadata {
+        let format = formats::of_name(&file.name());
+        let reader = Reader::new(format, &Dict::new())?;
+        for rows in reader.open(file, first && opened.is_empty())? {
+            opened.push(folder::open_metadata(kind, rows, file.clone()));
+        }
+    }
+    Ok(opened)
 }
 
 /// The requested splits, under the names that they will have.

@@ -18,6 +18,9 @@ pub(crate) trait Tree: Send + Sync {
     fn files(&self) -> &[String];
 
     fn open(&self, path: &str) -> Result<DataFile, Error>;
+
+    /// The path of a file on disk; one in a repository is downloaded.
+    fn local(&self, path: &str) -> Result<PathBuf, Error>;
 }
 
 /// A folder on disk.
@@ -45,6 +48,10 @@ impl Tree for Folder {
     fn open(&self, path: &str) -> Result<DataFile, Error> {
         DataFile::open(&self.root.join(path))
     }
+
+    fn local(&self, path: &str) -> Result<PathBuf, Error> {
+        Ok(self.root.join(path))
+    }
 }
 
 impl Tree for Repository {
@@ -58,6 +65,10 @@ impl Tree for Repository {
 
     fn open(&self, path: &str) -> Result<DataFile, Error> {
         DataFile::open(&self.fetch(path)?)
+    }
+
+    fn local(&self, path: &str) -> Result<PathBuf, Error> {
+        Ok(self.fetch(path)?)
     }
 }
 
@@ -80,6 +91,37 @@ impl Location {
             Self::Embedded(name, content) => {
                 Ok(DataFile::from_memory(name.as_str(), bytes::Bytes::from_static(content)))
             }
+        }
+    }
+
+    /// The path on disk.
+    pub(crate) fn local(&self) -> Result<PathBuf, Error> {
+        match self {
+            Self::Tree(tree, path) => tree.local(path),
+            Self::Disk(path) => Ok(path.clone()),
+            Self::Embedded(name, _) => Ok(PathBuf::from(name)),
+        }
+    }
+
+    /// The path, with slashes: of a file in a folder or repository, relative to it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Tree(_, path) => path.clone(),
+            Self::Disk(path) => path.display().to_string().replace('\\', "/"),
+            Self::Embedded(name, _) => name.clone(),
+        }
+    }
+
+    /// A file that is named relative to the folder of this one.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        match self {
+            Self::Tree(tree, path) => {
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+                Self::Tree(Arc::clone(tree), path)
+            }
+            Self::Disk(path) => Self::Disk(path.with_file_name(name)),
+            Self::Embedded(path, _) => Self::Disk(Path::new(path).with_file_name(name)),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_pycompat::{Dict, Value, json, repr};
+use lmeval_pycompat::{Dict, MediaKind, Value, json, repr};
 
+use crate::media;
 use crate::timestamp;
 use crate::ujson;
 
@@ -24,6 +25,8 @@ pub(crate) enum Type {
     ClassLabel(Arc<[Arc<str>]>),
     List(Box<Type>),
     Struct(Fields),
+    /// Images or sounds, and the mode or sampling rate that the column declares.
+    Media(MediaKind, Option<Arc<str>>),
     /// Values of any type, stored as they are.
     Json,
     /// A type that is never converted.
@@ -123,6 +126,7 @@ impl Type {
         match self {
             Self::Any => Ok(value),
             Self::Json => Ok(ujson::decoded_leaf(value)),
+            Self::Media(kind, option) => media::read(*kind, option.as_ref(), value),
             Self::Null => fail(&value),
             Self::Bool => match &value {
                 Value::Bool(_) => Ok(value),
@@ -217,6 +221,7 @@ impl Type {
             Self::Timestamp => "a date-time",
             Self::List(_) => "a list",
             Self::Struct(_) => "an object",
+            Self::Media(kind, _) => kind.name(),
             Self::Json | Self::Any => "a value",
         }
     }

@@ -433,12 +433,13 @@ fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
     messages.recv().ok()
 }
 
-/// Drops prompts that scoring does not read: they dominate the memory of a run.
+/// Drops prompts, images and sounds that scoring does not read: they dominate the memory of a run.
 fn drop_prompts(requests: &mut DocumentRequests, empty: &Arc<str>) {
     for instance in &mut requests.instances {
         if let Some(context) = instance.arguments.context_mut() {
             *context = Context::Text(Arc::clone(empty));
         }
+        instance.additional_args = None;
     }
 }
 

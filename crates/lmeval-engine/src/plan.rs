@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Diagnostic, MAX_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
+use lmeval_core::{
+    Diagnostic, MAX_REPEATS, Model, ModelError, ModelErrorKind, ModelTemplate, OutputType, RequestType,
+    nearest,
+};
 use lmeval_pycompat::Value;
 use lmeval_scoring::Host;
 use lmeval_scoring::groups::GroupSpec;
@@ -164,6 +167,10 @@ fn check(
             "Pass `--confirm_run_unsafe_code` to allow this on this machine",
         ));
     }
+    let has_media = task.config.doc_to_image.is_some() || task.config.doc_to_audio.is_some();
+    if has_media && model.is_some_and(|model| !model.traits().takes_media) {
+        return Err(EngineError::Unsupported { task: task.name().to_owned(), source: text_only() });
+    }
     if task.class_task().is_some_and(|class| class.makes_requests()) {
         // The request types are only known once the requests are built.
         return Ok(());
@@ -176,6 +183,13 @@ fn check(
     };
     let supported = model.map_or(Ok(()), |model| model.supports(kind));
     supported.map_err(|source| EngineError::Unsupported { task: task.name().to_owned(), source })
+}
+
+/// The error of a model that takes no images and sounds.
+fn text_only() -> ModelError {
+    ModelError::new(ModelErrorKind::Unsupported, "The documents have images or sounds, and the model takes only text")
+        .hint("Use `vllm-vlm`, `hf-multimodal` or `hf-audiolm-qwen`, or a chat server with `local-chat-completions`")
+        .hint("A Python model says that it takes them with the class attribute `MULTIMODAL = True`")
 }
 
 /// Every role must be bound, and everything else that judges need must be given.

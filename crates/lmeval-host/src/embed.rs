@@ -7,7 +7,8 @@ pub(crate) const BOOT: &str = include_str!("boot.py");
 pub(crate) const ORIGINAL: &str = include_str!("original.py");
 
 /// The additional modules of such a worker. They import only the standard library.
-pub(crate) const BRIDGE: [&str; 3] = ["lm_eval/_protocol.py", "lm_eval/_plugins.py", "lm_eval/_models.py"];
+pub(crate) const BRIDGE: [&str; 4] =
+    ["lm_eval/_media.py", "lm_eval/_protocol.py", "lm_eval/_plugins.py", "lm_eval/_models.py"];
 
 /// The bootstrap script of `lm-eval ray`. Its last argument is a file with its data.
 pub const RAY_BOOT: &str = include_str!("ray_boot.py");

@@ -34,6 +34,7 @@ def _bring(modules):
     for path, source in modules.items():
         name = _PACKAGE + "." + os.path.basename(path).removesuffix(".py")
         module = types.ModuleType(name)
+        module.__package__ = _PACKAGE
         module.__file__ = "<lm-eval>/" + path
         sys.modules[name] = module
         exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)

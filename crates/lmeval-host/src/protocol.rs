@@ -7,9 +7,11 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use lmeval_pycompat::datetime::{Date, DateTime};
 use lmeval_pycompat::json::{self, Decoder};
-use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_pycompat::{Dict, Function, Media, MediaKind, Value};
 
 /// The protocol version that both sides must use.
 pub(crate) const VERSION: i64 = 1;
@@ -70,6 +72,7 @@ fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), Prot
             fields.push(moment.offset().map(i64::from).into());
             write_items(out, &fields, depth)
         })?,
+        Value::Media(media) => write_tagged(out, "m", |out| write_media(out, media))?,
         Value::Function(function) => write_tagged(out, "f", |out| {
             let parts = [&function.directory, &function.reference].map(|part| Value::str(part.as_str()));
             write_items(out, &parts, depth)
@@ -77,6 +80,29 @@ fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), Prot
         plain => write_plain(out, plain)?,
     }
     Ok(())
+}
+
+/// Writes a file as its kind, its content, the name in the data set, and how the column is decoded.
+fn write_media(out: &mut String, media: &Media) -> Result<(), ProtocolError> {
+    out.push_str("[\"");
+    out.push_str(media.kind().name());
+    out.push_str("\",\"");
+    STANDARD.encode_string(media.bytes()?, out);
+    out.push('"');
+    for text in [media.name(), media.option().map(ToString::to_string)] {
+        out.push(',');
+        write_plain(out, &text.map_or(Value::None, Value::from))?;
+    }
+    out.push(']');
+    Ok(())
+}
+
+fn read_media(fields: &[Value]) -> Option<Value> {
+    let [kind, content, name, option] = fields else { return None };
+    let bytes = STANDARD.decode(content.as_str()?).ok()?;
+    let media = Media::from_bytes(MediaKind::from_name(kind.as_str()?)?, bytes);
+    let text = |value: &Value| value.as_str().map(Arc::from);
+    Some(Value::Media(Arc::new(media.named(text(name)).decoded_as(text(option)))))
 }
 
 fn date_fields(date: Date) -> Vec<Value> {
@@ -187,6 +213,7 @@ fn restore_tagged(tag: &str, inner: &Value) -> Result<Value, ProtocolError> {
             };
             moment().map(Value::DateTime)
         }
+        "m" => read_media(&items),
         "f" => match items.as_slice() {
             [Value::Str(directory), Value::Str(reference)] => {
                 let (reference, directory) = (reference.to_string(), directory.to_string());
@@ -316,6 +343,9 @@ mod tests {
         let value = Value::list([
             Value::tuple([Value::Float(f64::INFINITY), Value::Bool(true)]),
             Value::Bytes(vec![0, 255].into()),
+            Value::Media(Arc::new(
+                Media::from_bytes(MediaKind::Image, vec![0, 255, 7]).named(Some("a.png".into())),
+            )),
             Value::from(dict),
             Value::dict([("$", Value::str("t")), ("v", Value::list([]))]),
             Value::set([Value::Int(1), Value::str("a")]),

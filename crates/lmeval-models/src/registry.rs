@@ -23,6 +23,16 @@ pub fn models() -> Vec<ModelEntry> {
             "vLLM with images, started by the run from your Python",
             launched::create_vllm_vlm,
         ),
+        entry(
+            &["hf-multimodal"],
+            "Vision models of transformers, on the torch of your Python",
+            local::on_torch,
+        ),
+        entry(
+            &["hf-audiolm-qwen"],
+            "Audio models of transformers, on the torch of your Python",
+            local::on_torch,
+        ),
         server(&["sglang"], "SGLang, started by the run from your Python", launched::create_sglang),
         server(&["openai-completions"], "OpenAI's completions API", |settings| {
             api::OPENAI_COMPLETIONS.create(settings)

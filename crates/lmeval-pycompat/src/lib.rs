@@ -17,6 +17,7 @@ pub mod float;
 pub mod fnmatch;
 pub mod json;
 pub mod literal;
+mod media;
 pub mod random;
 pub mod re;
 pub mod repr;
@@ -25,4 +26,5 @@ mod value;
 pub mod yaml;
 
 pub use dict::Dict;
+pub use media::{Media, MediaKind};
 pub use value::{Function, Value};

@@ -60,6 +60,7 @@ pub fn write_repr(out: &mut String, value: &Value) {
         Value::Dict(dict) => write_dict(out, dict),
         Value::Date(date) => write_date(out, *date),
         Value::DateTime(moment) => write_datetime(out, *moment),
+        Value::Media(media) => write_display(out, media),
         Value::Function(function) => {
             let name = function.split().map_or(function.reference.as_str(), |(_, name)| name);
             out.push_str("<function ");

@@ -8,6 +8,7 @@ use num_traits::{FromPrimitive, ToPrimitive};
 
 use crate::datetime::{Date, DateTime};
 use crate::dict::Dict;
+use crate::media::Media;
 
 /// A Python value, as found in YAML, data sets, literals and templates.
 ///
@@ -44,6 +45,8 @@ pub enum Value {
     DateTime(DateTime),
     /// A reference to a Python function, not imported yet.
     Function(Arc<Function>),
+    /// An image or a sound.
+    Media(Arc<Media>),
 }
 
 /// A reference to a Python object, written as `!function module.name`.
@@ -118,6 +121,7 @@ impl Value {
             Self::Date(_) => "date",
             Self::DateTime(_) => "datetime",
             Self::Function(_) => "function",
+            Self::Media(media) => media.kind().name(),
         }
     }
 
@@ -132,7 +136,7 @@ impl Value {
             Self::Bytes(bytes) => !bytes.is_empty(),
             Self::List(items) | Self::Tuple(items) | Self::Set(items) => !items.is_empty(),
             Self::Dict(dict) => !dict.is_empty(),
-            Self::BigInt(_) | Self::Date(_) | Self::DateTime(_) | Self::Function(_) => true,
+            Self::BigInt(_) | Self::Date(_) | Self::DateTime(_) | Self::Function(_) | Self::Media(_) => true,
         }
     }
 
@@ -208,6 +212,7 @@ impl PartialEq for Value {
             (Self::Date(left), Self::Date(right)) => left == right,
             (Self::DateTime(left), Self::DateTime(right)) => left == right,
             (Self::Function(left), Self::Function(right)) => left == right,
+            (Self::Media(left), Self::Media(right)) => left == right,
             (Self::Float(left), Self::Float(right)) => left == right,
             (Self::BigInt(left), Self::BigInt(right)) => left == right,
             (Self::Float(float), integer) | (integer, Self::Float(float)) => integer.equals_float(*float),
@@ -258,6 +263,7 @@ impl Value {
             Self::Date(date) => date.hash(state),
             Self::DateTime(moment) => moment.hash(state),
             Self::Function(function) => function.hash(state),
+            Self::Media(media) => media.kind().hash(state),
         }
     }
 }

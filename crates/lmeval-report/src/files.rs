@@ -132,7 +132,7 @@ fn is_part_name(name: &str) -> bool {
     let Some(name) = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part")) else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match name.rsplit_once('.') {
-        Some((name, "jsonl")) => name.starts_with("samples_"),
+        Some((name, "jsonl")) => name.starts_with("samples_") || name.starts_with("media_"),
         Some((name, process)) => is_number(process) && name.strip_suffix(".json").is_some(),
         None => false,
     }

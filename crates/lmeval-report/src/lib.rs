@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod names;
 mod object;
+mod previews;
 mod samples;
 mod summary;
 mod table;

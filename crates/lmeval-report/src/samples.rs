@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::ReportError;
 use crate::files::{Layout, is_abandoned, is_same_file, sync_folder};
+use crate::previews::Previews;
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub struct SamplesWriter {
     hash: TaskHasher,
     checksum: LinesChecksum,
     line: String,
+    previews: Previews,
 }
 
 /// A complete samples file.
@@ -62,6 +64,7 @@ impl SamplesWriter {
     pub fn new(layout: &Layout, task: &str, options: SampleOptions) -> Result<Self, ReportError> {
         layout.make_folder()?;
         let (part, file) = open_part(layout, task)?;
+        let previews = Previews::beside(&part);
         Ok(Self {
             layout: layout.clone(),
             task: task.to_owned(),
@@ -71,12 +74,14 @@ impl SamplesWriter {
             hash: TaskHasher::default(),
             checksum: LinesChecksum::default(),
             line: String::new(),
+            previews,
         })
     }
 
     /// Appends a record.
     pub fn write(&mut self, record: &SampleRecord) -> Result<(), ReportError> {
         self.hash.add(record);
+        self.previews.add(record)?;
         self.line.clear();
         let entry = if self.options.hash_media {
             with_hashed_media(record).to_file_dict()
@@ -119,12 +124,14 @@ impl SamplesWriter {
         self.file.get_ref().sync_all().map_err(ReportError::write("write", &self.part))?;
         let path = self.layout.samples_file(&self.task, stamp);
         fs::rename(&self.part, &path).map_err(ReportError::write("write", &path))?;
+        self.previews.finish(&path)?;
         sync_folder(&path);
         Ok(WrittenSamples { path, hash: self.hash.finish(), checksum: self.checksum })
     }
 
     /// Deletes the file, after a task has failed.
     pub fn discard(self) -> Result<(), ReportError> {
+        self.previews.discard()?;
         fs::remove_file(&self.part).map_err(ReportError::write("remove", &self.part))
     }
 }

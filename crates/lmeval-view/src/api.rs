@@ -363,11 +363,22 @@ pub(crate) struct Sample {
     pub(crate) flags: Vec<Flag>,
     /// The document of the data set, field by field.
     pub(crate) doc: Vec<DocField>,
+    /// The images and sounds of the requests, or of the document.
+    pub(crate) media: Vec<MediaFile>,
     pub(crate) hashes: Hashes,
     /// The line as it is in the file, secrets masked.
     pub(crate) raw: Text,
     /// Rows of the same document in the task's other pipelines.
     pub(crate) other_filters: Vec<OtherFilter>,
+}
+
+/// An image or a sound; `url` has a small version of it, if there is one.
+#[derive(Debug, Serialize)]
+pub(crate) struct MediaFile {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) detail: String,
+    pub(crate) url: Option<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 use crate::Error;
 use crate::api::{BadLine, IndexState};
 use crate::catalog::Version;
+use crate::media::Previews;
 use crate::scan::{Columns, is_complete, scan};
 
 /// Bytes of the first block: its rows are on the page before the rest is read.
@@ -60,6 +61,7 @@ pub(crate) struct FileIndex {
     rule: OutcomeRule,
     state: Mutex<State>,
     changed: Condvar,
+    previews: OnceLock<Previews>,
 }
 
 impl FileIndex {
@@ -76,9 +78,25 @@ impl FileIndex {
         };
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let index = Arc::new(Self { path, id, rule, state: Mutex::new(state), changed: Condvar::new() });
+        let index = Arc::new(Self {
+            path,
+            id,
+            rule,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            previews: OnceLock::new(),
+        });
         index.spawn();
         index
+    }
+
+    /// The small versions of images and sounds beside the file; they are written when the task is complete.
+    pub(crate) fn previews(&self) -> Option<&Previews> {
+        if let Some(known) = self.previews.get() {
+            return Some(known);
+        }
+        let found = Previews::beside(&self.path)?;
+        Some(self.previews.get_or_init(|| found))
     }
 
     /// Reads what was appended to the file since it was read.

@@ -25,6 +25,7 @@ mod catalog;
 mod comparisons;
 mod curves;
 mod index;
+mod media;
 mod peer;
 mod prompt;
 mod query;

@@ -19,6 +19,8 @@ pub(crate) struct Request {
     pub(crate) settings: Option<Value>,
     /// The labels of a request that compares options by their letters.
     labels: Option<Arc<Vec<Value>>>,
+    /// Images and sounds.
+    pub(crate) media: Option<Value>,
 }
 
 /// A line of a samples file.
@@ -179,7 +181,7 @@ impl<'a> Record<'a> {
 
 /// A request that compares the letters of options as one request per option, with the log-probability of its letter.
 fn labels_as_choices(requests: Vec<Request>, answers: Vec<Vec<Value>>) -> (Vec<Request>, Vec<Vec<Value>>) {
-    let ([Request { context, labels: Some(labels), .. }], [answer]) =
+    let ([Request { context, labels: Some(labels), media, .. }], [answer]) =
         (requests.as_slice(), answers.as_slice())
     else {
         return (requests, answers);
@@ -193,6 +195,7 @@ fn labels_as_choices(requests: Vec<Request>, answers: Vec<Vec<Value>>) -> (Vec<R
         continuation: Some(wire::plain(label).into()),
         settings: None,
         labels: None,
+        media: media.clone(),
     };
     let pair =
         |letter: &Letter| vec![Value::list([Value::Float(letter.lower()), Value::Bool(letter.is_greedy)])];
@@ -225,15 +228,14 @@ pub(crate) fn context_text(context: &Value) -> String {
 fn request(arguments: Vec<Value>) -> Request {
     let mut parts = arguments.into_iter();
     let context = parts.next().unwrap_or_default();
-    match parts.next() {
-        Some(Value::Str(text)) => Request { context, continuation: Some(text), settings: None, labels: None },
-        Some(settings @ Value::Dict(_)) => {
-            Request { context, continuation: None, settings: Some(settings), labels: None }
-        }
-        Some(Value::List(labels)) => {
-            Request { context, continuation: None, settings: None, labels: Some(labels) }
-        }
-        _ => Request { context, continuation: None, settings: None, labels: None },
+    let argument = parts.next();
+    let media = parts.next().filter(|media| matches!(media, Value::Dict(_)));
+    let bare = Request { context, continuation: None, settings: None, labels: None, media };
+    match argument {
+        Some(Value::Str(text)) => Request { continuation: Some(text), ..bare },
+        Some(settings @ Value::Dict(_)) => Request { settings: Some(settings), ..bare },
+        Some(Value::List(labels)) => Request { labels: Some(labels), ..bare },
+        _ => bare,
     }
 }
 

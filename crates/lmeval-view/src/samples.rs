@@ -13,6 +13,7 @@ use crate::api::{
     SampleRow, SampleValue, Text,
 };
 use crate::index::{FileIndex, read_line};
+use crate::media;
 use crate::prompt;
 use crate::query::{Query, Selection};
 use crate::record::{Record, argmax, context_text, real};
@@ -173,6 +174,7 @@ pub(crate) fn sample(
         outcome,
         flags: flag_names(flags),
         doc,
+        media: media::files(&record, index.previews()),
         hashes: Hashes { doc: hash("doc_hash"), prompt: hash("prompt_hash"), target: hash("target_hash") },
         raw: text(&line),
         other_filters: others,

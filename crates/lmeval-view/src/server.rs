@@ -52,7 +52,7 @@ const SLOW: Duration = Duration::from_secs(4);
 /// How long the server waits before it ends connections of slow clients, and after the system refused it a connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; media-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Where a server listens.

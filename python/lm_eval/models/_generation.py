@@ -17,11 +17,14 @@ from lm_eval.models.utils import (
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
+    from lm_eval.models.hf_vlms import ProcessorLM
     from lm_eval.models.huggingface import HFLM
 
 
-def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[str]:
-    """Return the generation for each `(context, settings)`."""
+def generate(
+    lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool, processor: ProcessorLM | None = None
+) -> list[str]:
+    """Return the generation for each `(context, settings)`; a processor encodes prompts with images or sounds."""
     groups: dict[Any, list[int]] = {}
     for number, request in enumerate(requests):
         if not isinstance(request.args[1], dict):
@@ -36,7 +39,7 @@ def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> li
             numbers.sort(key=lambda number: (-lengths[number], requests[number].args[0]))
             for batch in batches(numbers, lambda _: size):
                 some = [requests[number] for number in batch]
-                generations = _continue(lm, [request.args[0] for request in some], some[0].args[1])
+                generations = _continue(lm, some, some[0].args[1], processor)
                 for number, text in zip(batch, generations, strict=True):
                     answers[number] = text
                     lm.cache_hook.add_partial("generate_until", requests[number].args, text)
@@ -44,7 +47,9 @@ def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> li
     return answers
 
 
-def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]:
+def _continue(
+    lm: HFLM, requests: list[Instance[Any, Any]], given: dict[str, Any], processor: ProcessorLM | None
+) -> list[str]:
     """Generate after the contexts."""
     settings: dict[str, Any] = dict(normalize_gen_kwargs(given, lm.max_gen_toks))
     limit = settings.pop("max_gen_toks")
@@ -55,6 +60,14 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
         raise ValueError(
             f"{limit} new tokens leave no room for a prompt: the model's maximum length is {lm.max_length}; lower `max_gen_toks`"
         )
+    if processor is not None:
+        inputs = processor._encode(requests, room)
+        start = inputs["input_ids"].shape[1]
+        settings.setdefault("max_length", start + limit)
+        with require("torch", "`HFLM`").no_grad():
+            rows = processor._model_multimodal_generate(inputs, stop=until, **settings)
+        return [_text(lm, row, start, until) for row in rows.tolist()]
+    contexts = [request.args[0] for request in requests]
     tokens, mask = lm.tok_batch_encode(contexts, left_truncate_len=room, truncation=bool(lm.truncation))
     if tokens.shape[1] == 0:
         raise ValueError(

@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 OWN = {
+    "hf_audiolm:HFAUDIOLMQWEN": ("hf-audiolm-qwen",),
+    "hf_vlms:HFMultimodalLM": ("hf-multimodal",),
     "huggingface:HFLM": ("hf", "hf-auto", "huggingface"),
     "openai_completions:AzureOpenaiChatCompletionsLM": ("azure-openai-chat-completions",),
     "openai_completions:LocalChatCompletion": ("local-chat-completions",),
@@ -35,9 +37,7 @@ SERVED = {
 """Classes whose models the engine serves."""
 
 UNSUPPORTED = {
-    "hf_audiolm:HFAUDIOLMQWEN": ("hf-audiolm-qwen",),
     "hf_steered:SteeredModel": ("steered",),
-    "hf_vlms:HFMultimodalLM": ("hf-multimodal",),
     "ibm_watsonx_ai:WatsonxLLM": ("watsonx_llm",),
     "litellm_llms:LiteLLMChatCompletion": ("litellm", "litellm-chat", "litellm-chat-completions"),
     "mamba_lm:MambaLMWrapper": ("mamba_ssm",),

@@ -380,15 +380,15 @@ def resize_image(
     if max_dimension is not None:
         scale = min(1.0, max_dimension / max(image.size))
         size = (old_width * scale, old_height * scale)
-    elif width is None and height is None:
-        return image
-    elif keep_aspect_ratio:
-        scale = min(
-            wanted / old for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None
-        )
-        size = (old_width * scale, old_height * scale)
     else:
-        size = (width or old_width, height or old_height)
+        given = [(wanted, old) for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None]
+        if all(old <= wanted for wanted, old in given):
+            # Reference: an image is never enlarged.
+            return image
+        scale = min(wanted / old for wanted, old in given)
+        size = (old_width * scale, old_height * scale)
+        if width is not None and height is not None and not keep_aspect_ratio:
+            size = (width, height)
     size = (max(int(size[0]), min_width), max(int(size[1]), min_height))
     if size == image.size:
         return image

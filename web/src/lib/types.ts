@@ -307,11 +307,21 @@ export interface Sample {
   flags: Flag[];
   /** The document of the data set, field by field. */
   doc: DocField[];
+  /** The images and sounds of the requests, or of the document. */
+  media: MediaFile[];
   hashes: Hashes;
   /** The line as it is in the file, secrets masked. */
   raw: Text;
   /** Rows of the same document in the task's other pipelines. */
   other_filters: OtherFilter[];
+}
+
+/** An image or a sound; `url` has a small version of it, if there is one. */
+export interface MediaFile {
+  name: string;
+  kind: string;
+  detail: string;
+  url: string | null;
 }
 
 export interface Rolling {

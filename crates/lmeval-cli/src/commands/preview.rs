@@ -185,9 +185,29 @@ pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentReques
         }
     }
     if let Some(instance) = requests.instances.first() {
+        for (name, files) in instance.additional_args.iter().flat_map(|media| media.iter()) {
+            describe_files(text, &repr::str(name), files);
+        }
         let _ = writeln!(text, "--- target {}", repr::repr(&instance.target));
     }
     text.push('\n');
+}
+
+/// Describes the images and sounds of a document, in order.
+fn describe_files(text: &mut String, name: &str, files: &Value) {
+    match files {
+        Value::List(files) | Value::Tuple(files) => {
+            files.iter().for_each(|file| describe_files(text, name, file));
+        }
+        file => {
+            let mut line = String::new();
+            // A value that JSON does not have is shown as Python shows it.
+            if json_line::write(&mut line, file).is_err() {
+                line = repr::repr(file);
+            }
+            let _ = writeln!(text, "--- {name} {}", line.trim_end());
+        }
+    }
 }
 
 fn describe_context(text: &mut String, context: &Context) {

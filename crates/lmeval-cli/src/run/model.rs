@@ -14,7 +14,7 @@ use lmeval_scoring::registry::{Kind, ModelKind, Registered};
 use crate::environment;
 use crate::printer::Notes;
 use crate::progress::Downloads;
-use crate::run::torch::{ENGINE, Engine};
+use crate::run::torch::{ENGINE, Engine, WITH_PROCESSORS, with_processor};
 use crate::settings::{RunSettings, WorkerSettings, worker_setup};
 
 /// Prefix of model names that belong to the original package.
@@ -84,6 +84,9 @@ pub(crate) fn create(
                 device: settings.model.device.clone(),
                 ..python_model_settings(settings)
             };
+            if WITH_PROCESSORS.contains(&name) {
+                return with_processor(name, &python, options, notes);
+            }
             let mut settings =
                 ModelSettings { defer_contact: has_answers, ..back_end_settings(settings, notes) };
             let Some(engine) = engine else { return Ok(registry.model(name, &settings)?) };

@@ -80,6 +80,22 @@ impl Engine {
     }
 }
 
+/// Models of the package's own classes that always run on torch.
+pub(crate) const WITH_PROCESSORS: [&str; 2] = ["hf-multimodal", "hf-audiolm-qwen"];
+
+/// A vision or audio model of `transformers` in a Python process.
+pub(crate) fn with_processor(
+    name: &str,
+    settings: &PythonModelSettings,
+    options: &PythonOptions,
+    notes: &Notes,
+) -> Result<Arc<dyn Model>> {
+    let process = RegisteredModels::start(options)?;
+    let python = options.interpreter().map_or_else(|| "Python".to_owned(), |path| path.display().to_string());
+    notes.info(&format!("Using torch of `{python}`: the native engine takes no images and sounds"));
+    Ok(process.create(name, settings)?)
+}
+
 /// The package's `HFLM` in a Python process.
 fn torch(
     settings: &PythonModelSettings,

@@ -238,6 +238,7 @@ impl LocalModel for SharedModel {
             // Repeated prompts are looked up for each document.
             depends_on_document: true,
             is_worth_saving: false,
+            takes_media: true,
             is_lookup: true,
             ..ModelTraits::local()
         }

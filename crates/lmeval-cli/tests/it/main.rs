@@ -43,6 +43,7 @@ mod launched_deaths;
 mod lock;
 mod long_run;
 mod ls;
+mod media;
 mod messages;
 mod missing_columns;
 mod parity;

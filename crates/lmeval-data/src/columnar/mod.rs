@@ -13,6 +13,7 @@ use arrow_schema::{DataType, Schema as ArrowSchema};
 use lmeval_pycompat::{Dict, Value, json, repr};
 
 use crate::error::{Error, ErrorKind};
+use crate::media;
 use crate::source::{Opened, Source};
 use crate::types::{Fields, Schema, Type};
 
@@ -33,16 +34,17 @@ struct ColumnarFile {
     /// The end row of each block (exclusive).
     ends: Vec<u64>,
     schema: Arc<Schema>,
-    has_json: bool,
+    /// Whether stored values are not yet those of rows: JSON, images and sounds.
+    is_encoded: bool,
     kept: FileBlocks,
 }
 
 impl ColumnarFile {
     fn opened(file: &str, blocks: Box<dyn Blocks>, ends: Vec<u64>, arrow: &ArrowSchema) -> Opened {
         let schema = Arc::new(schema_of(arrow));
-        let has_json = schema.columns.iter().any(|(_, kind)| keeps_json(kind));
+        let is_encoded = schema.columns.iter().any(|(_, kind)| is_encoded(kind));
         let kept = FileBlocks::new();
-        let source = Self { file: file.into(), blocks, ends, schema: schema.clone(), has_json, kept };
+        let source = Self { file: file.into(), blocks, ends, schema: schema.clone(), is_encoded, kept };
         Opened { source: Arc::new(source), schemas: vec![schema] }
     }
 
@@ -82,7 +84,7 @@ impl Source for ColumnarFile {
                 .map_err(|message| self.conversion_error(index, name, message))?;
             row.insert(Value::Str(name.clone()), value);
         }
-        if !self.has_json && *target == *self.schema {
+        if !self.is_encoded && *target == *self.schema {
             return Ok(row);
         }
         // The stored values already have their stored type, so only the target matters.
@@ -114,6 +116,9 @@ fn kind_of(kind: &DataType, feature: Option<&Value>) -> Type {
     let tag = dict.and_then(|dict| dict.get_str("_type")?.as_str());
     if tag == Some("Json") {
         return Type::Json;
+    }
+    if let (Some(settings), Some(media)) = (feature, tag.and_then(media::tagged)) {
+        return media::column(media, settings);
     }
     match kind {
         DataType::Null => Type::Null,
@@ -162,11 +167,11 @@ fn kind_of(kind: &DataType, feature: Option<&Value>) -> Type {
     }
 }
 
-fn keeps_json(kind: &Type) -> bool {
+fn is_encoded(kind: &Type) -> bool {
     match kind {
-        Type::Json => true,
-        Type::List(item) => keeps_json(item),
-        Type::Struct(fields) => fields.iter().any(|(_, kind)| keeps_json(kind)),
+        Type::Json | Type::Media(..) => true,
+        Type::List(item) => is_encoded(item),
+        Type::Struct(fields) => fields.iter().any(|(_, kind)| is_encoded(kind)),
         _ => false,
     }
 }

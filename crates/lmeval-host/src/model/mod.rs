@@ -105,6 +105,7 @@ pub struct PythonModel {
     identity: ModelIdentity,
     ignored: Vec<String>,
     rolling_context: bool,
+    takes_media: bool,
     link: Box<dyn Link>,
     is_ending: AtomicBool,
     /// Whether the call in flight has produced answers.
@@ -163,6 +164,7 @@ impl PythonModel {
                 Some(Value::Bool(has_context)) => *has_context,
                 _ => settings.rolling_context,
             },
+            takes_media: part(&described, "multimodal").is_some_and(Value::is_truthy),
             link,
             is_ending: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
@@ -319,6 +321,7 @@ impl Model for PythonModel {
             batch_size: REQUESTS_PER_BATCH,
             fill_time: FILL_TIME,
             reads_documents: true,
+            takes_media: self.takes_media,
             wants_every_request: self.link.is_live(),
             ..ModelTraits::default()
         }

@@ -104,6 +104,7 @@ impl Model for WorkerPool {
             reasons: self.description.reasons,
             depends_on_document: self.description.depends_on_document,
             is_worth_saving: self.description.is_worth_saving,
+            takes_media: self.description.takes_media,
             ..ModelTraits::default()
         }
     }

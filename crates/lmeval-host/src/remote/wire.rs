@@ -43,6 +43,7 @@ pub(super) struct Description {
     pub(super) reasons: bool,
     pub(super) depends_on_document: bool,
     pub(super) is_worth_saving: bool,
+    pub(super) takes_media: bool,
 }
 
 /// A message from a worker.
@@ -342,8 +343,15 @@ fn error_of(fields: &Dict) -> Option<ModelError> {
 }
 
 fn of_description(description: &Description) -> Value {
-    let Description { identity, facts, option_scoring, reasons, depends_on_document, is_worth_saving } =
-        description;
+    let Description {
+        identity,
+        facts,
+        option_scoring,
+        reasons,
+        depends_on_document,
+        is_worth_saving,
+        takes_media,
+    } = description;
     let pairs = identity.facts.iter();
     let pairs = pairs.map(|(name, fact)| Value::list([Value::str(*name), Value::str(fact.as_str())]));
     Value::dict([
@@ -357,6 +365,7 @@ fn of_description(description: &Description) -> Value {
         ("reasons", Value::Bool(*reasons)),
         ("depends_on_document", Value::Bool(*depends_on_document)),
         ("is_worth_saving", Value::Bool(*is_worth_saving)),
+        ("takes_media", Value::Bool(*takes_media)),
     ])
 }
 
@@ -388,6 +397,7 @@ fn to_description(value: &Value) -> Option<Description> {
         reasons: fields.get_str("reasons")?.as_bool()?,
         depends_on_document: fields.get_str("depends_on_document")?.as_bool()?,
         is_worth_saving: fields.get_str("is_worth_saving")?.as_bool()?,
+        takes_media: fields.get_str("takes_media").and_then(Value::as_bool).unwrap_or(false),
     })
 }
 
@@ -452,6 +462,7 @@ mod tests {
             reasons: true,
             depends_on_document: true,
             is_worth_saving: true,
+            takes_media: true,
         };
         let error = || ModelError::new(ModelErrorKind::Capability, "No");
         let sent = [

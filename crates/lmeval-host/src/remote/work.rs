@@ -365,6 +365,7 @@ fn describe(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<Description, Mo
         reasons: traits.reasons,
         depends_on_document: traits.depends_on_document,
         is_worth_saving: traits.is_worth_saving,
+        takes_media: traits.takes_media,
     })
 }
 

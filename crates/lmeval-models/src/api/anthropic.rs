@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{
-    Arguments, ModelError, ModelErrorKind, ModelSettings, OptionScoring, RequestType, Response, stops,
-};
+use lmeval_core::{Arguments, ModelError, ModelSettings, OptionScoring, RequestType, Response, stops};
 use lmeval_pycompat::{Dict, Value, strings};
 
 use super::answer::{finish, malformed, objects, text};
 use super::arguments::{Backend, Credentials};
 use super::chat::{generates_only, messages};
+use super::media::anthropic_part;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
@@ -66,19 +65,17 @@ impl Protocol for AnthropicChat {
         for message in &all[usize::from(system.is_some())..] {
             let kind = field(message, "type").unwrap_or_else(|| Value::str("text"));
             let content = field(message, "content").unwrap_or(Value::None);
-            if content.as_list().is_some() {
-                return Err(ModelError::new(
-                    ModelErrorKind::Unsupported,
-                    "Images cannot be sent to Anthropic models",
-                )
-                .hint("Use a back end with an OpenAI-compatible API"));
-            }
-            let mut part = Dict::new();
-            part.insert("type", kind.clone());
-            part.insert(kind, content);
+            let parts = if let Some(parts) = content.as_list() {
+                parts.iter().map(anthropic_part).collect::<Result<Vec<_>, _>>()?
+            } else {
+                let mut part = Dict::new();
+                part.insert("type", kind.clone());
+                part.insert(kind, content);
+                vec![Value::Dict(Arc::new(part))]
+            };
             let mut turn = Dict::new();
             turn.insert("role", field(message, "role").unwrap_or(Value::None));
-            turn.insert("content", Value::list([Value::Dict(Arc::new(part))]));
+            turn.insert("content", Value::list(parts));
             turns.push(Value::Dict(Arc::new(turn)));
         }
         settings.remove_str("do_sample");

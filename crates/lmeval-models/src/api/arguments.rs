@@ -11,6 +11,7 @@ use secrecy::SecretString;
 use super::contact::trial_body;
 use super::deferred::Deferred;
 use super::letters::{TOP_LOGPROBS, TopLogprobs};
+use super::media::{MediaRules, Placement};
 use super::model::{ApiModel, Parts};
 use super::pool::Keeper;
 use super::protocol::{Protocol, Rules};
@@ -21,13 +22,14 @@ use crate::http::{Client, ClientSettings};
 use crate::tokenizer::{self, Encoder};
 
 /// Arguments that change answers and are not otherwise part of the model's identity.
-const IDENTITY_ARGUMENTS: [&str; 7] = [
+const IDENTITY_ARGUMENTS: [&str; 8] = [
     "revision",
     "add_bos_token",
     "eos_string",
     "custom_prefix_token_id",
     "think_end_token",
     "max_images",
+    "interleave",
     "reasoning_model",
 ];
 
@@ -239,7 +241,7 @@ impl Backend {
             // One token is reserved for generation.
             longest: AtomicUsize::new(integer_at_least(settings, "max_length", 2048, 3)? as usize - 1),
             batch_size,
-            max_images: integer_at_least(settings, "max_images", 1, 0)? as usize,
+            media: media_rules(settings)?,
             top_logprobs: TopLogprobs::new(top_logprobs),
             refuses_fields: AtomicBool::new(false),
             streams,
@@ -311,4 +313,14 @@ pub(super) fn batch_size(settings: &ModelSettings) -> Result<usize, ModelError> 
             Err(ModelSettings::wrong("batch_size", "an integer or `auto`", &given.unwrap_or(Value::None)))
         }
     }
+}
+
+/// How images and sounds are sent.
+fn media_rules(settings: &ModelSettings) -> Result<MediaRules, ModelError> {
+    let interleave = match settings.get("interleave") {
+        None => None,
+        Some(_) => Some(settings.flag("interleave", true)?),
+    };
+    let max_images = integer_at_least(settings, "max_images", 1, 0)? as usize;
+    Ok(MediaRules { max_images, placement: Placement::of_argument(interleave) })
 }

@@ -10,7 +10,7 @@ use lmeval_core::{
 use lmeval_pycompat::{Dict, Value, json, repr};
 
 use super::answer::{malformed, parse, share, unusable, usage};
-use super::images::{has_media, with_images};
+use super::media::{has_media, with_media};
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::{Generation, Prompt, Rules};
 use super::stream::{Continuation, Knows, Streaming, Streams};
@@ -55,7 +55,7 @@ impl ApiModel {
         }
         Ok(Some(ReadyPrompt::Messages(match &request.additional_args {
             None => messages,
-            Some(additional) => with_images(messages, additional, self.parts.max_images)?,
+            Some(additional) => with_media(messages, additional, self.parts.media)?,
         })))
     }
 

@@ -15,6 +15,7 @@ use super::answer::unusable;
 use super::completions::needs_tokenizer;
 use super::identity::{Fact, ServerIdentity};
 use super::letters::TopLogprobs;
+use super::media::MediaRules;
 use super::pool::Keeper;
 use super::protocol::{Prompt, Protocol, Rules};
 use super::scoring::Planner;
@@ -37,7 +38,7 @@ pub(super) struct Parts {
     /// The prompt limit in tokens.
     pub(super) longest: AtomicUsize,
     pub(super) batch_size: usize,
-    pub(super) max_images: usize,
+    pub(super) media: MediaRules,
     /// How many likely tokens to request for the letters of options.
     pub(super) top_logprobs: TopLogprobs,
     /// Whether the server has refused a request's optional fields.
@@ -240,6 +241,7 @@ impl Model for ApiModel {
             },
             reasons: protocol.reasons(rules),
             takes_optional_fields: true,
+            takes_media: protocol.is_chat(),
             streams: self.parts.streams != Streams::None && protocol.can_stream(),
             ..ModelTraits::default()
         }

@@ -10,6 +10,7 @@ use lmeval_pycompat::float;
 
 use super::answer::{parse, unusable};
 use super::completions;
+use super::media::{has_media, scores_no_media};
 use super::model::{ApiModel, body_text};
 use super::protocol::{Prompt, Protocol, Score, Scored};
 use crate::http::{Call, Route};
@@ -157,6 +158,10 @@ impl ApiModel {
         let mut pairs = Vec::new();
         for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
+                if has_media(request.additional_args.as_ref()) {
+                    answers[index] = Some(Err(scores_no_media()));
+                    continue;
+                }
                 match context.as_text() {
                     Some(context) => pairs.push((index, context, [context.as_ref(), continuation].concat())),
                     None => found.push((index, Err(no_plain_context()))),
@@ -191,6 +196,10 @@ impl ApiModel {
         let (mut all, mut pairs) = (Vec::new(), Vec::new());
         for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
+                if has_media(request.additional_args.as_ref()) {
+                    answers[index] = Some(Err(scores_no_media()));
+                    continue;
+                }
                 all.push(index);
                 pairs.push((context, continuation.as_ref()));
             }

@@ -65,7 +65,7 @@ const OWN: [&str; 24] = [
 ];
 
 /// Arguments of the reference's multimodal class that concern images before they are sent.
-const IMAGES: [&str; 4] = ["interleave", "image_width", "image_height", "image_max_side"];
+const IMAGES: [&str; 3] = ["image_width", "image_height", "image_max_side"];
 
 /// Flags that the run itself sets.
 const RESERVED: [&str; 5] = ["host", "port", "uds", "api_key", "root_path"];
@@ -500,6 +500,7 @@ fn client(
     } else {
         client.insert("max_images", settings.integer("max_images")?.unwrap_or(999));
     }
+    client.insert("interleave", Value::Bool(settings.flag("interleave", true)?));
     Ok(client)
 }
 

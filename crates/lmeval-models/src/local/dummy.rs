@@ -44,6 +44,7 @@ impl LocalModel for Dummy {
             in_flight: 1,
             depends_on_document: true,
             is_worth_saving: false,
+            takes_media: true,
             ..ModelTraits::local()
         }
     }

@@ -72,7 +72,7 @@ fn drawn_word(hash: &[u8; 32]) -> String {
 
 impl LocalModel for Uniform {
     fn traits(&self) -> ModelTraits {
-        ModelTraits { is_worth_saving: false, ..ModelTraits::local() }
+        ModelTraits { is_worth_saving: false, takes_media: true, ..ModelTraits::local() }
     }
 
     fn identity(&self) -> ModelIdentity {

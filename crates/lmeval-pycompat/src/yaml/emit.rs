@@ -126,6 +126,7 @@ fn scalar(out: &mut String, value: &Value, indent: usize) {
         Value::Dict(_) => out.push_str("{}"),
         Value::Date(date) => out.push_str(&date.to_string()),
         Value::DateTime(moment) => out.push_str(&moment.to_string()),
+        Value::Media(media) => text_scalar(out, &media.to_string(), indent),
         Value::Function(function) => {
             out.push_str("!function ");
             text_scalar(out, &function.reference, indent);

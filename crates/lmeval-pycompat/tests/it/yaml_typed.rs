@@ -35,6 +35,8 @@ fn write_typed(value: &Value, out: &mut String) {
         Value::Float(number) if number.is_nan() => out.push_str(r#"{"float":"nan"}"#),
         Value::Float(number) => put(out, format_args!(r#"{{"float":"{:016x}"}}"#, number.to_bits())),
         Value::Str(text) => write_string(text, out),
+        // No YAML has files.
+        Value::Media(media) => put(out, format_args!("{media}")),
         Value::Bytes(bytes) => {
             out.push_str(r#"{"bytes":""#);
             for byte in bytes.iter() {

@@ -75,7 +75,7 @@ impl ModelEntry {
 /// Back ends of the Python harness that are not built in, and their replacements.
 const REPLACEMENTS: &[(&[&str], &str)] = &[
     (
-        &["hf-multimodal", "hf-mistral3", "hf-audiolm-qwen", "mamba_ssm", "steered"],
+        &["hf-mistral3", "mamba_ssm", "steered"],
         "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
     ),
     (

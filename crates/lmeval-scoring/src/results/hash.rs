@@ -72,7 +72,7 @@ fn add_value(hasher: &mut Sha256, value: &Value) {
             items.iter().for_each(|item| add_value(hasher, item));
         }
         Value::Dict(dict) => add_entries(hasher, dict),
-        Value::BigInt(_) | Value::Date(_) | Value::DateTime(_) | Value::Function(_) => {
+        Value::BigInt(_) | Value::Date(_) | Value::DateTime(_) | Value::Function(_) | Value::Media(_) => {
             let text = repr::repr(value);
             add_tagged(hasher, b'o', (text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
@@ -122,6 +122,7 @@ pub(crate) fn hash_target(target: &Value) -> String {
 pub fn replace_foreign(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Set(items) => Value::List(items.clone()),
+        Value::Media(media) => lmeval_media::summary(media),
         other => Value::from(repr::str(other)),
     })
 }

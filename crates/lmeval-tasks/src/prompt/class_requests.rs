@@ -8,6 +8,7 @@ use lmeval_scoring::ClassCall;
 
 use super::error::{PromptError, PromptErrorKind};
 use super::example::not_a;
+use super::media;
 use super::plan::{Plan, PlannedClass};
 use super::request::{Built, Skipped};
 
@@ -47,7 +48,13 @@ impl Plan {
         if instances.is_empty() {
             return Ok(Err(Skipped::NoRequests));
         }
-        let instance = |made: &Value| self.class_instance(doc_id, made, &target);
+        let instance = |made: &Value| -> Result<Instance, PromptError> {
+            let instance = self.class_instance(doc_id, made, &target)?;
+            if let Some(given) = &instance.additional_args {
+                media::check(&Value::Dict(Arc::clone(given)), document)?;
+            }
+            Ok(instance)
+        };
         let instances = instances.iter().map(instance).collect::<Result<Vec<_>, _>>();
         let instances = instances.map_err(|error| error.in_field("construct_requests"))?;
         Ok(Ok((instances, None)))
@@ -68,10 +75,10 @@ impl Plan {
         }
         let kind = made.get_str("request_type").and_then(Value::as_str).unwrap_or_default();
         let arguments = made.get_str("arguments").and_then(Value::as_list).unwrap_or_default();
-        let (request_type, arguments, media) = read_arguments(kind, arguments)?;
+        let (request_type, arguments, found) = read_arguments(kind, arguments)?;
         let additional_args = match made.get_str("additional_args") {
             Some(Value::Dict(given)) => Some(Arc::clone(given)),
-            _ => media,
+            _ => found,
         };
         Ok(Instance {
             request_type,

@@ -16,6 +16,7 @@ mod error;
 mod example;
 mod field;
 mod fields;
+mod media;
 mod options;
 mod plan;
 mod request;

@@ -13,6 +13,7 @@ use super::context::Contexts;
 use super::error::{PromptError, PromptErrorKind};
 use super::example::not_a;
 use super::fields::{Inputs, Options};
+use super::media;
 use super::plan::Plan;
 
 /// Why a document has no requests.
@@ -330,7 +331,14 @@ impl Plan {
         }
         let mut media = Dict::new();
         for (key, field) in [("visual", &self.fields.image), ("audio", &self.fields.audio)] {
-            match self.fields.media(field.as_ref(), document)? {
+            let found = self.fields.media(field.as_ref(), document)?;
+            if let Some(found) = &found {
+                media::check(found, document).map_err(|error| match field {
+                    Some(field) => error.in_field(field.name()),
+                    None => error,
+                })?;
+            }
+            match found {
                 Some(Value::None) if self.dialect.omit_absent_media => {}
                 Some(value) => {
                     media.insert(key, value);

@@ -29,7 +29,7 @@ fn names(value: &Val) -> &'static [&'static str] {
         Val::Date(_) => &["isoformat", "isoweekday", "toordinal", "weekday"],
         Val::DateTime(_) => &["date", "isoformat", "isoweekday", "toordinal", "weekday"],
         Val::Object(object) => object::names(object),
-        Val::Undefined(_) | Val::None | Val::Function(_) => &[],
+        Val::Undefined(_) | Val::None | Val::Function(_) | Val::Media(_) => &[],
     }
 }
 

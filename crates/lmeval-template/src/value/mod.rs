@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lmeval_pycompat::datetime::{Date, DateTime};
-use lmeval_pycompat::{Function, Value};
+use lmeval_pycompat::{Function, Media, Value};
 use num_bigint::BigInt;
 
 use crate::error::{Error, ErrorKind};
@@ -50,6 +50,7 @@ pub(crate) enum Val {
     Date(Date),
     DateTime(Box<DateTime>),
     Function(Arc<Function>),
+    Media(Arc<Media>),
     Object(Rc<Object>),
 }
 
@@ -130,6 +131,7 @@ impl Val {
             Self::Date(date) => Value::Date(*date),
             Self::DateTime(instant) => Value::DateTime(**instant),
             Self::Function(function) => Value::Function(function.clone()),
+            Self::Media(media) => Value::Media(media.clone()),
             Self::Undefined(_) | Self::Object(_) => return None,
         })
     }
@@ -181,6 +183,7 @@ impl Val {
             Self::Date(_) => "date",
             Self::DateTime(_) => "datetime",
             Self::Function(_) => "function",
+            Self::Media(media) => media.kind().name(),
             Self::Object(object) => object.type_name(),
         }
     }
@@ -198,7 +201,7 @@ impl Val {
             Self::List(items) | Self::Tuple(items) => items.len() > 0,
             Self::Set(items) => !items.is_empty(),
             Self::Dict(dict) => dict.len() > 0,
-            Self::Big(_) | Self::Date(_) | Self::DateTime(_) | Self::Function(_) => true,
+            Self::Big(_) | Self::Date(_) | Self::DateTime(_) | Self::Function(_) | Self::Media(_) => true,
             Self::Object(object) => object.truth(),
         })
     }
@@ -272,6 +275,7 @@ impl From<&Value> for Val {
             Value::Date(date) => Self::Date(*date),
             Value::DateTime(instant) => Self::DateTime(Box::new(*instant)),
             Value::Function(function) => Self::Function(function.clone()),
+            Value::Media(media) => Self::Media(media.clone()),
         }
     }
 }

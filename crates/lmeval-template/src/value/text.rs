@@ -103,6 +103,7 @@ pub(crate) fn write_repr(out: &mut String, value: &Val, depth: usize) -> Result<
         }
         Val::Date(date) => repr::write_repr(out, &Value::Date(*date)),
         Val::DateTime(instant) => repr::write_repr(out, &Value::DateTime(**instant)),
+        Val::Media(media) => repr::write_repr(out, &Value::Media(media.clone())),
         Val::Function(function) => repr::write_repr(out, &Value::Function(function.clone())),
         Val::Object(object) => write_object(out, object, depth)?,
     }

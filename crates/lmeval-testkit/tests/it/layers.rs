@@ -5,7 +5,7 @@ use crate::{metadata, repository};
 
 /// Crates by layer, from the bottom.
 const LAYERS: &[&[&str]] = &[
-    &["lmeval-pycompat", "lmeval-template", "lmeval-metrics", "lmeval-plot"],
+    &["lmeval-pycompat", "lmeval-template", "lmeval-media", "lmeval-metrics", "lmeval-plot"],
     &["lmeval-core", "lmeval-scoring", "lmeval-tasks"],
     &["lmeval-net", "lmeval-hub"],
     &["lmeval-tokenizers"],
@@ -19,6 +19,7 @@ const LAYERS: &[&[&str]] = &[
 /// Allowed dependencies within a layer.
 const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
+    ("lmeval-media", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-scoring", "lmeval-core"),
     ("lmeval-tasks", "lmeval-core"),

@@ -55,7 +55,12 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
 
 impl LocalModel for Replay {
     fn traits(&self) -> ModelTraits {
-        ModelTraits { depends_on_document: true, is_worth_saving: false, ..ModelTraits::local() }
+        ModelTraits {
+            depends_on_document: true,
+            is_worth_saving: false,
+            takes_media: true,
+            ..ModelTraits::local()
+        }
     }
 
     fn identity(&self) -> ModelIdentity {

@@ -242,7 +242,7 @@ fn causes_beyond_the_form_of_the_prompt_are_named() {
     crate::traps::write_task(&context, 400);
     let quiz = fs_err::read_to_string(context.work().join("tasks/quiz.yaml")).unwrap();
     let quiz = quiz.replace("until: [\"\\n\"]", "until: [\"#\"]");
-    assert!(quiz.contains("#"), "{quiz}");
+    assert!(quiz.contains('#'), "{quiz}");
     context.write("tasks/quiz.yaml", &quiz);
     let twin = quiz.replace("task: quiz", "task: quiz_cot").replace("{{q}}?", "Problem: {{q}}?");
     context.write("tasks/quiz_cot.yaml", twin);

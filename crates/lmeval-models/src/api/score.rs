@@ -159,7 +159,7 @@ impl ApiModel {
         for (index, request) in requests.iter().enumerate() {
             if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
                 if has_media(request.additional_args.as_ref()) {
-                    answers[index] = Some(Err(scores_no_media()));
+                    found.push((index, Err(scores_no_media())));
                     continue;
                 }
                 match context.as_text() {

@@ -35,15 +35,15 @@ pub struct Selection {
 /// The scores of one step.
 #[derive(Clone, Debug)]
 pub struct StepFigures {
-    /// The step.
+    /// Optimizer steps, or what else the names of checkpoints count.
     pub step: u64,
-    /// The checkpoint.
+    /// The path of the checkpoint, or another name of it.
     pub checkpoint: String,
     /// The newest results file.
     pub results: Option<PathBuf>,
     /// Requests that failed.
     pub failed_requests: u64,
-    /// The scores.
+    /// One entry per task, filter and metric.
     pub figures: Vec<Figures>,
     /// The runs that they are from; none if only the figures are known.
     pub runs: Vec<Arc<Run>>,
@@ -54,11 +54,11 @@ pub struct StepFigures {
 pub struct Figures {
     /// The task or group.
     pub task: String,
-    /// The metric.
+    /// The metric, without its filter.
     pub metric: String,
     /// The pipeline of filters.
     pub filter: String,
-    /// The score.
+    /// The aggregate over the documents.
     pub value: f64,
     /// Its standard error.
     pub stderr: Option<f64>,
@@ -516,7 +516,15 @@ fn best(score: &ScoreCurve) -> Option<usize> {
 }
 
 /// Corrects the p-values of all scores and steps together.
+///
+/// The best step was found by its score, so that a comparison with it is the most extreme of all pairs of steps. Its p-values are
+/// corrected for all those pairs: otherwise two of five curves without any change (three tasks, thirty steps) would have such a step.
 fn adjust(scores: &mut [ScoreCurve], which: Which) {
+    let known = |score: &ScoreCurve| score.points.iter().flatten().count() as f64;
+    let chosen = || scores.iter().filter(|score| score.best.is_some()).map(known);
+    let pairs: f64 = chosen().map(|count| 0.5 * count * (count - 1.0)).sum();
+    let compared: f64 = chosen().map(|count| count - 1.0).sum();
+    let selection = if which == Which::Best && compared > 0.0 { (pairs / compared).max(1.0) } else { 1.0 };
     let mut changes: Vec<&mut Change> = scores
         .iter_mut()
         .flat_map(|score| score.points.iter_mut().flatten())
@@ -524,6 +532,9 @@ fn adjust(scores: &mut [ScoreCurve], which: Which) {
         .collect();
     let p_values: Vec<f64> = changes.iter().map(|change| change.p_value.unwrap_or(f64::NAN)).collect();
     for (change, adjusted) in changes.iter_mut().zip(benjamini_hochberg(&p_values)) {
-        change.adjusted = Some(adjusted).filter(|adjusted| adjusted.is_finite());
+        // The other pairs count as equal, with a p-value of 1.
+        change.adjusted = Some(adjusted * selection)
+            .filter(|adjusted| adjusted.is_finite())
+            .map(|adjusted| adjusted.min(1.0));
     }
 }

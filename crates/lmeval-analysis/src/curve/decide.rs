@@ -16,7 +16,7 @@ pub struct Goal(Threshold);
 pub struct Reached {
     /// The index of the step.
     pub step: usize,
-    /// Its score.
+    /// The score of that step.
     pub value: f64,
     /// The end of its interval that decided: the lower one where more is better.
     pub bound: f64,
@@ -29,7 +29,7 @@ pub struct Reached {
 pub struct Kept {
     /// The index of the step.
     pub step: usize,
-    /// Its score.
+    /// The score of that step.
     pub value: f64,
 }
 

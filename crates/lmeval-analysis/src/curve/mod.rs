@@ -34,13 +34,13 @@ pub const ALPHA: f64 = 0.05;
 /// The scores of all steps of a training run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What was trained, for headings.
+    /// The training run, for headings.
     pub name: String,
     /// The steps, ascending.
     pub steps: Vec<Step>,
     /// The scores, in the order of the results: members follow their group.
     pub scores: Vec<ScoreCurve>,
-    /// What readers have to know: subsets, steps that are missing, comparisons that were not possible.
+    /// Caveats: subsets, steps that are missing, comparisons that were not possible.
     pub notes: Vec<String>,
     /// Checkpoints that are not evaluated, with the reasons.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub struct Curve {
 pub struct Step {
     /// Optimizer steps, or what else the names of checkpoints count.
     pub step: u64,
-    /// The checkpoint.
+    /// The path of the checkpoint, or another name of it.
     pub checkpoint: String,
     /// Its newest results file, relative to the file of the curve where possible.
     pub results: Option<String>,
@@ -66,7 +66,7 @@ pub struct Step {
 /// A checkpoint without results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// The checkpoint.
+    /// The name of the checkpoint, which is not evaluated.
     pub checkpoint: String,
     /// Its step, if it is known.
     pub step: Option<u64>,
@@ -79,7 +79,7 @@ pub struct Waiting {
 pub struct ScoreCurve {
     /// The task or group.
     pub task: String,
-    /// The metric.
+    /// The metric, without its filter.
     pub metric: String,
     /// The pipeline of filters.
     pub filter: String,
@@ -104,7 +104,7 @@ pub struct ScoreCurve {
 /// A score at one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The score.
+    /// The aggregate over the documents.
     pub value: f64,
     /// Its standard error.
     pub stderr: Option<f64>,
@@ -119,13 +119,13 @@ pub struct Point {
 /// A difference between two steps: this one minus the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The difference.
+    /// This step minus the other one.
     pub difference: f64,
     /// Its 95 % interval, not corrected.
     pub interval: Option<(f64, f64)>,
     /// The p-value.
     pub p_value: Option<f64>,
-    /// The p-value after Benjamini and Hochberg, over all scores and steps of the curve.
+    /// The p-value after Benjamini and Hochberg, over all scores and steps of the curve; against the best step also for the choice of the best.
     pub adjusted: Option<f64>,
     /// Whether documents were paired. Otherwise only the scores are known.
     pub is_paired: bool,

@@ -15,9 +15,9 @@ use crate::read::{Run, parent};
 pub struct StepRun {
     /// The step of the checkpoint.
     pub step: u64,
-    /// The checkpoint.
+    /// The revision or the path that names the step.
     pub checkpoint: String,
-    /// The run.
+    /// The results with their samples.
     pub run: Run,
 }
 

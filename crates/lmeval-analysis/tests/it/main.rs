@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod compare;
+mod curve;
 mod newest;
 mod pool;
 mod samples;

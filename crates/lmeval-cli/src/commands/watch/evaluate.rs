@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub settings: String,
     /// Where results go.
     pub folder: PathBuf,
-    /// The checkpoint.
+    /// The checkpoint, as it is saved beside its results.
     pub record: Record,
     /// The model arguments that name it.
     pub arguments: Vec<(String, String)>,
@@ -48,7 +48,7 @@ pub(super) struct Job {
 pub(super) struct Conversion {
     /// The command with its places.
     pub command: String,
-    /// The checkpoint.
+    /// The folder or file that is converted.
     pub input: PathBuf,
     /// Whether the copy stays.
     pub keep: bool,

@@ -26,17 +26,17 @@ pub(super) struct Candidate {
     pub name: String,
     /// The path, or the revision.
     pub path: PathBuf,
-    /// What it is.
+    /// Its format, and where it is.
     pub kind: Kind,
     /// Its step, if it is known.
     pub step: Option<u64>,
     /// Changes with the files.
     pub signature: String,
-    /// What is missing; `None` if it is complete.
+    /// The reason why it is incomplete; `None` if it is complete.
     pub missing: Option<String>,
 }
 
-/// What a checkpoint is.
+/// The format of a checkpoint, and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A folder in the format of Hugging Face.
@@ -60,7 +60,7 @@ pub(super) struct Finder {
     pub ready: Option<String>,
     /// Whether other formats can be converted.
     pub converts: bool,
-    /// What is missing in the files with a signature.
+    /// The reasons by path, each with the signature of the files that it is about.
     pub checked: HashMap<PathBuf, (String, Option<String>)>,
 }
 
@@ -207,7 +207,7 @@ impl Finder {
         }
     }
 
-    /// What is missing, computed again when files have changed.
+    /// The reason why files are incomplete, computed again when they have changed.
     fn check(
         &mut self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! What a watcher shows of all checkpoints that were evaluated, by itself or by others.
+//! The curve of all checkpoints that were evaluated, by this watcher or by others, and everything that follows from it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_analysis::compare::{Comparison, Difference, Flip, Settings, adjust, compare};
+use lmeval_analysis::fidelity::divergences;
 use lmeval_analysis::read::Run;
 use lmeval_scoring::registry::Registry;
 
@@ -36,6 +37,9 @@ impl Comparisons {
         let mut found: Vec<Comparison> =
             others.iter().map(|new| compare(base, new, settings, &registry)).collect::<Result<_, _>>()?;
         adjust(&mut found);
+        for (comparison, new) in found.iter_mut().zip(others) {
+            comparison.scores.extend(divergences(base, new));
+        }
         let found = Arc::new(found);
         let mut kept = kept();
         kept.insert(0, (key, Arc::clone(&found)));

@@ -1,8 +1,8 @@
 //! Distributions on disk, between the first model and the second.
 //!
-//! A record has the id gaps of its tokens as variable-length integers, and two bytes for the square root of the distance of each
+//! A record has the id gaps of its tokens as variable-length integers, and three bytes for the square root of the distance of each
 //! log-probability from the largest one. So the error of a log-probability `x` nats below the largest one is at most
-//! `sqrt(x) / 8192` nats: small where the probability is large.
+//! `sqrt(x) / 2²¹` nats: small where the probability is large.
 
 use std::io::{BufReader, BufWriter, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,9 @@ const END: u32 = u32::MAX;
 /// The position of the record with the tokens of a request.
 const TOKENS: u32 = u32::MAX;
 /// The number of codes per square root of a nat.
-const CODES: f64 = 8192.0;
+const CODES: f64 = 2_097_152.0;
+/// Bytes of a code.
+const WIDTH: usize = 3;
 /// Tokens that are further below the most likely one belong to the rest: their probability is below 1e-27.
 const FURTHEST: f64 = 63.9;
 /// Bytes before the payload of a record: request, position and length.
@@ -271,12 +273,12 @@ fn encode(stored: &Stored) -> (Vec<u8>, u64) {
     let mut kept = Vec::with_capacity(distribution.likely.len());
     for &(token, logprob) in &distribution.likely {
         if largest - logprob <= FURTHEST {
-            kept.push((token, ((largest - logprob).sqrt() * CODES).round() as u16));
+            kept.push((token, ((largest - logprob).sqrt() * CODES).round() as u32));
         } else {
             rest += logprob.exp();
         }
     }
-    let mut payload = Vec::with_capacity(FIXED + kept.len() * 3);
+    let mut payload = Vec::with_capacity(FIXED + kept.len() * (1 + WIDTH));
     for number in [*logprob, largest, rest] {
         payload.extend_from_slice(&number.to_le_bytes());
     }
@@ -291,7 +293,7 @@ fn encode(stored: &Stored) -> (Vec<u8>, u64) {
         payload.push(gap as u8);
         next = token + 1;
     }
-    payload.extend(kept.iter().flat_map(|(_, code)| code.to_le_bytes()));
+    payload.extend(kept.iter().flat_map(|(_, code)| code.to_le_bytes().into_iter().take(WIDTH)));
     (payload, kept.len() as u64)
 }
 
@@ -317,11 +319,12 @@ fn decode(payload: &[u8]) -> Option<Stored> {
         tokens.push(token);
         next = token.checked_add(1)?;
     }
-    if bytes.len() != count * 2 {
+    if bytes.len() != count * WIDTH {
         return None;
     }
-    let distance = |code: &[u8]| (f64::from(u16::from_le_bytes([code[0], code[1]])) / CODES).powi(2);
-    let logprobs: Vec<f64> = bytes.chunks_exact(2).map(|code| largest - distance(code)).collect();
+    let distance =
+        |code: &[u8]| (f64::from(u32::from_le_bytes([code[0], code[1], code[2], 0])) / CODES).powi(2);
+    let logprobs: Vec<f64> = bytes.chunks_exact(WIDTH).map(|code| largest - distance(code)).collect();
     // Rounding has changed the sum a little; without this, the error of a divergence would be of first order in it.
     let normaliser = (logprobs.iter().map(|logprob| logprob.exp()).sum::<f64>() + rest).ln();
     let likely = tokens.into_iter().zip(logprobs).map(|(token, logprob)| (token, logprob - normaliser));
@@ -352,10 +355,10 @@ mod tests {
             assert_eq!(after.logprob, before.logprob);
             assert_eq!(after.distribution.likely.len(), before.distribution.likely.len());
             let zero = measure(&before.distribution, &after.distribution, (0.0, 0.0));
-            assert!(zero.kl < 1e-8 && zero.agrees, "{share}: {zero:?}");
+            assert!(zero.kl < 1e-12 && zero.agrees, "{share}: {zero:?}");
             let of = |stored: &Stored| measure(&stored.distribution, &other.distribution, (0.0, 0.0));
             let (exact, found) = (of(&before), of(&after));
-            assert!((exact.kl - found.kl).abs() < 1e-5 * exact.kl.max(1.0), "{exact:?} {found:?}");
+            assert!((exact.kl - found.kl).abs() < 1e-6 * exact.kl.max(1.0), "{exact:?} {found:?}");
         }
     }
 

@@ -151,6 +151,33 @@ fn different_tokenizers_refuse_divergences_but_compare_documents() {
 }
 
 #[test]
+fn documents_that_differ_most_are_side_by_side_in_the_viewer() {
+    let context = prepared();
+    let output = native(&context, "options", ",add_bos_token=True", "", &[]);
+    assert!([0, 3, 4].contains(&output.status), "{output}");
+    let (_running, address) = crate::view::view(&context, &["out"]);
+    let runs = crate::view::json(&address, "/api/runs");
+    let id = |folder: &str| {
+        let is_own = |run: &&Value| run["path"].as_str().unwrap().contains(folder);
+        let run = runs["runs"].as_array().unwrap().iter().find(is_own);
+        run.unwrap_or_else(|| panic!("{runs}"))["id"].as_str().unwrap().to_owned()
+    };
+    let (base, new) = (id("base/"), id("new/"));
+    let compared = crate::view::json(&address, &format!("/api/compare?base={base}&new={new}"));
+    let scores = compared["comparisons"][0]["scores"].as_array().unwrap();
+    let score = scores.iter().find(|score| score["metric"] == "KL divergence").unwrap();
+    assert_eq!((&score["task"], &score["flips"]), (&Value::from("options"), &Value::from(8)));
+    let path = format!("/api/flips?base={base}&new={new}&task=options&filter=none&metric=KL%20divergence");
+    let flips = crate::view::json(&address, &path);
+    let documents = report(&context)["documents"].clone();
+    let rows = flips["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for (row, document) in rows.iter().zip(documents.as_array().unwrap()) {
+        assert_eq!((&row["doc_id"], &row["new_value"]), (&document["doc_id"], &document["kl"]), "{row}");
+    }
+}
+
+#[test]
 fn gates_decide_instead_of_the_margin() {
     let context = prepared();
     let failing = native(&context, "options", "", "", &["--documents_only", "--gate", "options:acc >= 0.5"]);

@@ -26,7 +26,7 @@ fn run(context: &TestContext, model: &str, folder: &str) {
 }
 
 /// Kills the server at the end of a test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -36,7 +36,7 @@ impl Drop for Running {
 }
 
 /// Starts a viewer and reads its address.
-fn view(context: &TestContext, words: &[&str]) -> (Running, String) {
+pub(crate) fn view(context: &TestContext, words: &[&str]) -> (Running, String) {
     let mut child = context.command(&[&["view", "--port", "0", "--no-open"], words].concat()).spawn_piped();
     let stdout = child.stdout.take().unwrap();
     let running = Running(child);
@@ -57,7 +57,7 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
-fn json(address: &str, path: &str) -> Json {
+pub(crate) fn json(address: &str, path: &str) -> Json {
     let (status, body) = get(address, path);
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()

@@ -22,7 +22,7 @@ use crate::tokenizer::LazyTokenizer;
 use crate::words::counted;
 
 /// The report, in the folder of the new run.
-const REPORT: &str = "fidelity.json";
+const REPORT: &str = lmeval_analysis::fidelity::REPORT;
 /// The figures of every token, beside it.
 const TOKENS: &str = "fidelity_tokens.jsonl";
 
@@ -437,6 +437,8 @@ impl Report<'_> {
         object([
             ("task", Value::str(task.as_str())),
             ("doc_id", Value::Int(document.doc_id)),
+            ("filter", Value::str(self.found.requests.filters[document.task].as_str())),
+            ("offsets", Value::list(document.offsets.map(|offset| Value::Int(offset as i64)))),
             ("tokens", Value::Int(document.measured.len() as i64)),
             ("kl", Value::Float(document.kl())),
             ("kl_largest", Value::Float(largest)),

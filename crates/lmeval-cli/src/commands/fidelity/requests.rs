@@ -20,6 +20,8 @@ pub(super) struct Asked {
     pub(super) arguments: Arguments,
     /// The log-likelihood that the run got for it.
     pub(super) answer: Option<f64>,
+    /// Where the line of the document starts in the samples file.
+    pub(super) offset: u64,
 }
 
 /// A document with options, by the indices of its requests among all.
@@ -38,6 +40,8 @@ type Texts<'a> = HashMap<(&'a str, i64, usize), Arc<str>>;
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) tasks: Vec<String>,
+    /// For each task, the filter pipeline of the lines that the requests are from.
+    pub(super) filters: Vec<String>,
     pub(super) all: Vec<Asked>,
     pub(super) questions: Vec<Question>,
     /// Requests that have no tokens to compare: with images or sounds, or for the letters of options.
@@ -52,12 +56,14 @@ impl Requests {
         let mut requests = Self::default();
         for (task, file) in run.samples.iter().enumerate() {
             requests.tasks.push(file.task.clone());
+            requests.filters.push(String::new());
             let is_rolling = is_rolling(run, &file.task);
             let mut reader = SampleReader::open(run, file, None)?;
             // Each filter pipeline has a line for each document.
             let mut seen = HashSet::new();
             while let Some(sample) = reader.read_next()? {
                 let Some(doc_id) = sample.doc_id().filter(|doc_id| seen.insert(*doc_id)) else { continue };
+                requests.filters[task] = sample.filter().into_owned();
                 requests.add(task, doc_id, (&sample, is_rolling), own.as_ref())?;
             }
         }
@@ -93,7 +99,8 @@ impl Requests {
                 continue;
             };
             options.push(self.all.len());
-            self.all.push(Asked { task, doc_id, index, arguments, answer });
+            let offset = sample.offset();
+            self.all.push(Asked { task, doc_id, index, arguments, answer, offset });
         }
         let gold = parts::target_option(&sample.value("target")?.unwrap_or_default(), options.len());
         if let Some(gold) = gold.filter(|_| options.len() > 1 && options.len() == of_requests.len()) {

@@ -10,6 +10,8 @@ pub(super) struct Document {
     pub(super) task: usize,
     pub(super) doc_id: i64,
     pub(super) measured: Vec<Measured>,
+    /// Where its lines start in the samples files of the base run and of the new one.
+    pub(super) offsets: [u64; 2],
 }
 
 impl Document {
@@ -24,12 +26,17 @@ pub(super) fn documents(found: &Found) -> Vec<Document> {
     let mut documents: Vec<Document> = Vec::new();
     let mut known: HashMap<(usize, i64), usize> = HashMap::default();
     let Some(tokens) = &found.tokens else { return documents };
-    for (asked, of_request) in found.requests.all.iter().zip(&tokens.requests) {
-        if of_request.measured.is_empty() {
-            continue;
-        }
+    for ((asked, of_request), of_base) in found.requests.all.iter().zip(&tokens.requests).zip(&found.matched)
+    {
+        let Some(of_base) = of_base.filter(|_| !of_request.measured.is_empty()) else { continue };
+        let offsets = [found.base_requests.all[of_base].offset, asked.offset];
         let index = *known.entry((asked.task, asked.doc_id)).or_insert_with(|| {
-            documents.push(Document { task: asked.task, doc_id: asked.doc_id, measured: Vec::new() });
+            documents.push(Document {
+                task: asked.task,
+                doc_id: asked.doc_id,
+                measured: Vec::new(),
+                offsets,
+            });
             documents.len() - 1
         });
         documents[index].measured.extend_from_slice(&of_request.measured);

@@ -91,7 +91,7 @@ class Library(BinaryTestCase):
         self.assertEqual(len(list((self.folder / "out").rglob("media_*.jsonl"))), 3 + 1 + 30 + 6)
         names = ["chartqa", "mmmu_val_math", "pisa_en_llm_judged", "common_voice_en"]
         shown = self.succeed("preview", *names, "--limit", "2")
-        self.assertEqual(shown.count("--- visual {"), 2 + 4 + 1)
+        self.assertEqual(shown.count("--- visual {"), 2 + 5 + 1)
         self.assertEqual(shown.count("--- audio {"), 2)
         self.succeed("validate", "--tasks", f"{tasks},pisa_llm_judged")
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod files;
+mod folder;
 mod hub;
 mod large;
 mod mutations;

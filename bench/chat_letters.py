@@ -6,7 +6,7 @@
         --data hf_datasets/hails/mmlu_no_train --rows 500
 
 Run it with a Python that has pyarrow. `--model-folder` has the weights that the server runs and their chat template, as a folder or a GGUF
-file; `--data` is a `save_to_disk` copy of MMLU with one folder per subject (see docs/real-servers.md). Rows are drawn evenly from all
+file; `--data` is a `save_to_disk` copy of MMLU with one folder per subject (see docs/dev/real-servers.md). Rows are drawn evenly from all
 subjects with a fixed seed and written as a task like MMLU's, with its own letters. Both sides get the same messages: the server applies
 the template itself. `--out` keeps the samples of both runs, and a run that was interrupted continues from them.
 

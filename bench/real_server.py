@@ -6,7 +6,7 @@
         --model my-model --tokenizer path/to/tokenizer
 
 `--python` needs the reference (`lm_eval[api]==0.4.13` and `transformers`); `--tokenizer` is a folder with `tokenizer.json`. See
-docs/real-servers.md for how to start such servers and which `--model-args` they need.
+docs/dev/real-servers.md for how to start such servers and which `--model-args` they need.
 
 The tasks are generated: multiple choice with four options, the last word of a saying, generation with stop strings (all 2-shot), and
 rolling log-likelihoods. Both sides get the same arguments. Every metric, standard error and log-likelihood must be within the
@@ -259,7 +259,7 @@ def compare_samples(tasks, left, right, tolerance):
 
 
 def unscored(tasks, samples):
-    """Count continuations without a scored token: see docs/real-servers.md on end-of-text tokens."""
+    """Count continuations without a scored token: see docs/dev/real-servers.md on end-of-text tokens."""
     answers = [answer for task in tasks for row in samples[task].values() for answer in row["resps"]]
     return sum(isinstance(answer[0], list) and number(answer[0][0]) == 0 for answer in answers)
 

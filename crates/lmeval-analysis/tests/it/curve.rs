@@ -1,6 +1,6 @@
 //! Curves: marks of what did not change are rare, and damaged files are errors.
 
-use lmeval_analysis::curve::{Curve, Curves, Selection, read_lines, step_in};
+use lmeval_analysis::curve::{Change, Curve, Curves, Selection, read_lines, step_in};
 use lmeval_testkit::{Dice, mutate};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,8 @@ fn unchanged(dice: &mut Dice, folder: &std::path::Path) -> Curve {
             line.insert(format!("{task}/acc"), json!(right as f64 / DOCUMENTS as f64));
             line.insert(format!("{task}/documents"), json!(DOCUMENTS));
         }
-        lines += &format!("{}\n", Value::from(line));
+        lines += &Value::from(line).to_string();
+        lines.push('\n');
     }
     let path = folder.join("lines.jsonl");
     fs_err::write(&path, lines).unwrap();
@@ -35,12 +36,9 @@ fn curves_without_a_change_rarely_have_marks() {
     for _ in 0..200 {
         let curve = unchanged(&mut dice, folder.path());
         let points = || curve.scores.iter().flat_map(|score| score.points.iter().flatten());
-        previous += usize::from(
-            points().any(|point| point.previous.as_ref().is_some_and(|change| change.is_significant())),
-        );
-        best += usize::from(
-            points().any(|point| point.best.as_ref().is_some_and(|change| change.is_significant())),
-        );
+        previous +=
+            usize::from(points().any(|point| point.previous.as_ref().is_some_and(Change::is_significant)));
+        best += usize::from(points().any(|point| point.best.as_ref().is_some_and(Change::is_significant)));
     }
     // 10 of 200 are allowed; without the correction for the choice of the best it is two of five curves.
     assert!(previous <= 18, "{previous} of 200 curves differ from the previous step");
@@ -73,10 +71,12 @@ fn damaged_curves_are_errors_and_no_panics() {
         fs_err::write(&path, bytes).unwrap();
         let Ok(figures) = read_lines(&path) else { return };
         let mut curves = Curves::default();
-        figures.into_iter().for_each(|figures| curves.add_figures(figures));
+        for figures in figures {
+            curves.add_figures(figures);
+        }
         drop(curves.build("x", &Selection::default()));
     });
     mutate(&["runs/global_step_143000k/hf".as_bytes()], 2_000, |bytes| {
-        drop(step_in(&String::from_utf8_lossy(bytes)))
+        let _ = step_in(&String::from_utf8_lossy(bytes));
     });
 }

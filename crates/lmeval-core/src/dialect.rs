@@ -55,6 +55,8 @@ pub struct Dialect {
     pub json_prompts_are_records: bool,
     /// Missing images and sounds are omitted from the arguments.
     pub omit_absent_media: bool,
+    /// Strings in place of images and sounds stay strings, also if they are paths, `data:` addresses or Base64.
+    pub media_strings_as_written: bool,
     /// `think_end_token` cuts the reasoning off before stop strings are applied, not after.
     pub thinking_ends_before_stops: bool,
     /// The model `dummy` draws log-likelihoods at random instead of deriving them from the index of the document.
@@ -140,6 +142,7 @@ impl Dialect {
         json_context_skips_options: true,
         json_prompts_are_records: true,
         omit_absent_media: true,
+        media_strings_as_written: false,
         thinking_ends_before_stops: false,
         dummy_draws: false,
         device_as_requested: false,
@@ -188,6 +191,7 @@ impl Dialect {
         json_context_skips_options: false,
         json_prompts_are_records: false,
         omit_absent_media: false,
+        media_strings_as_written: true,
         thinking_ends_before_stops: true,
         dummy_draws: true,
         device_as_requested: true,

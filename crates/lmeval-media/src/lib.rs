@@ -19,6 +19,7 @@ mod picture;
 mod preview;
 mod sound;
 mod summary;
+mod text;
 
 pub use error::MediaError;
 pub use facts::{Facts, MAXIMUM_PIXELS, checked, facts};
@@ -27,3 +28,4 @@ pub use picture::{Thumbnail, as_png, oriented, thumbnail};
 pub use preview::preview;
 pub use sound::as_wav;
 pub use summary::{data_url, summary};
+pub use text::from_text;

@@ -242,3 +242,34 @@ fn the_same_file_is_the_same_request() {
     assert_eq!(run().status, 0);
     assert_eq!(contents(&server).len(), 3, "another file is another request");
 }
+
+#[test]
+fn strings_in_rows_stand_for_files() {
+    let context = pictures();
+    let rows = [
+        json!({"q": "Path?", "image": "pictures/a/black.png"}),
+        json!({"q": "Base64?", "image": WHITE}),
+        json!({"q": "Data?", "image": format!("data:image/png;base64,{WHITE}")}),
+        json!({"q": "Address?", "image": "https://example.org/a.png"}),
+    ];
+    context.write("rows.jsonl", rows.map(|row| row.to_string() + "\n").concat());
+    let task = TASK
+        .replace("dataset_path: imagefolder", "dataset_path: json")
+        .replace("{data_dir: pictures}", "{data_files: rows.jsonl}")
+        .replace("'{{a}}'", "'{{q}}'");
+    context.write("tasks/seen.yaml", task);
+    let server = server();
+    let output = run(&context, &model_args(&server, ",interleave=true"), &[]);
+    assert_eq!(output.status, 0, "{output}");
+    let address =
+        json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "auto"}});
+    let content = |image: Value, text: &str| json!([image, {"type": "text", "text": text}]);
+    let mut expected = [
+        content(image(BLACK), "Path?"),
+        content(image(WHITE), "Base64?"),
+        content(image(WHITE), "Data?"),
+        content(address, "Address?"),
+    ];
+    expected.sort_by_key(ToString::to_string);
+    assert_eq!(contents(&server), expected);
+}

@@ -2,10 +2,20 @@
 
 use std::sync::Arc;
 
-use lmeval_media::checked;
-use lmeval_pycompat::{Dict, Media, Value, repr};
+use lmeval_media::{checked, from_text};
+use lmeval_pycompat::{Dict, Media, MediaKind, Value, repr};
 
 use super::error::{PromptError, PromptErrorKind};
+
+/// A value, or the items of a list, with files in place of strings that stand for files. Other strings, such as addresses of
+/// servers, stay.
+pub(super) fn with_files(value: Value, kind: MediaKind) -> Value {
+    match &value {
+        Value::Str(text) => from_text(kind, text).map_or(value, |media| Value::Media(Arc::new(media))),
+        Value::List(items) => Value::list(items.iter().map(|item| with_files(item.clone(), kind))),
+        _ => value,
+    }
+}
 
 /// Checks every file in a value. The error names the column of the document that has it.
 pub(super) fn check(value: &Value, document: &Dict) -> Result<(), PromptError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, OutputType, RequestType};
 use lmeval_pycompat::repr;
 use lmeval_pycompat::strings::is_space;
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, MediaKind, Value};
 
 use super::changes::ChangedDocument;
 use super::coerce::{item_at, resolve_index};
@@ -330,8 +330,15 @@ impl Plan {
             return Ok(None);
         }
         let mut media = Dict::new();
-        for (key, field) in [("visual", &self.fields.image), ("audio", &self.fields.audio)] {
-            let found = self.fields.media(field.as_ref(), document)?;
+        let fields = [
+            ("visual", &self.fields.image, MediaKind::Image),
+            ("audio", &self.fields.audio, MediaKind::Audio),
+        ];
+        for (key, field, kind) in fields {
+            let mut found = self.fields.media(field.as_ref(), document)?;
+            if !self.dialect.media_strings_as_written {
+                found = found.map(|found| media::with_files(found, kind));
+            }
             if let Some(found) = &found {
                 media::check(found, document).map_err(|error| match field {
                     Some(field) => error.in_field(field.name()),

@@ -275,7 +275,7 @@ impl<M: Mixer> Architecture for Decoder<M> {
         let Output { projection, head, scale, cap, .. } = &self.output;
         let projected = projection.as_ref().map(|projection| projection.forward(rows)).transpose()?;
         let rows = projected.as_ref().unwrap_or(rows);
-        if scale.is_none() && cap.is_none() {
+        if scale.is_none() && cap.is_none() && rows.device().is_cuda() {
             return Ok(head.forward(rows)?);
         }
         let mut made = logits(head, rows)?;

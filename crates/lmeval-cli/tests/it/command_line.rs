@@ -122,7 +122,7 @@ fn bash_completes_names_of_tasks_and_models() {
     assert_eq!(completed(&context, &["run", "--tasks", "demo_prose,demo_cap"]), ["demo_prose,demo_capitals"]);
     assert_eq!(completed(&context, &["run", "--tasks", "mi"]), ["mine.yaml"]);
     assert_eq!(completed(&context, &["run", "-M", "ngr"]), ["ngram"]);
-    assert_eq!(completed(&context, &["run", "--model", "hf"]), ["hf", "hf-auto"]);
+    assert_eq!(completed(&context, &["run", "--model", "hf-a"]), ["hf-auto", "hf-audiolm-qwen"]);
     assert_eq!(completed(&context, &["show", "demo_cap"]), ["demo_capitals"]);
     assert_eq!(completed(&context, &["preview", "demo_prose", "demo_cap"]), ["demo_capitals"]);
     assert!(completed(&context, &["run", "--num_f"]).contains(&"--num_fewshot".to_owned()));

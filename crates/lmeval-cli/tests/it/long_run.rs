@@ -60,6 +60,11 @@ pub(crate) fn results(folder: &Path) -> Value {
     for changing in ["date", "total_evaluation_time_seconds", "config", "configs", "git_hash", "checksums"] {
         results.as_object_mut().unwrap().remove(changing);
     }
+    // The address of the server is an input; answers and scores have to be equal.
+    if let Some(receipt) = results.get_mut("receipt").and_then(Value::as_object_mut) {
+        receipt.remove("inputs");
+        receipt.remove("number");
+    }
     results
 }
 

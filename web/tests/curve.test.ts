@@ -92,14 +92,15 @@ test('the page follows a watcher', async () => {
   watcher = start(
     world.home,
     ...['watch', 'ck', '--tasks', 'demo_capitals', '--device', 'cpu', '--view'],
-    ...['--settle', '0.05', '--poll', '0.1'],
+    ...['--limit', '5', '--settle', '0.05', '--poll', '0.1'],
   );
   const page = await visit(world.browser, await addressOf(watcher));
   await page.getByRole('heading', { name: 'ck' }).waitFor();
-  await page.getByRole('status').getByText('live · 1 step').waitFor();
+  // An evaluation may take longer than a page, beside other tests.
+  await page.getByRole('status').getByText('live · 1 step').waitFor({ timeout: 60_000 });
   write(200);
-  await page.getByRole('status').getByText('live · 2 steps').waitFor();
+  await page.getByRole('status').getByText('live · 2 steps').waitFor({ timeout: 60_000 });
   watcher.kill('SIGTERM');
   await done(page);
   rmSync(ck, { recursive: true, force: true });
-});
+}, 150_000);

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from tests import media, vision
+from tests import hflm, media, vision
 
 PROGRAM = """
 import json, sys, warnings
@@ -55,7 +55,13 @@ def is_ready() -> bool:
     return media.is_installed()
 
 
-@unittest.skipUnless(is_ready(), "torchvision or Pillow is not installed")
+def setUpModule() -> None:
+    """Skip these tests without torch and what reads images."""
+    hflm.set_up()
+    if not is_ready():
+        raise unittest.SkipTest("torchvision or Pillow is not installed")
+
+
 class Vision(unittest.TestCase):
     """`hf-multimodal` on tiny random checkpoints."""
 

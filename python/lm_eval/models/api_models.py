@@ -59,6 +59,7 @@ ENGINE_ARGUMENTS = (
     "api_version",
     "device",
     "idle_timeout",
+    "interleave",
     "max_batch_size",
     "max_tokens_to_sample",
     "model_id",

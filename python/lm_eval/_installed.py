@@ -14,6 +14,8 @@ def refuse_mixture(folder: str | None = None) -> None:
     modules of both would run together. The metadata with which `lm-eval-rs` answers for `lm_eval` is recognised by its installer.
     """
     folder = folder or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.isdir(folder):
+        return  # The package is inside the binary.
     names = [name for name in os.listdir(folder) if name.startswith("lm_eval") and name.endswith(".dist-info")]
     if not any(name.startswith(f"{_OURS}-") for name in names):
         return

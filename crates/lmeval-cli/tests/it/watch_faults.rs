@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lmeval_journal::Lock;
 use lmeval_testkit::{Dice, TestContext, fuzz_seed};
 use serde_json::Value;
 
@@ -174,8 +175,13 @@ fn watchers_of_one_folder_share_the_work() {
     };
     let first = context.command(&words(&["--once"])).spawn_piped();
     wait_for(1);
-    // While the first watcher is stopped, the second one takes what is free.
+    // While the first watcher is stopped, the second one takes what is free. It must not be stopped while it writes the curve.
     signal("-STOP", first.id());
+    while Lock::acquire(&ck.join("lm-eval/curve")).is_err() {
+        signal("-CONT", first.id());
+        thread::sleep(Duration::from_millis(10));
+        signal("-STOP", first.id());
+    }
     let second = context.command(&words(&["--once", "--latest"])).spawn_piped();
     locks.remove(&6);
     wait_for(6);

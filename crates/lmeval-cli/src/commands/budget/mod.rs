@@ -12,6 +12,7 @@ use std::path::Path;
 use anyhow::Result;
 
 pub(crate) use self::arguments::BudgetArgs;
+pub(crate) use self::cut::{CutModel, SharedCut};
 use self::arguments::Format;
 use self::measure::Measurement;
 use crate::commands::Status;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use lmeval_analysis::compare::first_difference;
+use lmeval_analysis::compare::first_difference_of;
 use lmeval_analysis::read::Run;
 use lmeval_analysis::samples::{SampleReader, parts};
 use lmeval_claims::claim::{Checked, differing_settings, settings_of};
@@ -97,7 +97,7 @@ fn of_documents(claimed: &BTreeMap<i64, Document>, run: &BTreeMap<i64, Document>
         let count = format!("{} of {}", other.len(), counted(pairs.len(), "document"));
         let mut both = one.prompts.iter().zip(&run.prompts).filter(|(one, run)| one != run);
         let shown = match both.next() {
-            Some((one, run)) => first_difference(one, run).replace("base:", "claim:").replace("new: ", "run:  "),
+            Some((one, run)) => first_difference_of(("claim: ", one), ("run:   ", run)),
             None => format!("  {} and {}", counted(one.prompts.len(), "request"), run.prompts.len()),
         };
         lines.push(format!("{count} have another prompt, such as document {id}:\n{shown}"));

@@ -93,10 +93,15 @@ fn of_finding(one: &Checked, finding: &Finding) -> Option<Cause> {
 /// The traps that are not forms of the prompts: examples, stop strings, token limits, release line, and tasks of similar names.
 fn forms(options: &EvaluateOptions, tasks: &TaskDict, manager: &TaskManager) -> Vec<Form> {
     let mut forms = Vec::new();
-    if !options.apply_chat_template.is_on() && options.system_instruction.is_none() {
-        forms.push(Form::new("with a system prompt", "set `--system_instruction`", |options| {
-            options.system_instruction = Some(format!("{}\n\n", doctor::SYSTEM));
-        }));
+    if !options.apply_chat_template.is_on() {
+        forms.push(match options.system_instruction {
+            Some(_) => Form::new("without the system prompt", "drop `--system_instruction`", |options| {
+                options.system_instruction = None;
+            }),
+            None => Form::new("with a system prompt", "set `--system_instruction`", |options| {
+                options.system_instruction = Some(format!("{}\n\n", doctor::SYSTEM));
+            }),
+        });
     }
     if options.apply_chat_template == ChatTemplateChoice::Off {
         forms.push(Form::new(

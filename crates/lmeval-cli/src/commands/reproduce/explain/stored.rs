@@ -144,8 +144,9 @@ impl Answers {
             );
             causes.extend(self.cause(one, &text, printer)?);
         }
+        let longest = self.cut.spent().values().map(|spent| spent.longest).max().unwrap_or_default();
         self.cut.set_stops(Vec::new());
-        for budget in BUDGETS {
+        for budget in BUDGETS.into_iter().filter(|budget| *budget < longest) {
             self.cut.set_budget(Some(budget));
             let text = format!(
                 "with the stored answers cut after {budget} tokens, the score is SCORE: set `--gen_kwargs max_gen_toks={budget}`"

@@ -168,6 +168,12 @@ impl BudgetCurve {
         ])
     }
 
+    /// One JSON object per task, without secrets.
+    pub fn to_lines(&self) -> String {
+        let lines = self.tasks.iter().map(|task| serde_json::to_string(task).unwrap_or_default() + "\n");
+        secrets::mask(&lines.collect::<String>()).into_owned()
+    }
+
     /// The curve as JSON, without secrets.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
@@ -185,8 +191,12 @@ fn by_budget(task: &TaskCurve) -> Panel {
         });
         Series { name: named(&score.metric, &score.filter), points: points.collect(), is_dashed: false }
     };
-    let finished =
-        task.points.iter().map(|at| Point { x: at.tokens_allowed() as f64, y: at.finished, band: None, mark: None });
+    let finished = task.points.iter().map(|at| Point {
+        x: at.tokens_allowed() as f64,
+        y: at.finished,
+        band: None,
+        mark: None,
+    });
     let finished = Series { name: "finished".to_owned(), points: finished.collect(), is_dashed: true };
     Panel {
         title: task.task.clone(),

@@ -158,10 +158,14 @@ mod tests {
     #[test]
     fn images_have_lines_and_letters() {
         let axis = |scale| Axis { label: "é…–x".to_owned(), scale };
-        let points: Vec<Point> =
-            [512.0, 2048.0]
-                .map(|x| Point { x, y: x / 4096.0, band: Some((0.0, 1.0)), mark: Some(Mark { rises: true, is_better: false }) })
-                .to_vec();
+        let points: Vec<Point> = [512.0, 2048.0]
+            .map(|x| Point {
+                x,
+                y: x / 4096.0,
+                band: Some((0.0, 1.0)),
+                mark: Some(Mark { rises: true, is_better: false }),
+            })
+            .to_vec();
         let panel = Panel {
             title: "gsm8k".to_owned(),
             x: axis(Scale::Log2),

@@ -34,12 +34,32 @@ pub(crate) struct Drawing {
 /// A shape; later ones are on top.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    Line { points: Vec<(f64, f64)>, color: Color, width: f64, is_dashed: bool },
-    Area { points: Vec<(f64, f64)>, color: Color },
-    Dot { center: (f64, f64), color: Color },
+    Line {
+        points: Vec<(f64, f64)>,
+        color: Color,
+        width: f64,
+        is_dashed: bool,
+    },
+    Area {
+        points: Vec<(f64, f64)>,
+        color: Color,
+    },
+    Dot {
+        center: (f64, f64),
+        color: Color,
+    },
     /// An opaque area.
-    Mark { points: Vec<(f64, f64)>, color: Color },
-    Text { at: (f64, f64), text: String, anchor: Anchor, is_bold: bool, color: Color },
+    Mark {
+        points: Vec<(f64, f64)>,
+        color: Color,
+    },
+    Text {
+        at: (f64, f64),
+        text: String,
+        anchor: Anchor,
+        is_bold: bool,
+        color: Color,
+    },
 }
 
 /// Which part of a text is at its position; vertically, it is the baseline.

@@ -108,7 +108,8 @@ mod tests {
         let marked = [None, mark(true, true), mark(false, true), mark(false, false)];
         let points = marked.into_iter().enumerate().map(|(x, mark)| point(x as f64, mark)).collect();
         let series = Series { name: String::new(), points, is_dashed: false };
-        let panel = Panel { title: String::new(), x: axis(""), y: axis(""), series: vec![series], levels: vec![] };
+        let panel =
+            Panel { title: String::new(), x: axis(""), y: axis(""), series: vec![series], levels: vec![] };
         let svg = Figure { title: String::new(), panels: vec![panel] }.to_svg();
         let line = svg.lines().find(|line| line.starts_with("<circle")).unwrap();
         let number = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();

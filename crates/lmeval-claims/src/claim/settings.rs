@@ -84,7 +84,10 @@ const OF_RUN: [(&str, Kind); 6] = [
 
 /// The settings that two results files record differently, in order of suspicion: each file with its key of the task. What one of
 /// the files does not record is left out, because releases record different things.
-pub fn differing_settings((claim, claim_key): (&Dict, &str), (run, run_key): (&Dict, &str)) -> Vec<Difference> {
+pub fn differing_settings(
+    (claim, claim_key): (&Dict, &str),
+    (run, run_key): (&Dict, &str),
+) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut compare = |kind, what: &str, base: Option<String>, new: Option<String>| {
         if let (Some(base), Some(new)) = (base, new)
@@ -93,18 +96,25 @@ pub fn differing_settings((claim, claim_key): (&Dict, &str), (run, run_key): (&D
             found.push(Difference { kind, what: what.to_owned(), base, new, tasks: Vec::new() });
         }
     };
-    let section = |object: &Dict, name: &str| object.get_str(name).and_then(Value::as_dict).cloned().unwrap_or_default();
-    let text = |object: &Dict, name: &str| object.get_str(name).filter(|value| !value.is_none()).map(repr::str);
+    let section = |object: &Dict, name: &str| {
+        object.get_str(name).and_then(Value::as_dict).cloned().unwrap_or_default()
+    };
+    let text =
+        |object: &Dict, name: &str| object.get_str(name).filter(|value| !value.is_none()).map(repr::str);
     compare(Kind::Model, "model", text(claim, "model_name"), text(run, "model_name"));
     // Absent and empty both mean that there was none.
-    let template = |object: &Dict| match text(object, "chat_template").filter(|template| !template.is_empty()) {
+    let template = |object: &Dict| match text(object, "chat_template").filter(|template| !template.is_empty())
+    {
         Some(template) => format!("a template of {} characters", template.chars().count()),
         None => "none".to_owned(),
     };
     compare(Kind::Template, "chat template", Some(template(claim)), Some(template(run)));
-    let system = |object: &Dict| Some(text(object, "system_instruction").unwrap_or_else(|| "none".to_owned()));
+    let system =
+        |object: &Dict| Some(text(object, "system_instruction").unwrap_or_else(|| "none".to_owned()));
     compare(Kind::Template, "system prompt", system(claim), system(run));
-    let turns = |object: &Dict| Some(object.get_str("fewshot_as_multiturn").is_some_and(Value::is_truthy).to_string());
+    let turns = |object: &Dict| {
+        Some(object.get_str("fewshot_as_multiturn").is_some_and(Value::is_truthy).to_string())
+    };
     compare(Kind::Template, "fewshot_as_multiturn", turns(claim), turns(run));
     let (of_claim, of_run) = (section(claim, "config"), section(run, "config"));
     for (name, kind) in OF_RUN {
@@ -123,7 +133,9 @@ pub fn differing_settings((claim, claim_key): (&Dict, &str), (run, run_key): (&D
         let recorded = |config: &Dict| config.get_str(name).filter(|value| !value.is_none()).map(normal);
         compare(kind, name, recorded(&claim_task), recorded(&run_task));
     }
-    let line = |object: &Dict| text(object, "compat").or_else(|| Some(text(object, "lm_eval_version")?.chars().take(3).collect()));
+    let line = |object: &Dict| {
+        text(object, "compat").or_else(|| Some(text(object, "lm_eval_version")?.chars().take(3).collect()))
+    };
     compare(Kind::Scoring, "release line", line(claim), line(run));
     found.sort_by_key(|difference| difference.kind);
     found
@@ -170,7 +182,11 @@ mod tests {
         );
         let found = differing_settings((&claim, "t"), (&run, "g::t"));
         let names: Vec<&str> = found.iter().map(|difference| difference.what.as_str()).collect();
-        assert_eq!(names, ["chat template", "fewshot_as_multiturn", "gen_kwargs", "examples", "filter_list"], "{found:?}");
+        assert_eq!(
+            names,
+            ["chat template", "fewshot_as_multiturn", "gen_kwargs", "examples", "filter_list"],
+            "{found:?}"
+        );
         assert_eq!((found[3].base.as_str(), found[3].new.as_str()), ("5", "0"));
         assert!(differing_settings((&claim, "t"), (&claim, "t")).is_empty());
     }

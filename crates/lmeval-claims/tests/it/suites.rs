@@ -99,8 +99,11 @@ const SHAPES: [Shape; 43] = [
 ];
 
 fn text(shape: &Shape) -> String {
-    let metrics: Vec<String> =
-        shape.metrics.iter().map(|(name, value)| format!("  - name: \"{name}\"\n    value: {value}\n")).collect();
+    let metrics: Vec<String> = shape
+        .metrics
+        .iter()
+        .map(|(name, value)| format!("  - name: \"{name}\"\n    value: {value}\n"))
+        .collect();
     format!(
         "# A comment, as these files have.\nmodel_name: \"{}\"\ntasks:\n- name: \"{}\"\n  metrics:\n{}{}\n",
         shape.model,
@@ -161,7 +164,10 @@ fn every_shape_sets_the_run() {
         let given = file.settings.get_str("model_args").and_then(Value::as_dict).unwrap();
         assert_eq!(pairs(given, &[]), arguments, "{}", shape.model);
         let notes = file.notes.concat();
-        assert!(notes.contains(shape.without_effect) && notes.is_empty() == shape.without_effect.is_empty(), "{notes}");
+        assert!(
+            notes.contains(shape.without_effect) && notes.is_empty() == shape.without_effect.is_empty(),
+            "{notes}"
+        );
         let names: Vec<String> = file
             .checks
             .iter()
@@ -171,7 +177,11 @@ fn every_shape_sets_the_run() {
         assert_eq!(names, wanted, "{}", shape.model);
         let has_tolerance = |against: &Against| matches!(against, Against::Tolerance { .. });
         let is_tolerated = shape.keys.contains("rtol");
-        assert!(file.checks.iter().all(|check| has_tolerance(&check.against) == is_tolerated), "{}", shape.model);
+        assert!(
+            file.checks.iter().all(|check| has_tolerance(&check.against) == is_tolerated),
+            "{}",
+            shape.model
+        );
     }
 }
 
@@ -197,7 +207,11 @@ fn every_shape_decides_about_a_run() {
             let results = Some(Dict::clone(&object));
             let run = Run { name: "m".to_owned(), path: PathBuf::new(), results, samples: Vec::new() };
             let outcomes = file.decide(&run).unwrap();
-            assert!(outcomes.iter().all(|outcome| outcome.verdict == wanted), "{} {share}: {outcomes:?}", shape.model);
+            assert!(
+                outcomes.iter().all(|outcome| outcome.verdict == wanted),
+                "{} {share}: {outcomes:?}",
+                shape.model
+            );
         }
     }
 }

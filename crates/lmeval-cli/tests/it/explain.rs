@@ -41,7 +41,10 @@ fn write_tasks(context: &TestContext) {
     let other = quiz.replace("task: quiz", "task: quiz_hard");
     context.write(
         "tasks/quiz_hard.yaml",
-        format!("{other}{}", FILTERS.replace("#### (.*)", "It is (right)").replace("(right|wrong)", "nothing (.*)")),
+        format!(
+            "{other}{}",
+            FILTERS.replace("#### (.*)", "It is (right)").replace("(right|wrong)", "nothing (.*)")
+        ),
     );
 }
 
@@ -54,7 +57,17 @@ fn arguments(server: &StandInServer) -> String {
 
 fn run(context: &TestContext, server: &StandInServer, out: &str, more: &[&str]) {
     let args = arguments(server);
-    let words = ["run", "--model", "local-completions", "--model_args", &args, "--tasks", "quiz", "--include_path", "tasks"];
+    let words = [
+        "run",
+        "--model",
+        "local-completions",
+        "--model_args",
+        &args,
+        "--tasks",
+        "quiz",
+        "--include_path",
+        "tasks",
+    ];
     let output = context.run(&[&words[..], &["--output_path", out, "--log_samples"], more].concat());
     assert_eq!(output.status, 0, "{output}");
 }
@@ -78,10 +91,16 @@ fn stored_answers_tell_of_limits_stop_strings_filters_and_tasks() {
     let asked = server.total();
     // All are right up to question 40, three of four after it; every fifth has the answer in another form, every third in a second paragraph.
     for (claim, cause) in [
-        ("quiz=exact_match,flexible=1.0@40", "the first 40 documents of this run score 1.0000: the claim may be of `--limit 40`"),
+        (
+            "quiz=exact_match,flexible=1.0@40",
+            "the first 40 documents of this run score 1.0000: the claim may be of `--limit 40`",
+        ),
         ("quiz=exact_match,flexible=0.5163", "cut at an empty line"),
         ("quiz=exact_match,strict=0.7725", "`exact_match,flexible` of this run is 0.77"),
-        ("quiz=exact_match,strict=0.155±0.01", "with the filters and metrics of the task `quiz_hard`, the stored answers score 0.15"),
+        (
+            "quiz=exact_match,strict=0.155±0.01",
+            "with the filters and metrics of the task `quiz_hard`, the stored answers score 0.15",
+        ),
     ] {
         let output = explained(&context, claim, "out");
         let lines: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with('→')).collect();
@@ -120,7 +139,9 @@ fn two_runs_tell_where_their_scores_part() {
     let output = explained(&context, "mine", "other");
     assert!(output.stdout.contains("|filter_list"), "{output}");
     assert!(
-        output.stdout.contains(" documents with the same prompt and answer have another score: filters or metrics differ"),
+        output.stdout.contains(
+            " documents with the same prompt and answer have another score: filters or metrics differ"
+        ),
         "{output}"
     );
 }
@@ -135,8 +156,16 @@ fn a_refused_setting_is_asked_about_one_document() {
         ..ServerOptions::default()
     });
     let args = arguments(&server);
-    let words = ["reproduce", "quiz=exact_match,flexible=0.1±0.01", "--model", "local-completions", "--model_args", &args];
-    let output = context.run(&[&words[..], &["--include_path", "tasks", "--library", "none", "--explain"]].concat());
+    let words = [
+        "reproduce",
+        "quiz=exact_match,flexible=0.1±0.01",
+        "--model",
+        "local-completions",
+        "--model_args",
+        &args,
+    ];
+    let output =
+        context.run(&[&words[..], &["--include_path", "tasks", "--library", "none", "--explain"]].concat());
     assert_eq!(output.status, 3, "{output}");
     assert!(output.stdout.contains("Could not be asked: with a system prompt ("), "{output}");
     let bodies = server.counts().bodies;
@@ -151,7 +180,17 @@ fn claims_of_the_reference_are_explained() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/claims.py");
     let context = context();
     let output = Command::new(python)
-        .args([script, "--binary", env!("CARGO_BIN_EXE_lm-eval"), "--causes", "11", "--noise", "2", "--models", "2"])
+        .args([
+            script,
+            "--binary",
+            env!("CARGO_BIN_EXE_lm-eval"),
+            "--causes",
+            "11",
+            "--noise",
+            "2",
+            "--models",
+            "2",
+        ])
         .current_dir(context.work())
         .output()
         .unwrap();

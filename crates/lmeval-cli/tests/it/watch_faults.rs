@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::context;
 use crate::hf;
-use crate::workers::kill as signal;
 use crate::watch::{results, weights, words, write_checkpoint, write_task};
+use crate::workers::kill as signal;
 
 /// Restarts of the watcher.
 const RESTARTS: usize = 20;

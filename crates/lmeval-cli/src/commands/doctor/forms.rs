@@ -35,7 +35,13 @@ pub(super) fn compare(
     model: &Arc<dyn Model>,
     printer: &mut Printer,
 ) -> Result<bool> {
-    let findings = findings(settings, model, (Looks { documents: arguments.limit, suspicious: SUSPICIOUS }, None), &|_, _, _| Vec::new(), printer)?;
+    let findings = findings(
+        settings,
+        model,
+        (Looks { documents: arguments.limit, suspicious: SUSPICIOUS }, None),
+        &|_, _, _| Vec::new(),
+        printer,
+    )?;
     if arguments.json {
         for finding in &findings {
             printer.result(&json(finding)?)?;

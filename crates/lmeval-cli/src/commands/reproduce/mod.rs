@@ -137,7 +137,11 @@ fn by_new_run(arguments: &ReproduceArgs, printer: &mut Printer) -> Result<Status
     if let Some((checked, run)) = reproduction.judged.get().filter(|_| arguments.explain) {
         let answers = StoredArgs::of_run(&run.path, &settings);
         let (claims, words) = (&reproduction.claims, &arguments.claim);
-        explain::explain(checked, &Evidence { claims, run, answers, asked: Some(&settings), words }, printer)?;
+        explain::explain(
+            checked,
+            &Evidence { claims, run, answers, asked: Some(&settings), words },
+            printer,
+        )?;
     }
     Ok(status)
 }

@@ -19,7 +19,8 @@ const SHOWN: usize = 60;
 /// The lines about two runs.
 pub(super) fn lines(one: &Checked, claimed: &Run, run: &Run) -> Result<Vec<String>> {
     let empty = Dict::new();
-    let (of_claim, of_run) = (claimed.results.as_ref().unwrap_or(&empty), run.results.as_ref().unwrap_or(&empty));
+    let (of_claim, of_run) =
+        (claimed.results.as_ref().unwrap_or(&empty), run.results.as_ref().unwrap_or(&empty));
     let keys = (Scores::new(of_claim).key(&one.claim.task), Scores::new(of_run).key(&one.claim.task));
     let (Ok(claim_key), Ok(run_key)) = keys else { return Ok(Vec::new()) };
     let mut lines = Vec::new();
@@ -31,7 +32,9 @@ pub(super) fn lines(one: &Checked, claimed: &Run, run: &Run) -> Result<Vec<Strin
         lines.push(table::render(&headers, &rows, 3).trim_end().to_owned());
     }
     if claimed.samples_of(&claim_key).is_none() || run.samples_of(&run_key).is_none() {
-        lines.push("Prompts and answers are unknown: one of the runs was made without --log_samples".to_owned());
+        lines.push(
+            "Prompts and answers are unknown: one of the runs was made without --log_samples".to_owned(),
+        );
         return Ok(lines);
     }
     let both = (documents(one, claimed, &claim_key)?, documents(one, run, &run_key)?);
@@ -63,7 +66,8 @@ fn documents(one: &Checked, run: &Run, key: &str) -> Result<BTreeMap<i64, Docume
     while let Some(sample) = reader.read_next()? {
         let is_wanted = one.claim.filter.as_deref().is_none_or(|filter| filter == sample.filter());
         let (Some(id), true) = (sample.doc_id(), is_wanted) else { continue };
-        let mut document = Document { answers: sample.value("resps")?.unwrap_or_default(), ..Document::default() };
+        let mut document =
+            Document { answers: sample.value("resps")?.unwrap_or_default(), ..Document::default() };
         for request in parts::requests(&sample.value("arguments")?.unwrap_or_default()) {
             document.prompts.push(request.first().map(as_text).unwrap_or_default());
             if let Some(Value::Dict(options)) = request.get(1) {
@@ -90,7 +94,11 @@ fn of_documents(claimed: &BTreeMap<i64, Document>, run: &BTreeMap<i64, Document>
     }
     let mut lines = Vec::new();
     if claimed.len() != run.len() {
-        lines.push(format!("The claim is of {}, the run of {}", counted(claimed.len(), "document"), run.len()));
+        lines.push(format!(
+            "The claim is of {}, the run of {}",
+            counted(claimed.len(), "document"),
+            run.len()
+        ));
     }
     let (other, same): (Vec<_>, Vec<_>) = pairs.iter().partition(|(_, one, run)| one.prompts != run.prompts);
     if let Some((id, one, run)) = other.first() {
@@ -106,7 +114,8 @@ fn of_documents(claimed: &BTreeMap<i64, Document>, run: &BTreeMap<i64, Document>
     if same.is_empty() {
         return lines;
     }
-    let (other, same): (Vec<_>, Vec<_>) = same.into_iter().partition(|(_, one, run)| one.answers != run.answers);
+    let (other, same): (Vec<_>, Vec<_>) =
+        same.into_iter().partition(|(_, one, run)| one.answers != run.answers);
     if !other.is_empty() {
         lines.push(format!(
             "{} with the same prompt {} another answer: the model, its engine or the options of generation differ",
@@ -130,13 +139,18 @@ fn other_options(pairs: &[(i64, &Document, &Document)]) -> Vec<String> {
     let Some((_, one, run)) = pairs.iter().find(|(_, one, run)| one.options != run.options) else {
         return Vec::new();
     };
-    let mut keys: Vec<&str> = one.options.keys().chain(run.options.keys()).filter_map(Value::as_str).collect();
+    let mut keys: Vec<&str> =
+        one.options.keys().chain(run.options.keys()).filter_map(Value::as_str).collect();
     keys.sort_unstable();
     keys.dedup();
     let shown = |options: &Dict, key: &str| options.get_str(key).map_or("not set".to_owned(), repr::repr);
     let differs = |key: &&str| shown(&one.options, key) != shown(&run.options, key);
     let line = |key: &str| {
-        format!("`{key}` was {} for the claim and {} in the run", shown(&one.options, key), shown(&run.options, key))
+        format!(
+            "`{key}` was {} for the claim and {} in the run",
+            shown(&one.options, key),
+            shown(&run.options, key)
+        )
     };
     keys.into_iter().filter(differs).map(line).collect()
 }
@@ -181,7 +195,9 @@ pub(super) fn command(claim: &str, run: &Run) -> String {
 
 /// A mapping as `key=value` pairs, or as JSON if a value is not simple.
 fn pairs(value: &Value) -> String {
-    let Some(dict) = value.as_dict() else { return if value.is_none() { String::new() } else { repr::str(value) } };
+    let Some(dict) = value.as_dict() else {
+        return if value.is_none() { String::new() } else { repr::str(value) };
+    };
     let is_simple = |value: &Value| !matches!(value, Value::List(_) | Value::Dict(_) | Value::Tuple(_));
     if dict.values().all(is_simple) {
         let pair = |(key, value): (&Value, &Value)| format!("{}={}", repr::str(key), repr::str(value));

@@ -77,8 +77,10 @@ pub(super) fn explain(checked: &[Checked], evidence: &Evidence<'_>, printer: &mu
                 printer.result(&format!("Only the model can tell about {TRAPS}. Ask it:\n  "))?;
                 printer.result(&format!("{}\n", compared::command(evidence.words, evidence.run)))?;
             }
-            Some(_) if causes.is_empty() => printer
-                .result(&format!("No setting that was tried closes the gap: {}\n", tried.others.join(", ")))?,
+            Some(_) if causes.is_empty() => printer.result(&format!(
+                "No setting that was tried closes the gap: {}\n",
+                tried.others.join(", ")
+            ))?,
             Some(_) => {}
         }
         if !tried.impossible.is_empty() {
@@ -97,7 +99,9 @@ fn of_files(one: &Checked, evidence: &Evidence<'_>, printer: &mut Printer) -> Re
         return Ok(causes);
     }
     let opened = Answers::open(one, &evidence.answers, evidence.run, printer);
-    match opened.and_then(|answers| Ok(answers.map(|mut answers| answers.causes(one, printer)).transpose()?)) {
+    match opened
+        .and_then(|answers| Ok(answers.map(|mut answers| answers.causes(one, printer)).transpose()?))
+    {
         Ok(found) => causes.extend(found.into_iter().flatten()),
         // The task may not be here. What else can be tried is.
         Err(error) => printer.warn(&format!("The stored answers cannot be scored again: {error:#}")),
@@ -111,7 +115,9 @@ fn in_order(mut causes: Vec<Cause>) -> Vec<Cause> {
     causes.sort_by(|a, b| {
         let is_far = |cause: &Cause| cause.residual > nearest + 2.0 * cause.error;
         let far = is_far(a).cmp(&is_far(b));
-        far.then_with(|| if is_far(a) { a.residual.total_cmp(&b.residual) } else { std::cmp::Ordering::Equal })
+        far.then_with(
+            || if is_far(a) { a.residual.total_cmp(&b.residual) } else { std::cmp::Ordering::Equal },
+        )
     });
     causes
 }

@@ -39,7 +39,8 @@ pub(super) fn of_other_scores(one: &Checked, run: &Run) -> Vec<Cause> {
     let is_own = |metric: &str, filter: &str| {
         metric == one.claim.metric && one.claim.filter.as_deref().is_none_or(|own| own == filter)
     };
-    let others = scores.all().into_iter().filter(|(task, metric, filter)| *task == key && !is_own(metric, filter));
+    let others =
+        scores.all().into_iter().filter(|(task, metric, filter)| *task == key && !is_own(metric, filter));
     let cause = |(_, metric, filter): (String, String, String)| {
         let score = scores.number(&key, &metric, Some(&filter)).ok()?;
         closes(one, score).then(|| {
@@ -159,7 +160,9 @@ impl Answers {
             let Some(config) = own.map(|task| &mut task.config) else { break };
             let given = Scoring { filters: config.filter_list.clone(), metrics: config.metric_list.clone() };
             (config.filter_list, config.metric_list) = (scoring.filters, scoring.metrics);
-            let text = format!("with the filters and metrics of the task `{name}`, the stored answers score SCORE: the claim may be of this task");
+            let text = format!(
+                "with the filters and metrics of the task `{name}`, the stored answers score SCORE: the claim may be of this task"
+            );
             let found = self.cause(one, &text, printer);
             if let Some(task) = self.stored.tasks.tasks.values_mut().next() {
                 (task.config.filter_list, task.config.metric_list) = (given.filters, given.metrics);
@@ -177,7 +180,8 @@ impl Answers {
         let of_twin = |(name, loaded): (String, lmeval_tasks::TaskDict)| {
             let config = &loaded.tasks.values().next()?.config;
             let is_generation = config.output_type == OutputType::GenerateUntil;
-            let scoring = Scoring { filters: config.filter_list.clone(), metrics: config.metric_list.clone() };
+            let scoring =
+                Scoring { filters: config.filter_list.clone(), metrics: config.metric_list.clone() };
             is_generation.then_some((name, scoring))
         };
         Ok(twins(&self.stored.tasks, &manager).into_iter().filter_map(of_twin).collect())

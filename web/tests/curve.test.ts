@@ -2,6 +2,7 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addressOf, done, folder, lab, type Lab, lmEval, start, visit } from './lab';
 
@@ -69,6 +70,41 @@ test('hundreds of steps of twenty tasks: charts, tasks at chance, and the steps 
   ]);
   expect(download.suggestedFilename()).toBe('pretraining.svg');
   await done(page);
+});
+
+/** Waits until a page has painted, and returns when it first did, in milliseconds after its address was opened. */
+async function firstPaint(page: Page): Promise<number> {
+  const paint = () =>
+    page.evaluate(() => performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime));
+  await expect.poll(async () => (await paint()).length).toBe(1);
+  return (await paint())[0] ?? NaN;
+}
+
+test('both pages paint hundreds of steps of twenty tasks', async () => {
+  const disk = join(world.home, 'painted.html');
+  lmEval(world.home, 'report', 'out/curve.steps.json', '-o', disk);
+  const pages: [string, () => Promise<Page>][] = [
+    ['server', () => world.open()],
+    ['report', () => visit(world.browser, `file://${disk}`)],
+  ];
+  for (const [name, open] of pages) {
+    const page = await open();
+    console.info(`${name}: first paint after ${Math.round(await firstPaint(page))} ms`);
+    const charts = page.locator('figure');
+    await expect.poll(() => charts.count()).toBe(TASKS);
+    for (const index of [0, TASKS - 1]) {
+      const chart = charts.nth(index);
+      await chart.scrollIntoViewIfNeeded();
+      const drawn = await chart.screenshot();
+      // Without its line the chart has other pixels, so the line is there.
+      const line = chart.locator('.line').first();
+      await line.evaluate((element) => element.setAttribute('visibility', 'hidden'));
+      expect((await chart.screenshot()).equals(drawn)).toBe(false);
+      await line.evaluate((element) => element.removeAttribute('visibility'));
+      await expect.poll(async () => (await chart.screenshot()).equals(drawn)).toBe(true);
+    }
+    await done(page);
+  }
 });
 
 test('a report of a curve opens from disk', async () => {

@@ -168,6 +168,12 @@ impl BudgetCurve {
         ])
     }
 
+    /// One JSON object per task, without secrets.
+    pub fn to_lines(&self) -> String {
+        let lines = self.tasks.iter().map(|task| serde_json::to_string(task).unwrap_or_default() + "\n");
+        secrets::mask(&lines.collect::<String>()).into_owned()
+    }
+
     /// The curve as JSON, without secrets.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
@@ -181,12 +187,16 @@ fn by_budget(task: &TaskCurve) -> Panel {
     let line = |score: &ScoreAt| {
         let points = task.points.iter().filter_map(|at| {
             let score = at.score(score)?;
-            Some(Point { x: at.tokens_allowed() as f64, y: score.value?, band: score.interval })
+            Some(Point { x: at.tokens_allowed() as f64, y: score.value?, band: score.interval, mark: None })
         });
         Series { name: named(&score.metric, &score.filter), points: points.collect(), is_dashed: false }
     };
-    let finished =
-        task.points.iter().map(|at| Point { x: at.tokens_allowed() as f64, y: at.finished, band: None });
+    let finished = task.points.iter().map(|at| Point {
+        x: at.tokens_allowed() as f64,
+        y: at.finished,
+        band: None,
+        mark: None,
+    });
     let finished = Series { name: "finished".to_owned(), points: finished.collect(), is_dashed: true };
     Panel {
         title: task.task.clone(),
@@ -205,7 +215,7 @@ fn by_repeats(task: &TaskCurve) -> Option<Panel> {
         all.iter().filter(|at| at.metric == first.metric && at.filter == first.filter).collect();
     let mut series: Vec<Series> = Vec::new();
     for at in own {
-        let point = Point { x: at.k as f64, y: at.value, band: at.interval };
+        let point = Point { x: at.k as f64, y: at.value, band: at.interval, mark: None };
         match series.iter_mut().find(|series| series.name == at.reduction) {
             Some(series) => series.points.push(point),
             None => series.push(Series { name: at.reduction.clone(), points: vec![point], is_dashed: false }),

@@ -1,8 +1,8 @@
 //! From a figure to shapes.
 
-use crate::shape::{Anchor, CHARACTER, Color, Drawing, GRAY, INK, PALE, Shape, series_color};
+use crate::shape::{Anchor, BETTER, CHARACTER, Color, Drawing, GRAY, INK, PALE, Shape, WORSE, series_color};
 use crate::ticks::Range;
-use crate::{Figure, Panel, Series};
+use crate::{Figure, Mark, Panel, Series};
 
 /// Panels side by side, at most.
 const COLUMNS: usize = 3;
@@ -139,9 +139,19 @@ fn draw_series(
         let points: Vec<_> = piece.iter().filter_map(|point| place(point.x, point.y)).collect();
         let dots = points.iter().map(|center| Shape::Dot { center: *center, color: color(index, series) });
         let dots: Vec<_> = dots.filter(|_| !series.is_dashed && points.len() <= 60).collect();
+        let marks = piece.iter().filter_map(|point| Some(triangle(place(point.x, point.y)?, point.mark?)));
+        let marks: Vec<_> = marks.collect();
         shapes.push(line(points, index, series));
-        shapes.extend(dots);
+        shapes.extend(dots.into_iter().chain(marks));
     }
+}
+
+/// The triangle of a mark, which points to its point.
+fn triangle((x, y): (f64, f64), mark: Mark) -> Shape {
+    let color = if mark.is_better { BETTER } else { WORSE };
+    let down = if mark.rises { 1.0 } else { -1.0 };
+    let (base, tip) = (y + down * 11.0, y + down * 4.0);
+    Shape::Mark { points: vec![(x - 4.0, base), (x + 4.0, base), (x, tip)], color }
 }
 
 fn line(points: Vec<(f64, f64)>, index: usize, series: &Series) -> Shape {

@@ -4,7 +4,7 @@
 //! ```
 //! use lmeval_plot::{Axis, Figure, Panel, Point, Scale, Series};
 //!
-//! let points = [(1024.0, 0.43), (4096.0, 0.62)].map(|(x, y)| Point { x, y, band: None });
+//! let points = [(1024.0, 0.43), (4096.0, 0.62)].map(|(x, y)| Point { x, y, band: None, mark: None });
 //! let panel = Panel {
 //!     title: "gpqa".to_owned(),
 //!     x: Axis { label: "tokens".to_owned(), scale: Scale::Log2 },
@@ -86,6 +86,17 @@ pub struct Point {
     pub y: f64,
     /// The lower and the upper end of the interval around the value.
     pub band: Option<(f64, f64)>,
+    /// A triangle at the point.
+    pub mark: Option<Mark>,
+}
+
+/// A triangle that says how a point differs from the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Whether the value is higher: the triangle points up, below the line. Otherwise it points down, above the line.
+    pub rises: bool,
+    /// Whether that is better: the triangle is green, otherwise red.
+    pub is_better: bool,
 }
 
 /// A horizontal line.

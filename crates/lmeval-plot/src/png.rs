@@ -59,6 +59,10 @@ fn draw(pixels: &mut Pixmap, shape: &Shape) {
             let Some(path) = path(points, true) else { return };
             pixels.fill_path(&path, &paint(*color, OPACITY), FillRule::Winding, scale, None);
         }
+        Shape::Mark { points, color } => {
+            let Some(path) = path(points, true) else { return };
+            pixels.fill_path(&path, &paint(*color, 1.0), FillRule::Winding, scale, None);
+        }
         Shape::Dot { center: (x, y), color } => {
             let Some(path) = PathBuilder::from_circle(*x as f32, *y as f32, RADIUS as f32) else { return };
             pixels.fill_path(&path, &paint(*color, 1.0), FillRule::Winding, scale, None);
@@ -149,13 +153,19 @@ fn blend(pixels: &mut Pixmap, x: i64, y: i64, color: Color, intensity: u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Figure, Panel, Point, Scale, Series};
+    use crate::{Axis, Figure, Mark, Panel, Point, Scale, Series};
 
     #[test]
     fn images_have_lines_and_letters() {
         let axis = |scale| Axis { label: "é…–x".to_owned(), scale };
-        let points: Vec<Point> =
-            [512.0, 2048.0].map(|x| Point { x, y: x / 4096.0, band: Some((0.0, 1.0)) }).to_vec();
+        let points: Vec<Point> = [512.0, 2048.0]
+            .map(|x| Point {
+                x,
+                y: x / 4096.0,
+                band: Some((0.0, 1.0)),
+                mark: Some(Mark { rises: true, is_better: false }),
+            })
+            .to_vec();
         let panel = Panel {
             title: "gsm8k".to_owned(),
             x: axis(Scale::Log2),
@@ -170,6 +180,7 @@ mod tests {
             read.pixels().iter().any(|pixel| color(pixel) == wanted)
         };
         assert!(has(crate::shape::series_color(0)) && has(crate::shape::INK) && has([255; 3]));
+        assert!(has(crate::shape::WORSE) && !has(crate::shape::BETTER));
     }
 
     #[test]

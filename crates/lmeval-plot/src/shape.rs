@@ -34,10 +34,32 @@ pub(crate) struct Drawing {
 /// A shape; later ones are on top.
 #[derive(Debug)]
 pub(crate) enum Shape {
-    Line { points: Vec<(f64, f64)>, color: Color, width: f64, is_dashed: bool },
-    Area { points: Vec<(f64, f64)>, color: Color },
-    Dot { center: (f64, f64), color: Color },
-    Text { at: (f64, f64), text: String, anchor: Anchor, is_bold: bool, color: Color },
+    Line {
+        points: Vec<(f64, f64)>,
+        color: Color,
+        width: f64,
+        is_dashed: bool,
+    },
+    Area {
+        points: Vec<(f64, f64)>,
+        color: Color,
+    },
+    Dot {
+        center: (f64, f64),
+        color: Color,
+    },
+    /// An opaque area.
+    Mark {
+        points: Vec<(f64, f64)>,
+        color: Color,
+    },
+    Text {
+        at: (f64, f64),
+        text: String,
+        anchor: Anchor,
+        is_bold: bool,
+        color: Color,
+    },
 }
 
 /// Which part of a text is at its position; vertically, it is the baseline.
@@ -47,6 +69,10 @@ pub(crate) enum Anchor {
     Middle,
     End,
 }
+
+/// The colors of marks at points that are better and worse.
+pub(crate) const BETTER: Color = [0x1a, 0x7f, 0x37];
+pub(crate) const WORSE: Color = [0xc6, 0x28, 0x28];
 
 /// The opacity of areas.
 pub(crate) const OPACITY: f64 = 0.18;

@@ -30,6 +30,10 @@ pub(crate) fn write(drawing: &Drawing) -> String {
                 let (points, color) = (list(points), hex(*color));
                 writeln!(out, "<polygon points=\"{points}\" fill=\"{color}\" fill-opacity=\"{OPACITY}\"/>")
             }
+            Shape::Mark { points, color } => {
+                let (points, color) = (list(points), hex(*color));
+                writeln!(out, "<polygon points=\"{points}\" fill=\"{color}\"/>")
+            }
             Shape::Dot { center: (x, y), color } => {
                 writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\" fill=\"{}\"/>", hex(*color))
             }
@@ -66,7 +70,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Axis, Figure, Level, Panel, Point, Scale, Series};
+    use crate::{Axis, Figure, Level, Mark, Panel, Point, Scale, Series};
 
     fn axis(label: &str) -> Axis {
         Axis { label: label.to_owned(), scale: Scale::Linear }
@@ -74,7 +78,7 @@ mod tests {
 
     #[test]
     fn draws_lines_bands_levels_and_a_legend() {
-        let point = |x, y| Point { x, y, band: Some((y - 0.1, y + 0.1)) };
+        let point = |x, y| Point { x, y, band: Some((y - 0.1, y + 0.1)), mark: None };
         let series = |name: &str, is_dashed| Series {
             name: name.to_owned(),
             points: vec![point(0.0, 0.2), point(1.0, f64::NAN), point(2.0, 0.4), point(3.0, 0.5)],
@@ -95,6 +99,34 @@ mod tests {
         assert_eq!(svg.matches(">chance</text>").count(), 4);
         assert_eq!(svg.matches("<circle").count(), 12);
         assert!(!svg.contains("NaN") && !svg.contains("style"));
+    }
+
+    #[test]
+    fn marks_point_up_where_values_rise_and_are_green_where_that_is_better() {
+        let point = |x, mark| Point { x, y: 0.5, band: None, mark };
+        let mark = |rises, is_better| Some(Mark { rises, is_better });
+        let marked = [None, mark(true, true), mark(false, true), mark(false, false)];
+        let points = marked.into_iter().enumerate().map(|(x, mark)| point(x as f64, mark)).collect();
+        let series = Series { name: String::new(), points, is_dashed: false };
+        let panel =
+            Panel { title: String::new(), x: axis(""), y: axis(""), series: vec![series], levels: vec![] };
+        let svg = Figure { title: String::new(), panels: vec![panel] }.to_svg();
+        let line = svg.lines().find(|line| line.starts_with("<circle")).unwrap();
+        let number = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();
+        let height = number(line.split("cy=\"").nth(1).unwrap());
+        let marks: Vec<(&str, Vec<f64>)> = svg
+            .lines()
+            .filter(|line| line.starts_with("<polygon"))
+            .map(|line| {
+                let points = line.split('"').nth(1).unwrap();
+                let heights = points.split(' ').map(|point| number(point.split(',').nth(1).unwrap()));
+                (line.split('"').nth(3).unwrap(), heights.collect())
+            })
+            .collect();
+        assert_eq!(marks.len(), 3, "{svg}");
+        assert!(marks[0].0 == "#1a7f37" && marks[0].1.iter().all(|y| *y > height), "{svg}");
+        assert!(marks[1].0 == "#1a7f37" && marks[1].1.iter().all(|y| *y < height), "{svg}");
+        assert!(marks[2].0 == "#c62828" && marks[2].1.iter().all(|y| *y < height), "{svg}");
     }
 
     #[test]

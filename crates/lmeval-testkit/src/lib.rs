@@ -28,7 +28,7 @@ pub use dice::{Dice, fuzz_cases, fuzz_seed, simulated};
 pub use hub::{HubFault, HubRequest, StandInHub};
 pub use mutate::mutate;
 pub use oracle::Oracle;
-pub use reference::{is_ci, python, reference_library, skip, test_environment};
+pub use reference::{is_ci, publish_environment, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{
     Counts, Fault, Faults, ScoringBehavior, ScoringCounts, ScoringModel, Script, Scripted, ServerOptions,

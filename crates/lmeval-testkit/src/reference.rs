@@ -12,6 +12,16 @@ pub fn test_environment() -> Option<PathBuf> {
     named("LM_EVAL_TEST_PYTHON", Path::is_file)
 }
 
+/// The Python interpreter with the programs that read published files, from `LM_EVAL_PUBLISH_PYTHON`; `None` as for
+/// [`test_environment`].
+///
+/// # Panics
+///
+/// As [`test_environment`] does.
+pub fn publish_environment() -> Option<PathBuf> {
+    named("LM_EVAL_PUBLISH_PYTHON", Path::is_file)
+}
+
 /// An interpreter for tests that need only Python: the reference's, or `python3`.
 pub fn python() -> PathBuf {
     std::env::var_os("LM_EVAL_TEST_PYTHON")

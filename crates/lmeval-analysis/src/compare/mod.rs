@@ -13,7 +13,7 @@ pub use align::{Alignment, align};
 pub use corpus::aggregates;
 pub use difference::{Difference, Precision, Test, means};
 pub use group::{GroupPart, group_difference};
-pub use prompts::first_difference;
+pub use prompts::{first_difference, first_difference_of};
 pub use runs::{Compared, Comparison, Flip, Settings, adjust, compare};
 
 pub(crate) use groups::leaves;

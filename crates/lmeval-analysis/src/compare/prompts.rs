@@ -51,8 +51,13 @@ fn prompt(path: &Path, offset: u64) -> String {
     read().unwrap_or_default()
 }
 
-/// Two strings from a little before the first difference.
+/// The prompts of a base run and a new one from a little before the first difference.
 pub fn first_difference(base: &str, new: &str) -> String {
+    first_difference_of(("base: ", base), ("new:  ", new))
+}
+
+/// Two strings, each after its label, from a little before the first difference.
+pub fn first_difference_of((of_base, base): (&str, &str), (of_new, new): (&str, &str)) -> String {
     let same = base.chars().zip(new.chars()).take_while(|(a, b)| a == b).count();
     let excerpt = |prompt: &str| -> String {
         let start = same.saturating_sub(40);
@@ -61,5 +66,5 @@ pub fn first_difference(base: &str, new: &str) -> String {
         let after = if prompt.chars().count() > start + 160 { "…" } else { "" };
         format!("{before}{}{after}", shown.escape_debug())
     };
-    format!("  base: {}\n  new:  {}", excerpt(base), excerpt(new))
+    format!("  {of_base}{}\n  {of_new}{}", excerpt(base), excerpt(new))
 }

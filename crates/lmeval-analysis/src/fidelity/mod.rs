@@ -3,6 +3,7 @@
 //! [`measure`] compares two distributions over one token. [`Store`] keeps those of the first model on disk until the second model
 //! has been asked. [`Figures`] summarises tokens, and [`judge`] says what a paired comparison of the documents means.
 
+mod code;
 mod documents;
 mod figures;
 mod measure;

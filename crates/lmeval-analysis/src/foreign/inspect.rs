@@ -1,4 +1,4 @@
-//! Logs of Inspect in their JSON form: one file per task.
+//! Logs of Inspect, as JSON or as archives: one file per task.
 
 use std::path::Path;
 
@@ -6,20 +6,22 @@ use jiff::Timestamp;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::log::{Log, LogSample, LogScore, LogTask};
-use super::{at, dicts_at, number_or_text, read_json, text_at, wrong};
+use super::{archive, at, dicts_at, number_or_text, read_json, text_at, wrong};
 use crate::Error;
+use crate::read::has_extension;
 
 /// Metrics that describe the error of another one.
 const ERRORS: [&str; 4] = ["stderr", "std", "var", "bootstrap_stderr"];
 
 /// What the logs of one run have in common.
 pub(super) fn run_id(path: &Path) -> Result<Option<String>, Error> {
-    Ok(text_at(&read_json(path)?, &["eval", "run_id"]))
+    let log = if has_extension(path, "eval") { archive::header(path)? } else { read_json(path)? };
+    Ok(text_at(&log, &["eval", "run_id"]))
 }
 
 /// Reads the scores and documents of a log.
 pub(super) fn read(path: &Path) -> Result<Log, Error> {
-    let whole = read_json(path)?;
+    let whole = if has_extension(path, "eval") { archive::read(path)? } else { read_json(path)? };
     let of = |key: &str| text_at(&whole, &["eval", key]);
     match text_at(&whole, &["status"]).as_deref() {
         Some("success") => {}

@@ -3,6 +3,7 @@
 //! A log is converted once to the results and samples files that every other reader knows, in a folder named by the digest of the log. So comparisons, tables and the
 //! viewer have no second way to read a run.
 
+mod archive;
 mod eee;
 mod inspect;
 mod log;
@@ -30,6 +31,12 @@ enum Format {
 impl Format {
     /// The format of a file, by the keys at its start.
     fn of(path: &Path) -> Option<Self> {
+        if has_extension(path, "eval") {
+            // Archives of ZIP begin so.
+            let mut head = [0; 2];
+            fs::File::open(path).ok()?.read_exact(&mut head).ok()?;
+            return (&head == b"PK").then_some(Self::Inspect);
+        }
         if !has_extension(path, "json") || split_stamp(&path.file_name()?.to_string_lossy()).is_some() {
             return None;
         }
@@ -49,12 +56,6 @@ impl Format {
 ///
 /// The logs of one run of Inspect, which writes one per task, become one run.
 pub fn converted(path: &Path, cache: &Path) -> Result<Vec<PathBuf>, Error> {
-    if has_extension(path, "eval") && path.is_file() {
-        let problem = format!("`{}` is a compressed log of Inspect", path.display());
-        return Err(Diagnostic::new(problem)
-            .hint("`inspect log convert --to json --output-dir FOLDER FILE` writes one that can be read")
-            .into());
-    }
     let mut logs: Vec<(PathBuf, Format)> = Vec::new();
     if path.is_dir() {
         find(path, 0, &mut logs);

@@ -46,6 +46,34 @@ fn curves_without_a_change_rarely_have_marks() {
 }
 
 #[test]
+fn drawings_mark_the_steps_that_differ_from_the_previous_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut curve = unchanged(&mut Dice::new(1), folder.path());
+    let score = &mut curve.scores[0];
+    score.higher_is_better = Some(true);
+    for (at, difference, adjusted) in [(1, 0.2, 0.01), (2, -0.2, 0.01), (3, -0.2, 0.2)] {
+        let change = Change {
+            difference,
+            interval: None,
+            p_value: Some(0.001),
+            adjusted: Some(adjusted),
+            is_paired: true,
+        };
+        score.points[at].as_mut().unwrap().previous = Some(change);
+    }
+    for point in score.points.iter_mut().skip(4).flatten() {
+        point.previous = None;
+    }
+    curve.scores.truncate(1);
+    let svg = curve.figure().to_svg();
+    assert_eq!(
+        (svg.matches("fill=\"#1a7f37\"").count(), svg.matches("fill=\"#c62828\"").count()),
+        (1, 1),
+        "{svg}"
+    );
+}
+
+#[test]
 fn damaged_curves_are_errors_and_no_panics() {
     let folder = tempfile::tempdir().unwrap();
     let curve = unchanged(&mut Dice::new(1), folder.path());

@@ -1,6 +1,7 @@
 //! Claims: scores that someone reports, to be reproduced.
 
 mod open;
+mod settings;
 mod verdict;
 
 use lmeval_analysis::read::Run;
@@ -8,6 +9,7 @@ use lmeval_analysis::stats::Sampled;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::Dict;
 
+pub use self::settings::{differing_settings, settings_of};
 pub use self::verdict::{Checked, Judgement, Verdict, judge, judge_interval};
 use crate::Error;
 use crate::expect::split_metric;

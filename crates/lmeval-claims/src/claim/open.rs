@@ -7,14 +7,11 @@ use lmeval_analysis::stats::Sampled;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value};
 
-use super::{Claim, Claims};
+use super::{Claim, Claims, settings_of};
 use crate::Error;
 use crate::expect::{Against, Expectations};
 use crate::recipe::{Recipe, Scored};
 use crate::scores::Scores;
-
-/// Settings that results files record under the same name.
-const RECORDED: [&str; 3] = ["gen_kwargs", "limit", "bootstrap_iters"];
 
 impl Claims {
     /// Opens `TASK=METRIC=VALUE`, a results file or a folder of them, a file of expectations, or a recipe with the scores that it has
@@ -119,47 +116,4 @@ impl Claims {
         }
         Ok(Self { claims, run: None, recipe: Some(recipe), settings: Dict::new() })
     }
-}
-
-/// The settings that a results file records, as far as they decide its scores.
-fn settings_of(object: &Dict) -> Dict {
-    let section = |name: &str| object.get_str(name).and_then(Value::as_dict);
-    let text = |name: &str| object.get_str(name).and_then(Value::as_str);
-    let mut settings = Dict::new();
-    let shots = |task: &str| section("n-shot")?.get_str(task)?.as_i64();
-    let tasks = section("configs").into_iter().flat_map(Dict::keys).filter_map(Value::as_str);
-    let tasks = tasks.map(|task| match shots(task) {
-        Some(shots) => Value::from(format!("{task}:{shots}")),
-        None => Value::str(task),
-    });
-    settings.insert("tasks", Value::list(tasks));
-    let is_ours = object.contains_str("compat");
-    let of_old = text("lm_eval_version").is_some_and(|version| version.starts_with("0.4"));
-    match text("compat") {
-        Some(line) => drop(settings.insert("compat", line)),
-        None if of_old && !is_ours => drop(settings.insert("compat", "0.4")),
-        None => {}
-    }
-    let config = section("config");
-    for key in RECORDED {
-        let value = config.and_then(|config| config.get_str(key)).filter(|value| !value.is_none());
-        if let Some(value) = value {
-            settings.insert(key, value.clone());
-        }
-    }
-    let seed = |key: &str| config.and_then(|config| config.get_str(key)).cloned().unwrap_or_default();
-    let seeds = ["random_seed", "numpy_seed", "torch_seed", "fewshot_seed"].map(seed);
-    if !seeds.iter().all(Value::is_none) {
-        settings.insert("seed", Value::list(seeds));
-    }
-    if text("chat_template").is_some_and(|template| !template.is_empty()) {
-        settings.insert("apply_chat_template", true);
-        if let Some(turns) = object.get_str("fewshot_as_multiturn").filter(|turns| !turns.is_none()) {
-            settings.insert("fewshot_as_multiturn", turns.clone());
-        }
-    }
-    if let Some(system) = text("system_instruction") {
-        settings.insert("system_instruction", system);
-    }
-    settings
 }

@@ -6,3 +6,4 @@ mod claims;
 mod expect;
 mod recipes;
 mod rows;
+mod suites;

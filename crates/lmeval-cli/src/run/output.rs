@@ -218,7 +218,7 @@ impl Objects {
         let saved = self.save(session, samples);
         let printed = self.print(&session.settings, printer);
         let path = saved?;
-        report_saved(path.as_deref(), printer);
+        report_saved(path.as_deref().filter(|_| !session.settings.output.is_temporary), printer);
         rows?;
         Ok((path, printed))
     }

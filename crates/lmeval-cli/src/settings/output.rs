@@ -17,6 +17,8 @@ pub(crate) struct OutputGroup {
     /// Where results go.
     pub path: Option<PathBuf>,
     pub log_samples: bool,
+    /// Whether the files are deleted when the command ends, so that nobody has to know where they are.
+    pub is_temporary: bool,
     pub write_out: bool,
     pub show_config: bool,
     pub format: Format,
@@ -61,6 +63,7 @@ impl OutputGroup {
         Ok(Self {
             path,
             log_samples,
+            is_temporary: false,
             write_out: options.write_out.unwrap_or_default(),
             show_config: options.show_config.unwrap_or_default(),
             format: options.format.unwrap_or_default(),

@@ -57,11 +57,11 @@ pub(crate) struct StoredArgs {
 }
 
 impl StoredArgs {
-    /// The answers of a run that has just ended, by its own settings.
-    pub(crate) fn of_run(results: &Path, settings: &RunSettings) -> Self {
+    /// The answers of a run, scored as the run was, as far as there are any.
+    pub(crate) fn of(results: &Path) -> Self {
         Self {
             run: results.to_owned(),
-            tasks: Some(settings.documents.tasks.iter().cloned().map(TaskNames::from).collect()),
+            tasks: None,
             reductions: None,
             // Documents whose requests failed have no answer.
             partial: true,
@@ -69,9 +69,20 @@ impl StoredArgs {
             compat: None,
             choices: None,
             config: None,
+            confirm_run_unsafe_code: false,
+            library: LibraryArgs::default(),
+            python: PythonArgs::default(),
+        }
+    }
+
+    /// The answers of a run that has just ended, by its own settings.
+    pub(crate) fn of_run(results: &Path, settings: &RunSettings) -> Self {
+        Self {
+            tasks: Some(settings.documents.tasks.iter().cloned().map(TaskNames::from).collect()),
             confirm_run_unsafe_code: settings.scoring.confirm_run_unsafe_code,
             library: settings.library.clone(),
             python: settings.python.clone(),
+            ..Self::of(results)
         }
     }
 

@@ -18,6 +18,7 @@ mod curve;
 mod differential;
 mod documentation;
 mod everyday;
+mod explain;
 mod fail_under;
 mod fidelity;
 mod first_contact;

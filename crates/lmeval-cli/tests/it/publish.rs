@@ -1,15 +1,10 @@
 //! `lm-eval publish`.
 
-use std::io::Write as _;
-
-use lmeval_testkit::{StandInHub, TestContext};
+use lmeval_testkit::{StandInHub, TestContext, publish_environment};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::context;
-
-/// The environment variable with a Python that has `every-eval-ever`, `inspect_ai` and `huggingface_hub`.
-const VALIDATORS: &str = "LM_EVAL_PUBLISH_PYTHON";
 
 /// A run of a model on a choice task, a generation task and their group.
 pub(crate) fn finished() -> TestContext {
@@ -126,13 +121,9 @@ fn limited_runs_are_remarked() {
     assert!(stderr.contains("`--limit 2`"), "{stderr}");
 }
 
-/// Runs a program of Python in the folder of the files; says so if there is no Python with the packages.
+/// Runs a program of Python in the folder of the files.
 fn validate(context: &TestContext, program: &str) {
-    let Some(python) = std::env::var_os(VALIDATORS) else {
-        // Not `skip`, which fails in CI: the packages are too many to install there.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {VALIDATORS} is not set");
-        return;
-    };
+    let Some(python) = publish_environment() else { return };
     let mut command = std::process::Command::new(python);
     command.args(["-c", program]).current_dir(context.work().join("published")).env("HOME", context.work());
     let output = command.output().expect("Python runs");

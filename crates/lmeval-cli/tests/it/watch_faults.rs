@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lmeval_journal::Lock;
 use lmeval_testkit::{Dice, TestContext, fuzz_seed};
 use serde_json::Value;
 
 use crate::context;
 use crate::hf;
 use crate::watch::{results, weights, words, write_checkpoint, write_task};
+use crate::workers::kill as signal;
 
 /// Restarts of the watcher.
 const RESTARTS: usize = 20;
@@ -154,30 +156,48 @@ fn watchers_of_one_folder_share_the_work() {
     for step in 1..=6 {
         write_checkpoint(&ck.join(format!("checkpoint-{step}")), step as f32 / 20.0);
     }
-    // Somebody evaluates the third one.
-    let claimed = ck.join("lm-eval/checkpoints/checkpoint-3");
-    fs_err::create_dir_all(&claimed).unwrap();
-    let lock = fs_err::File::create(claimed.join("evaluation.lock")).unwrap();
-    lock.file().lock().unwrap();
-    let watchers =
-        [&["--once"][..], &["--once", "--latest"]].map(|more| context.command(&words(more)).spawn_piped());
-    let others =
-        || [1, 2, 4, 5, 6].iter().all(|step| !results(&context, &format!("checkpoint-{step}")).is_empty());
-    let start = Instant::now();
-    while !others() {
-        assert!(start.elapsed() < Duration::from_mins(2), "the others are not evaluated");
+    // Somebody evaluates all but the first one.
+    let claim = |step: u64| {
+        let claimed = ck.join(format!("lm-eval/checkpoints/checkpoint-{step}"));
+        fs_err::create_dir_all(&claimed).unwrap();
+        let lock = fs_err::File::create(claimed.join("evaluation.lock")).unwrap();
+        lock.file().lock().unwrap();
+        lock
+    };
+    let mut locks: BTreeMap<u64, _> = (2..=6).map(|step| (step, claim(step))).collect();
+    let is_evaluated = |step: u64| !results(&context, &format!("checkpoint-{step}")).is_empty();
+    let wait_for = |step: u64| {
+        let start = Instant::now();
+        while !is_evaluated(step) {
+            assert!(start.elapsed() < Duration::from_mins(2), "checkpoint {step} is not evaluated");
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let first = context.command(&words(&["--once"])).spawn_piped();
+    wait_for(1);
+    // While the first watcher is stopped, the second one takes what is free. It must not be stopped while it writes the curve.
+    signal("-STOP", first.id());
+    while Lock::acquire(&ck.join("lm-eval/curve")).is_err() {
+        signal("-CONT", first.id());
         thread::sleep(Duration::from_millis(10));
+        signal("-STOP", first.id());
     }
-    assert!(results(&context, "checkpoint-3").is_empty());
-    drop(lock);
-    let mut told = 0;
-    for watcher in watchers {
+    let second = context.command(&words(&["--once", "--latest"])).spawn_piped();
+    locks.remove(&6);
+    wait_for(6);
+    signal("-CONT", first.id());
+    locks.retain(|step, _| *step == 3);
+    [2, 4, 5].into_iter().for_each(wait_for);
+    assert!(!is_evaluated(3));
+    drop(locks);
+    let mut told = Vec::new();
+    for watcher in [first, second] {
         let output = watcher.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{text}");
-        told += text.matches("Results saved to").count();
+        told.push(text.matches("Results saved to").count());
     }
-    assert_eq!(told, 6);
+    assert!(told.iter().sum::<usize>() == 6 && told.iter().all(|own| *own > 0), "{told:?}");
     for step in 1..=6 {
         assert_eq!(results(&context, &format!("checkpoint-{step}")).len(), 1, "{step}");
     }

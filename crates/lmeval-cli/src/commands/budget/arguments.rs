@@ -1,9 +1,8 @@
 //! Arguments of `budget`.
 
-use std::path::PathBuf;
+use clap::Args;
 
-use clap::{Args, ValueEnum};
-
+use crate::commands::curve::CurveOutput;
 use crate::settings::Budget;
 use crate::stored::StoredArgs;
 
@@ -25,25 +24,7 @@ pub(crate) struct BudgetArgs {
     #[arg(long, value_name = "NAME")]
     pub tokenizer: Option<String>,
 
-    /// Also write the curve to this folder, as JSON, CSV and SVG.
-    #[arg(short = 'o', long = "output_path", aliases = ["output-path", "output"], value_name = "DIR")]
-    pub output_path: Option<PathBuf>,
-
-    /// How the curve is printed.
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
-}
-
-/// How a curve is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// A Markdown table, folded if the terminal is narrower.
-    #[default]
-    Table,
-    /// Comma-separated values with all digits.
-    Csv,
-    /// One JSON object.
-    Json,
-    /// A drawing.
-    Svg,
+    /// Where the curve goes.
+    #[command(flatten)]
+    pub output: CurveOutput,
 }

@@ -19,25 +19,25 @@ const UNSHOWN: usize = 16;
 
 /// What the answers to a task's documents used at one budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spent {
+pub(crate) struct Spent {
     /// The number of answers.
-    pub(super) answers: u64,
+    pub(crate) answers: u64,
     /// Those that ended by themselves within the budget.
-    pub(super) finished: u64,
+    pub(crate) finished: u64,
     /// The tokens of all answers.
-    pub(super) tokens: u64,
+    pub(crate) tokens: u64,
     /// The tokens of the longest answer.
-    pub(super) longest: u64,
+    pub(crate) longest: u64,
     /// The tokens of the shortest answer that the run itself cut off, if it cut off any.
-    pub(super) run_limit: Option<u64>,
+    pub(crate) run_limit: Option<u64>,
     /// Answers with their tokens as they were generated.
-    pub(super) exact: u64,
+    pub(crate) exact: u64,
     /// Answers that were cut at an estimated position, because only the number of their tokens is known.
-    pub(super) estimated: u64,
+    pub(crate) estimated: u64,
     /// Answers after reasoning that is not stored.
-    pub(super) hidden: u64,
+    pub(crate) hidden: u64,
     /// Answers of which neither the text nor the server says how many tokens they have.
-    pub(super) uncounted: u64,
+    pub(crate) uncounted: u64,
 }
 
 impl Spent {
@@ -68,7 +68,7 @@ type Key = (Arc<str>, usize, usize, usize);
 
 /// A model that answers with stored answers up to a number of tokens.
 #[derive(Debug)]
-pub(super) struct CutModel {
+pub(crate) struct CutModel {
     stored: SharedModel,
     tokenizer: LazyTokenizer,
     /// The end of reasoning in the text of answers.
@@ -80,13 +80,15 @@ pub(super) struct CutModel {
 struct State {
     /// The most tokens of an answer; `None` for whole answers.
     budget: Option<u64>,
+    /// Strings at which answers end, besides those of the run.
+    stops: Vec<Arc<str>>,
     spent: BTreeMap<Arc<str>, Spent>,
     /// The tokens of answers that are stored without them.
     counted: HashMap<Key, Counted>,
 }
 
 impl CutModel {
-    pub(super) fn new(stored: SharedModel, tokenizer: LazyTokenizer, think_end: Option<String>) -> Self {
+    pub(crate) fn new(stored: SharedModel, tokenizer: LazyTokenizer, think_end: Option<String>) -> Self {
         Self { stored, tokenizer, think_end, state: Mutex::default() }
     }
 
@@ -96,14 +98,21 @@ impl CutModel {
     }
 
     /// Starts over with another budget.
-    pub(super) fn set_budget(&self, budget: Option<u64>) {
+    pub(crate) fn set_budget(&self, budget: Option<u64>) {
         let mut state = self.state();
         state.budget = budget;
         state.spent.clear();
     }
 
+    /// Starts over with other strings at which answers end.
+    pub(crate) fn set_stops(&self, stops: Vec<Arc<str>>) {
+        let mut state = self.state();
+        state.stops = stops;
+        state.spent.clear();
+    }
+
     /// What was used since, by the name of the task without its group.
-    pub(super) fn spent(&self) -> BTreeMap<Arc<str>, Spent> {
+    pub(crate) fn spent(&self) -> BTreeMap<Arc<str>, Spent> {
         self.state().spent.clone()
     }
 
@@ -135,6 +144,7 @@ impl CutModel {
             uncounted: u64::from(count == 0 && !text.is_empty()),
             finished: 0,
         };
+        let end = state.stops.iter().filter_map(|stop| text.find(&**stop)).min();
         if let Some(limit) = limit {
             let stops = match kwargs.get_str("until") {
                 Some(Value::Str(stop)) => vec![Arc::clone(stop)],
@@ -144,6 +154,9 @@ impl CutModel {
             let cut = trace.cut(text, usize::try_from(limit).unwrap_or(usize::MAX), &stops);
             answer.response = Response::Text(cut.unwrap_or_default().into());
             answer.finish = Finish::CutOff;
+        } else if let Some(end) = end {
+            answer.response = Response::Text(text[..end].into());
+            answer.finish = Finish::Complete;
         }
         spent.finished = u64::from(answer.finish == Finish::Complete);
         state.spent.entry(Arc::clone(&request.task_name)).or_default().add(&spent);
@@ -218,7 +231,7 @@ fn evenly(length: usize, count: usize) -> TokenEnds {
 
 /// The model as the engine uses it.
 #[derive(Clone, Debug)]
-pub(super) struct SharedCut(pub(super) Arc<CutModel>);
+pub(crate) struct SharedCut(pub(crate) Arc<CutModel>);
 
 impl LocalModel for SharedCut {
     fn traits(&self) -> ModelTraits {

@@ -12,9 +12,10 @@ use std::path::Path;
 use anyhow::Result;
 
 pub(crate) use self::arguments::BudgetArgs;
-use self::arguments::Format;
+pub(crate) use self::cut::{CutModel, SharedCut};
 use self::measure::Measurement;
 use crate::commands::Status;
+use crate::commands::curve::Format;
 use crate::printer::Printer;
 use crate::settings::RunSettings;
 use crate::stored::{Prefer, StoredArgs, StoredRun};
@@ -24,8 +25,8 @@ pub(crate) fn run(arguments: &BudgetArgs, printer: &mut Printer) -> Result<Statu
     let stored = StoredRun::open(&arguments.stored, &arguments.stored.options(), Prefer::Journal, printer)?;
     let curve =
         Measurement::prepare(stored, arguments.tokenizer.as_deref())?.curve(&arguments.budgets, printer)?;
-    output::print(&curve, arguments.format, printer)?;
-    if let Some(path) = &arguments.output_path {
+    output::print(&curve, arguments.output.format, printer)?;
+    if let Some(path) = &arguments.output.folder {
         output::save(&curve, path, printer)?;
     }
     Ok(Status::Success)

@@ -7,7 +7,7 @@ use fs_err as fs;
 use lmeval_analysis::budget::{BudgetCurve, BudgetPoint, RepeatsAt, ScoreAt, TaskCurve};
 use lmeval_report::{Moment, write_atomically};
 
-use super::arguments::Format;
+use crate::commands::curve::Format;
 use crate::environment;
 use crate::printer::Printer;
 use crate::{csv, table};
@@ -25,6 +25,7 @@ pub(super) fn print(curve: &BudgetCurve, format: Format, printer: &mut Printer) 
         }
         Format::Csv => printer.data(&lines(curve), false)?,
         Format::Json => printer.data(&curve.to_json(), true)?,
+        Format::Jsonl => printer.data(&curve.to_lines(), true)?,
         Format::Svg => printer.exact(&curve.figure().to_svg())?,
     }
     printer.flush()?;

@@ -27,9 +27,17 @@ pub(crate) struct CurveArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Also write the curve to this folder, as JSON, CSV, JSON lines, SVG and PNG.
+    /// Where the curve goes.
+    #[command(flatten)]
+    pub output: CurveOutput,
+}
+
+/// Where a curve goes, and how it is printed.
+#[derive(Args, Debug)]
+pub(crate) struct CurveOutput {
+    /// Also write the curve to this folder, as JSON, CSV, SVG and PNG.
     #[arg(short = 'o', long = "output_path", aliases = ["output-path", "output"], value_name = "DIR")]
-    pub output_path: Option<PathBuf>,
+    pub folder: Option<PathBuf>,
 
     /// How the curve is printed.
     #[arg(long, value_enum, default_value_t)]
@@ -84,7 +92,7 @@ pub(crate) enum Format {
     Csv,
     /// One JSON object.
     Json,
-    /// One JSON object per step.
+    /// One JSON object per step, or per task of `budget`.
     Jsonl,
     /// A drawing.
     Svg,

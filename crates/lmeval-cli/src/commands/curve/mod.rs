@@ -10,8 +10,7 @@ use lmeval_analysis::curve::{Curves, StepPattern, read_lines, steps_of};
 use lmeval_analysis::read::has_extension;
 use lmeval_core::Diagnostic;
 
-use self::arguments::Format;
-pub(crate) use self::arguments::{CurveArgs, ScoreOptions};
+pub(crate) use self::arguments::{CurveArgs, CurveOutput, Format, ScoreOptions};
 pub(crate) use self::output::{FRONT, csv, save, table};
 use crate::commands::Status;
 use crate::printer::Printer;
@@ -36,7 +35,7 @@ pub(crate) fn run(arguments: &CurveArgs, printer: &mut Printer) -> Result<Status
         let none = Diagnostic::new("The runs have no scores to draw");
         bail!(none.hint("`--tasks` and `--metrics` choose among those of the runs"));
     }
-    match arguments.format {
+    match arguments.output.format {
         Format::Table => printer.table(&table(&curve))?,
         Format::Csv => printer.data(&csv(&curve), false)?,
         Format::Json => printer.data(&curve.to_json(), true)?,
@@ -47,7 +46,7 @@ pub(crate) fn run(arguments: &CurveArgs, printer: &mut Printer) -> Result<Status
     for note in &curve.notes {
         printer.note(&format!("note: {note}"));
     }
-    if let Some(folder) = &arguments.output_path {
+    if let Some(folder) = &arguments.output.folder {
         save(curve, folder, printer)?;
     }
     Ok(Status::Success)

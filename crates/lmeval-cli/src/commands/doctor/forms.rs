@@ -10,7 +10,7 @@ use lmeval_tasks::{TaskDict, TaskManager};
 
 use super::arguments::DoctorArgs;
 use super::begin::Begins;
-use super::traps::{Finding, Form, Scored, Traps, Verdict, forms};
+use super::traps::{Finding, Form, Looks, Scored, Traps, Verdict, forms};
 use crate::printer::Printer;
 use crate::run::model;
 use crate::run::session::{Clock, Session};
@@ -20,6 +20,13 @@ use crate::{json_line, python, roots, table};
 /// Back ends whose prompts may get a BOS token by `add_bos_token`.
 const WITH_BOS: [&str; 4] = ["hf", "hf-auto", "huggingface", "local-completions"];
 
+/// A form looks different at this probability.
+const SUSPICIOUS: f64 = 0.01;
+
+/// How often, and for how many seconds, a server is asked about the first document of a form.
+const RETRIES: i64 = 2;
+const PATIENCE: i64 = 5;
+
 /// Asks the first documents of the tasks in every form, and prints what is found. Returns whether another form is better than
 /// the given one.
 pub(super) fn compare(
@@ -28,7 +35,13 @@ pub(super) fn compare(
     model: &Arc<dyn Model>,
     printer: &mut Printer,
 ) -> Result<bool> {
-    let findings = findings(settings, model, (arguments.limit, None), &|_, _, _| Vec::new(), printer)?;
+    let findings = findings(
+        settings,
+        model,
+        (Looks { documents: arguments.limit, suspicious: SUSPICIOUS }, None),
+        &|_, _, _| Vec::new(),
+        printer,
+    )?;
     if arguments.json {
         for finding in &findings {
             printer.result(&json(finding)?)?;
@@ -56,7 +69,7 @@ pub(crate) type MoreForms<'a> = &'a dyn Fn(&EvaluateOptions, &TaskDict, &TaskMan
 /// Asks documents of the tasks of a run in every form, and in more of them, with a model of its own.
 pub(crate) fn find(
     settings: RunSettings,
-    documents: usize,
+    looks: Looks,
     scored: Option<Scored>,
     more: MoreForms<'_>,
     printer: &mut Printer,
@@ -65,13 +78,13 @@ pub(crate) fn find(
     let python = &settings.python;
     let options = python::options(python.python.as_deref(), python.plugins(), &[], &notes)?;
     let model = model::create(&settings, &options, &notes, false)?;
-    findings(settings, &model, (documents, scored), more, printer)
+    findings(settings, &model, (looks, scored), more, printer)
 }
 
 fn findings(
     settings: RunSettings,
     model: &Arc<dyn Model>,
-    (documents, scored): (usize, Option<Scored>),
+    (looks, scored): (Looks, Option<Scored>),
     more: MoreForms<'_>,
     printer: &mut Printer,
 ) -> Result<Vec<Finding>> {
@@ -93,21 +106,32 @@ fn findings(
     let adds_bos = WITH_BOS
         .contains(&session.settings.model.name.as_str())
         .then(|| args.get_str("add_bos_token").is_some_and(Value::is_truthy));
-    let with_bos = |adds: bool| {
+    let notes = printer.notes();
+    let with = |changes: &[(&str, Value)]| {
         let mut own = session.settings.clone();
-        own.model.args.insert("add_bos_token", adds);
-        let options =
-            python::options(own.python.python.as_deref(), own.python.plugins(), &[], &printer.notes())?;
-        model::create(&own, &options, &printer.notes(), true)
+        for (name, value) in changes {
+            own.model.args.insert(*name, value.clone());
+        }
+        let options = python::options(own.python.python.as_deref(), own.python.plugins(), &[], &notes)?;
+        model::create(&own, &options, &notes, true)
+    };
+    let with_bos = |adds: bool| with(&[("add_bos_token", Value::Bool(adds))]);
+    let is_server = args.contains_str("base_url");
+    let impatient = |adds_bos: Option<bool>| -> Result<Option<Arc<dyn Model>>> {
+        let mut changes = vec![("max_retries", Value::Int(RETRIES)), ("patience", Value::Int(PATIENCE))];
+        changes.extend(adds_bos.map(|adds| ("add_bos_token", Value::Bool(adds))));
+        // A model that is computed here would be loaded twice.
+        is_server.then(|| with(&changes)).transpose()
     };
     let traps = Traps {
         session: &session,
         tasks: &tasks,
         model: Arc::clone(model),
         with_bos: &with_bos,
+        impatient: &impatient,
         begins: Begins::of_model(&session.settings.model.name, &args),
         journal,
-        documents,
+        looks,
         scored,
     };
     let options = session.options();

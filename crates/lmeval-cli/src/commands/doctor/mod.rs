@@ -15,7 +15,7 @@ use lmeval_pycompat::{Dict, Value};
 
 pub(crate) use self::arguments::DoctorArgs;
 pub(crate) use self::forms::find;
-pub(crate) use self::traps::{Finding, Form, Scored};
+pub(crate) use self::traps::{Finding, Form, Looks, SYSTEM, Scored};
 use crate::commands::Status;
 use crate::json_line;
 use crate::log;

@@ -24,14 +24,14 @@ use crate::run::session::Session;
 pub(super) const DOCUMENTS: usize = 20;
 /// How many more are asked in a form that looks different.
 const MORE: usize = 2;
-/// A form looks different at this probability, and is if other documents confirm it.
-const SUSPICIOUS: f64 = 0.01;
+/// Other documents confirm that a form is different at this probability.
+const CONFIRMED: f64 = 0.01;
 /// Without other documents, a form is different only at this probability.
 const CERTAIN: f64 = 1e-4;
 /// What is added before prompts for the control.
 const HARMLESS: [&str; 3] = ["\n", "\n\n", " "];
 /// The system prompt of the form with one.
-const SYSTEM: &str = "You are a helpful assistant.";
+pub(crate) const SYSTEM: &str = "You are a helpful assistant.";
 
 /// A form of the prompts.
 pub(crate) struct Form {
@@ -69,6 +69,15 @@ impl Form {
     }
 }
 
+/// How many documents are asked, and when more of them are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    /// The documents of each task that are asked in every form.
+    pub(crate) documents: usize,
+    /// A form looks different at this probability. It is different if other documents confirm it.
+    pub(crate) suspicious: f64,
+}
+
 /// The score that is compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Scored {
@@ -85,6 +94,8 @@ struct Asked {
     scores: BTreeMap<(String, usize), f64>,
     /// The number of BOS tokens at the beginning of a prompt, if known.
     begins: Option<usize>,
+    /// The first failure.
+    failure: Option<String>,
 }
 
 /// A form in comparison with the given one.
@@ -97,12 +108,25 @@ pub(crate) struct Finding {
     pub(crate) difference: Option<(f64, Option<Interval>)>,
     pub(super) verdict: Verdict,
     pub(crate) documents: usize,
+    /// Why the model cannot be asked in this form.
+    pub(crate) why: Option<String>,
+    /// Whether the BOS token is all that differs, the smallest change of all.
+    pub(crate) is_bos: bool,
 }
 
 impl Finding {
-    /// Whether the model could be asked in this form.
-    pub(crate) fn is_possible(&self) -> bool {
-        self.verdict != Verdict::Impossible
+    fn impossible(form: &Form, why: String) -> Self {
+        Self {
+            name: form.name.clone(),
+            setting: form.setting.clone(),
+            begins: None,
+            score: f64::NAN,
+            difference: None,
+            verdict: Verdict::Impossible,
+            documents: 0,
+            why: Some(why),
+            is_bos: form.adds_bos.is_some(),
+        }
     }
 
     /// Whether other documents confirm that the form is different.
@@ -198,10 +222,12 @@ pub(super) struct Traps<'a> {
     pub(super) model: Arc<dyn Model>,
     /// Makes the same model with another rule for BOS tokens.
     pub(super) with_bos: &'a dyn Fn(bool) -> Result<Arc<dyn Model>>,
+    /// Makes the same model, which gives up soon, with another rule for BOS tokens if there is one; `None` if a second one costs much.
+    pub(super) impatient: &'a dyn Fn(Option<bool>) -> Result<Option<Arc<dyn Model>>>,
     pub(super) begins: Begins,
     /// Keeps answers, so that a form that looks different is asked about new documents alone.
     pub(super) journal: JournalOptions,
-    pub(super) documents: usize,
+    pub(super) looks: Looks,
     /// The score that is compared; by default the first that is a share.
     pub(super) scored: Option<Scored>,
 }
@@ -212,12 +238,12 @@ impl Traps<'_> {
         let options = self.session.options();
         let say = |what: &str| printer.notes().info(&format!("Asking {what}"));
         say("as given");
-        let given = self.ask((&self.model, None), self.tasks, &options, self.documents)?;
+        let given = self.ask((&self.model, None), self.tasks, &options, self.looks.documents)?;
         let mut control = Vec::new();
         for (index, harmless) in HARMLESS.iter().enumerate() {
             say(&format!("with a harmless difference ({} of {})", index + 1, HARMLESS.len()));
             let tasks = prefixed(self.tasks, harmless);
-            control.push(self.ask((&self.model, None), &tasks, &options, self.documents)?);
+            control.push(self.ask((&self.model, None), &tasks, &options, self.looks.documents)?);
         }
         let mut findings = vec![Finding {
             name: "as given".into(),
@@ -227,6 +253,8 @@ impl Traps<'_> {
             difference: None,
             verdict: Verdict::Given,
             documents: given.scores.len(),
+            why: None,
+            is_bos: false,
         }];
         for form in forms {
             say(&form.name);
@@ -249,30 +277,25 @@ impl Traps<'_> {
             Some(adds) => (self.with_bos)(adds)?,
             None => Arc::clone(&self.model),
         };
-        let finding = |begins, score, difference, verdict, documents| Finding {
-            name: form.name.clone(),
-            setting: form.setting.clone(),
-            begins,
-            score,
-            difference,
-            verdict,
-            documents,
+        let ask_of = |model: &Arc<dyn Model>, documents| match &form.twin {
+            Some(twin) => self.ask_twin(model, twin, &options, documents),
+            None => self.ask((model, form.adds_bos), self.tasks, &options, documents),
         };
-        let ask = |documents| match &form.twin {
-            Some(twin) => self.ask_twin(&model, twin, &options, documents),
-            None => self.ask((&model, form.adds_bos), self.tasks, &options, documents),
-        };
-        let asked = match ask(self.documents) {
-            Ok(asked) if !asked.scores.is_empty() => asked,
-            _ => return Ok(finding(None, f64::NAN, None, Verdict::Impossible, 0)),
+        let ask = |documents| ask_of(&model, documents);
+        // A server that refuses a form with an error that may pass is not asked again for every document.
+        let impatient = (self.impatient)(form.adds_bos)?;
+        let probed = answered(ask_of(impatient.as_ref().unwrap_or(&model), 1));
+        let asked = match probed.and_then(|_| answered(ask(self.looks.documents))) {
+            Ok(asked) => asked,
+            Err(why) => return Ok(Finding::impossible(form, why)),
         };
         let moved = control.iter().map(|other| changed(&given.scores, &other.scores));
         let moved = moved.fold(Changed::default(), Changed::and);
         let first = changed(&given.scores, &asked.scores);
         let p = net_change(first, moved);
         let (mut before, mut after, mut is_certain) = (given.clone(), asked, p < CERTAIN);
-        if p < SUSPICIOUS {
-            let all = self.documents * (1 + MORE);
+        if p < self.looks.suspicious {
+            let all = self.looks.documents * (1 + MORE);
             let (more_before, more_after) =
                 (self.ask((&self.model, None), self.tasks, &self.session.options(), all)?, ask(all)?);
             let is_new = |key: &(String, usize)| !before.scores.contains_key(key);
@@ -287,7 +310,7 @@ impl Traps<'_> {
             let confirmed = changed(&only_new(&more_before), &only_new(&more_after));
             if confirmed.count > 0 {
                 let is_same_way = (first.won > first.lost) == (confirmed.won > confirmed.lost);
-                is_certain = is_same_way && net_change(confirmed, moved) < SUSPICIOUS;
+                is_certain = is_same_way && net_change(confirmed, moved) < CONFIRMED;
             }
             (before, after) = (more_before, more_after);
         }
@@ -300,7 +323,17 @@ impl Traps<'_> {
             Verdict::Loses
         };
         let difference = Some(paired(&before.scores, &after.scores));
-        Ok(finding(after.begins, mean(&after.scores), difference, verdict, whole.count))
+        Ok(Finding {
+            name: form.name.clone(),
+            setting: form.setting.clone(),
+            begins: after.begins,
+            score: mean(&after.scores),
+            difference,
+            verdict,
+            documents: whole.count,
+            why: None,
+            is_bos: form.adds_bos.is_some(),
+        })
     }
 
     /// Asks about the same documents as another task, whose scores are put beside those of the one that was asked for.
@@ -314,7 +347,7 @@ impl Traps<'_> {
         let Some(own) = self.tasks.tasks.keys().next() else { return Ok(Asked::default()) };
         let asked = self.ask((model, None), twin, options, documents)?;
         let scores = asked.scores.into_iter().map(|((_, document), score)| ((own.clone(), document), score));
-        Ok(Asked { scores: scores.collect(), begins: asked.begins })
+        Ok(Asked { scores: scores.collect(), ..asked })
     }
 
     /// Asks the model about the first documents of each task.
@@ -331,7 +364,10 @@ impl Traps<'_> {
         options.journal = Some(self.journal.clone());
         let events: Arc<dyn Events> = Arc::new(NoEvents);
         let evaluated = evaluate(model, tasks.without_warnings(), &options, &events)?;
-        let mut asked = Asked::default();
+        let mut asked = Asked {
+            failure: evaluated.failures.first().map(|failure| failure.error.to_string()),
+            ..Asked::default()
+        };
         for (task, records) in &evaluated.results.samples {
             let first = records.first().map(|record| &*record.filter);
             let wanted = self.scored.as_ref().and_then(|scored| scored.filter.as_deref());
@@ -349,6 +385,15 @@ impl Traps<'_> {
             asked.begins = asked.begins.or_else(|| self.begins.of(records.first()?, adds_bos));
         }
         Ok(asked)
+    }
+}
+
+/// The answers if there are any, or why there are none.
+fn answered(asked: Result<Asked>) -> Result<Asked, String> {
+    match asked {
+        Ok(asked) if asked.scores.is_empty() => Err(asked.failure.unwrap_or_else(|| "no answer".to_owned())),
+        Ok(asked) => Ok(asked),
+        Err(error) => Err(error.to_string()),
     }
 }
 

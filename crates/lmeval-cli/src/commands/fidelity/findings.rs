@@ -78,49 +78,51 @@ fn pairs(found: &Found) -> impl Iterator<Item = (usize, &Asked, &Asked)> {
     both.filter_map(|(index, (of_base, new))| Some((index, &found.base_requests.all[(*of_base)?], new)))
 }
 
+impl Finding {
+    /// A finding about requests of the new model, the first of which is shown: `3 requests WHAT, such as REQUEST`, and what `rest` says of it.
+    fn about(
+        (kind, one, several): (&'static str, &str, &str),
+        found: &Found,
+        indices: &[usize],
+        rest: impl FnOnce(usize) -> String,
+    ) -> Option<Self> {
+        let first = *indices.first()?;
+        let (count, name) = (indices.len(), found.requests.name(first));
+        let what = format!("{} {}", counted(count, "request"), for_count(count, one, several));
+        Some(Self { kind, requests: count, text: format!("{what}, such as {name}{}", rest(first)) })
+    }
+}
+
 fn other_prompts(found: &Found) -> Option<Finding> {
-    let differ = || pairs(found).filter(|(_, base, new)| base.arguments != new.arguments);
-    let (index, base, new) = differ().next()?;
-    let (left, right) = (prompt(base), prompt(new));
-    let shown = if left == right {
-        "  the prompts are equal, and the continuations differ".to_owned()
-    } else {
-        first_difference(&left, &right)
-    };
-    let requests = differ().count();
-    Some(Finding {
-        kind: "prompts",
-        requests,
-        text: format!(
-            "{} {} another prompt, such as {}. If a chat template was applied, it is another one:\n{shown}",
-            counted(requests, "request"),
-            for_count(requests, "has", "have"),
-            found.requests.name(index)
-        ),
+    let differ: Vec<_> = pairs(found).filter(|(_, base, new)| base.arguments != new.arguments).collect();
+    let indices: Vec<usize> = differ.iter().map(|(index, ..)| *index).collect();
+    Finding::about(("prompts", "has another prompt", "have another prompt"), found, &indices, |_| {
+        let (_, base, new) = differ[0];
+        let (left, right) = (prompt(base), prompt(new));
+        let shown = if left == right {
+            "  the prompts are equal, and the continuations differ".to_owned()
+        } else {
+            first_difference(&left, &right)
+        };
+        format!(". If a chat template was applied, it is another one:\n{shown}")
     })
 }
 
 /// Requests with the same prompt and other tokens before the scored ones.
 fn other_contexts(found: &Found, tokens: &Tokens, tokenizer: &LazyTokenizer) -> Option<Finding> {
-    let differ = || {
-        pairs(found).filter(|(index, base, new)| {
-            let (of_base, of_new) = &tokens.requests[*index].contexts;
-            of_base != of_new && base.arguments == new.arguments
-        })
-    };
-    let (index, ..) = differ().next()?;
-    let requests = differ().count();
-    let (base, new) = &tokens.requests[index].contexts;
-    let what = contexts(base, new, tokenizer);
-    Some(Finding {
-        kind: "tokens",
-        requests,
-        text: format!(
-            "{} with the same prompt {} other tokens before the scored ones, such as {}: {what}",
-            counted(requests, "request"),
-            for_count(requests, "has", "have"),
-            found.requests.name(index)
-        ),
+    let differ = pairs(found).filter(|(index, base, new)| {
+        let (of_base, of_new) = &tokens.requests[*index].contexts;
+        of_base != of_new && base.arguments == new.arguments
+    });
+    let indices: Vec<usize> = differ.map(|(index, ..)| index).collect();
+    let what = (
+        "tokens",
+        "with the same prompt has other tokens before the scored ones",
+        "with the same prompt have other tokens before the scored ones",
+    );
+    Finding::about(what, found, &indices, |index| {
+        let (base, new) = &tokens.requests[index].contexts;
+        format!(": {}", contexts(base, new, tokenizer))
     })
 }
 
@@ -166,18 +168,16 @@ fn added(who: &str, more: &[u32], shown: &dyn Fn(&[u32]) -> String, rest: usize)
 
 /// Requests with other prompts whose scored strings are other tokens.
 fn other_splits(found: &Found, tokens: &Tokens) -> Option<Finding> {
-    let requests = tokens.requests.iter().filter(|request| request.is_split_otherwise).count();
-    let index = tokens.requests.iter().position(|request| request.is_split_otherwise)?;
-    Some(Finding {
-        kind: "split",
-        requests,
-        text: format!(
-            "{} {} not compared token by token, such as {}: after another prompt, the scored string is split into other tokens",
-            counted(requests, "request"),
-            for_count(requests, "is", "are"),
-            found.requests.name(index)
-        ),
+    let indices = indices_of(tokens, |request| request.is_split_otherwise);
+    let what = ("split", "is not compared token by token", "are not compared token by token");
+    Finding::about(what, found, &indices, |_| {
+        ": after another prompt, the scored string is split into other tokens".to_owned()
     })
+}
+
+fn indices_of(tokens: &Tokens, is_wanted: impl Fn(&OfRequest) -> bool) -> Vec<usize> {
+    let all = tokens.requests.iter().enumerate();
+    all.filter(|(_, request)| is_wanted(request)).map(|(index, _)| index).collect()
 }
 
 /// Requests whose answer in the run is not the sum of the log-probabilities of their tokens.
@@ -229,23 +229,9 @@ fn other_sums(found: &Found, tokens: &Tokens) -> Vec<Finding> {
 }
 
 fn failures(found: &Found, tokens: &Tokens) -> Option<Finding> {
-    let failed = || {
-        tokens
-            .requests
-            .iter()
-            .enumerate()
-            .filter_map(|(index, request)| Some((index, request.failed.as_ref()?)))
-    };
-    let (index, why) = failed().next()?;
-    let requests = failed().count();
-    Some(Finding {
-        kind: "failed",
-        requests,
-        text: format!(
-            "{} {} no distributions, such as {}: {why}",
-            counted(requests, "request"),
-            for_count(requests, "has", "have"),
-            found.requests.name(index)
-        ),
+    let indices = indices_of(tokens, |request| request.failed.is_some());
+    let what = ("failed", "has no distributions", "have no distributions");
+    Finding::about(what, found, &indices, |index| {
+        format!(": {}", tokens.requests[index].failed.as_deref().unwrap_or_default())
     })
 }

@@ -13,11 +13,13 @@ use lmeval_core::Diagnostic;
 use lmeval_pycompat::Value;
 use lmeval_report::ModelName;
 
+use self::explain::Evidence;
 use crate::commands::{Status, run as evaluation};
 use crate::foreign;
 use crate::printer::Printer;
 use crate::run::verdicts::{Reproduction, report_claims};
 use crate::settings::{Options, RunSettings, over};
+use crate::stored::StoredArgs;
 
 /// Arguments of `reproduce`.
 #[derive(Args, Debug)]
@@ -47,9 +49,9 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub json: bool,
 
-    /// If a claim is different, find the setting that closes the gap: asks a sample of documents in other forms of the prompts, with other
-    /// numbers of examples, token limits and the other release line.
-    #[arg(long, conflicts_with_all = ["run", "json"])]
+    /// If a claim is different, find the setting that closes the gap: in the files of the runs, and, of a new run, by asking a sample of
+    /// documents in other forms of the prompts, with other numbers of examples, token limits and the other release line.
+    #[arg(long, conflicts_with = "json")]
     pub explain: bool,
 
     /// The settings of a new run.
@@ -87,7 +89,18 @@ fn by_finished_run(arguments: &ReproduceArgs, path: &Path, printer: &mut Printer
         );
     }
     let claims = Claims::open(&arguments.claim, Some(arguments.of.as_deref().unwrap_or(&run.name)))?;
-    report_claims(&reproduction(arguments, claims), &run, printer)
+    let reproduction = reproduction(arguments, claims);
+    let status = report_claims(&reproduction, &run, printer)?;
+    if let Some((checked, run)) = reproduction.judged.get().filter(|_| arguments.explain) {
+        let answers = StoredArgs {
+            library: arguments.settings.library.clone(),
+            python: arguments.settings.python.clone(),
+            ..StoredArgs::of(&run.path)
+        };
+        let (claims, words) = (&reproduction.claims, &arguments.claim);
+        explain::explain(checked, &Evidence { claims, run, answers, asked: None, words }, printer)?;
+    }
+    Ok(status)
 }
 
 fn by_new_run(arguments: &ReproduceArgs, printer: &mut Printer) -> Result<Status> {
@@ -110,12 +123,25 @@ fn by_new_run(arguments: &ReproduceArgs, printer: &mut Printer) -> Result<Status
         None => over(options, &claims.settings, &arguments.claim)?,
     };
     let mut settings = RunSettings::from_flags(&options)?;
+    // The answers of the run tell much of what an explanation would otherwise ask for.
+    let folder = (arguments.explain && settings.output.path.is_none()).then(tempfile::tempdir).transpose()?;
+    if let Some(folder) = &folder {
+        settings.output.path = Some(folder.path().to_owned());
+        settings.output.is_temporary = true;
+    }
+    settings.output.log_samples |= arguments.explain;
     let reproduction = Arc::new(reproduction(arguments, claims));
     settings.claims = Some(Arc::clone(&reproduction));
     evaluation::print_given(&settings, printer)?;
     let status = evaluation::run_with(settings.clone(), printer, None)?;
     if let Some((checked, run)) = reproduction.judged.get().filter(|_| arguments.explain) {
-        explain::explain(checked, run, &settings, printer)?;
+        let answers = StoredArgs::of_run(&run.path, &settings);
+        let (claims, words) = (&reproduction.claims, &arguments.claim);
+        explain::explain(
+            checked,
+            &Evidence { claims, run, answers, asked: Some(&settings), words },
+            printer,
+        )?;
     }
     Ok(status)
 }

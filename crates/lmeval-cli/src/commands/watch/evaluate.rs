@@ -21,6 +21,7 @@ use super::store::{self, Record};
 use crate::commands::{Status, run};
 use crate::printer::Printer;
 use crate::settings::{Options, RunSettings};
+use crate::words::shell_word;
 
 /// How often and how long a claim is tried.
 const LOOKS: usize = 20;
@@ -111,8 +112,8 @@ impl Conversion {
         fs::create_dir(&part)?;
         let command = self
             .command
-            .replace("{input}", &quoted(&self.input))
-            .replace("{output}", &quoted(&part))
+            .replace("{input}", &shell_word(&self.input.display().to_string()))
+            .replace("{output}", &shell_word(&part.display().to_string()))
             .replace("{step}", &step.to_string());
         printer.notes().info(&format!("Converting: {command}"));
         let status = Command::new("sh")
@@ -129,9 +130,4 @@ impl Conversion {
         fs::rename(&part, &done)?;
         Ok(done)
     }
-}
-
-/// A path as one word for the shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }

@@ -56,16 +56,18 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--documents", type=int, default=24)
+    parser.add_argument("--shapes", default=",".join(gpu_check.SHAPES))
+    parser.add_argument("--tasks", default="endings,texts")
     record.add_argument(parser)
     given = parser.parse_args()
     rows, differing = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         gpu_run.make_tasks(folder, SimpleNamespace(docs=4 * given.documents))
-        for shape in gpu_check.SHAPES:
+        for shape in given.shapes.split(","):
             make(folder / shape, shape)
             for dtype in ("float32", "bfloat16"):
-                for task in ("endings", "texts"):
+                for task in given.tasks.split(","):
                     times, answers = {}, {}
                     for _ in range(given.runs):
                         for side, binary in (("old", given.old), ("new", given.new)):

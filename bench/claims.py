@@ -171,8 +171,9 @@ class Claim:
     def answer(self, ids, text, request, tokenizer, is_claim):
         """Return what the model writes, and whether it was cut off."""
         numbers = [int(number) for number in re.findall(r"Question (\d+)", text)]
-        question = numbers[-1]
-        before = text[: text.find("Problem" if "Problem" in text else "Question")]
+        # A request that only looks whether the server answers has no question.
+        question = numbers[-1] if numbers else 0
+        before = re.split("Problem|Question", text)[0]
         seen = {
             "template": "<assistant>" in text,
             "bos": next((index for index, token in enumerate(ids) if token != 0), len(ids)),
@@ -225,9 +226,7 @@ class Server:
 
     def body(self, path, request):
         """Return the status and the answer to a request."""
-        if request is None:
-            return 200, {"object": "list", "data": []}
-        if not path.endswith("/completions") or "chat" in path:
+        if request is None or not path.endswith("/completions") or "chat" in path:
             return 404, {"error": {"message": "not found"}}
         model = request["model"]
         is_claim = model.startswith("claim-")
@@ -338,7 +337,8 @@ def reproduced(claim, folder, url, binary, score):
     settings = claim.run
     value, stderr, count = score
     words = [binary, "reproduce", f"{settings.task}=exact_match,{settings.filter}={value}±{stderr}@{count}", "--explain", "--quiet"]
-    words += ["--model", "local-completions", "--model_args", model_args(claim.name, settings, url)]
+    # With an identity of its own, the model is not looked for in the server's list at the start of every form.
+    words += ["--model", "local-completions", "--model_args", f"{model_args(claim.name, settings, url)},model_id={claim.name}"]
     words += ["--include_path", folder, "--library", "none", "--num_fewshot", str(settings.shots)]
     if settings.template:
         words += ["--apply_chat_template", "--fewshot_as_multiturn", str(settings.turns).lower()]

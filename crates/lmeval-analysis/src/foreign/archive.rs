@@ -6,13 +6,10 @@ use std::path::Path;
 use fs_err as fs;
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, json};
-use zip::ZipArchive;
+use zip::{CompressionMethod, ZipArchive};
 
 use super::wrong;
 use crate::Error;
-
-/// The method of ZIP that Inspect compresses with, which is not among those of the archive's reader.
-const ZSTANDARD: u16 = 93;
 
 /// The most bytes of a file in an archive.
 const MOST: u64 = 1 << 30;
@@ -36,9 +33,11 @@ pub(super) fn header(path: &Path) -> Result<Dict, Error> {
 pub(super) fn read(path: &Path) -> Result<Dict, Error> {
     let mut whole = header(path)?;
     let mut archive = open(path)?;
-    let is_sample = |name: &str| name.starts_with(SAMPLES) && name.ends_with(".json");
-    let names: Vec<usize> =
-        (0..archive.len()).filter(|index| archive.name_for_index(*index).is_some_and(is_sample)).collect();
+    let is_sample = |index: &usize| {
+        let name = archive.name_for_index(*index).and_then(Result::ok);
+        name.is_some_and(|name| name.starts_with(SAMPLES) && name.ends_with(".json"))
+    };
+    let names: Vec<usize> = (0..archive.len()).filter(is_sample).collect();
     let samples = names.into_iter().map(|index| Ok(Value::from(object(path, &mut archive, index)?)));
     let samples: Vec<Value> = samples.collect::<Result<_, Error>>()?;
     whole.insert("samples", Value::list(samples));
@@ -55,8 +54,8 @@ fn open(path: &Path) -> Result<Archive, Error> {
 fn object(path: &Path, archive: &mut Archive, index: usize) -> Result<Dict, Error> {
     let mut text = String::new();
     let raw = archive.by_index_raw(index).map_err(|error| damaged(path, index, error))?;
-    let name = raw.name().to_owned();
-    let is_zstandard = raw.compression() == zip::CompressionMethod::from_u16(ZSTANDARD);
+    let name = raw.name().map_or_else(|_| format!("file {index}"), |name| name.into_owned());
+    let is_zstandard = raw.compression() == CompressionMethod::ZSTD;
     let read = if is_zstandard {
         zstd::Decoder::new(raw).and_then(|input| input.take(MOST).read_to_string(&mut text))
     } else {

@@ -325,6 +325,6 @@ fn models_in_this_process_are_asked_too() {
     assert_eq!(output.status, 3, "{output}");
     assert!(output.stdout.contains("Why is demo_capitals acc different?"), "{output}");
     assert!(output.stdout.contains("No setting that was tried closes the gap"), "{output}");
-    let output = context.run(&["reproduce", "a=acc=1", "out", "--explain"]);
+    let output = context.run(&["reproduce", "a=acc=1", "out", "--explain", "--json"]);
     assert_eq!(output.status, 2, "{output}");
 }

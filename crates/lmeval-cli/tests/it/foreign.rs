@@ -1,5 +1,7 @@
 //! Runs of other programs: Every Eval Ever and Inspect.
 
+use std::io::Write as _;
+
 use lmeval_testkit::TestContext;
 use serde_json::{Value, json};
 
@@ -89,6 +91,38 @@ fn logs_of_inspect_compare_by_the_names_of_their_samples() {
 }
 
 #[test]
+fn compressed_logs_of_inspect_are_read() {
+    let context = context();
+    let log = inspect_log(&["C", "I", "C", "P"]);
+    context.write("a.json", log.to_string());
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut add = |name: &str, content: &Value| {
+        let options =
+            zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        archive.start_file(name, options).expect("a file in memory");
+        archive.write_all(content.to_string().as_bytes()).expect("a file in memory");
+    };
+    for (index, sample) in log["samples"].as_array().expect("a list").iter().enumerate() {
+        add(&format!("samples/{index}_epoch_1.json"), sample);
+    }
+    let mut header = log.clone();
+    header.as_object_mut().expect("an object").remove("samples");
+    add("header.json", &header);
+    context.write("a.eval", archive.finish().expect("a file in memory").into_inner());
+    let text = succeed(&context, &["compare", "a.json", "a.eval", "--format", "json"]);
+    let whole: Value = serde_json::from_str(&text).expect("JSON");
+    let row = &whole["comparisons"][0]["scores"][0];
+    assert_eq!((&row["n"], &row["difference"]), (&json!(4), &json!(0.0)), "{text}");
+    // A run that was cut off has no header yet.
+    let mut cut = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    cut.start_file("_journal/start.json", zip::write::SimpleFileOptions::default())
+        .expect("a file in memory");
+    context.write("cut.eval", cut.finish().expect("a file in memory").into_inner());
+    let output = context.run(&["table", "cut.eval"]);
+    assert!(output.status == 1 && output.stderr.contains("so the run has not ended"), "{output}");
+}
+
+#[test]
 fn wrong_logs_are_named() {
     let context = context();
     let mut stopped = inspect_log(&["C", "I"]);
@@ -109,7 +143,7 @@ fn wrong_logs_are_named() {
     for (file, part) in [
         ("stopped.json", "the status of the run is `cancelled`"),
         ("bare.json", "the log has no scores"),
-        ("log.eval", "inspect log convert"),
+        ("log.eval", "not an archive of Inspect"),
         ("other.json", "is not a results file"),
         ("eee.json", "line 1 belongs to no score"),
         ("nameless.json", "`model_info` has no `id`"),

@@ -68,13 +68,17 @@ pub(crate) type MoreForms<'a> = &'a dyn Fn(&EvaluateOptions, &TaskDict, &TaskMan
 
 /// Asks documents of the tasks of a run in every form, and in more of them, with a model of its own.
 pub(crate) fn find(
-    settings: RunSettings,
+    mut settings: RunSettings,
     looks: Looks,
     scored: Option<Scored>,
     more: MoreForms<'_>,
     printer: &mut Printer,
 ) -> Result<Vec<Finding>> {
     let notes = printer.notes();
+    if settings.model.args.contains_str("base_url") && !settings.model.args.contains_str("model_id") {
+        // The answers are forgotten at the end, so that a server need not be asked what it serves before each form.
+        settings.model.args.insert("model_id", "asked in several forms");
+    }
     let python = &settings.python;
     let options = python::options(python.python.as_deref(), python.plugins(), &[], &notes)?;
     let model = model::create(&settings, &options, &notes, false)?;

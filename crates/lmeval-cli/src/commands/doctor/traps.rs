@@ -43,6 +43,8 @@ pub(crate) struct Form {
     pub(super) adds_bos: Option<bool>,
     /// Another task about the same documents, if that is the choice.
     twin: Option<TaskDict>,
+    /// Whether it changes less than the other forms.
+    is_small: bool,
     change: Box<dyn Fn(&mut EvaluateOptions)>,
 }
 
@@ -54,7 +56,7 @@ impl Form {
         change: impl Fn(&mut EvaluateOptions) + 'static,
     ) -> Self {
         let (name, setting) = (name.into(), setting.into());
-        Self { name, setting, adds_bos: None, twin: None, change: Box::new(change) }
+        Self { name, setting, adds_bos: None, twin: None, is_small: false, change: Box::new(change) }
     }
 
     /// Another task about the documents of the one that was asked for.
@@ -64,6 +66,7 @@ impl Form {
             setting: format!("set `--tasks {name}`").into(),
             adds_bos: None,
             twin: Some(tasks),
+            is_small: false,
             change: Box::new(|_| {}),
         }
     }
@@ -110,8 +113,8 @@ pub(crate) struct Finding {
     pub(crate) documents: usize,
     /// Why the model cannot be asked in this form.
     pub(crate) why: Option<String>,
-    /// Whether the BOS token is all that differs, the smallest change of all.
-    pub(crate) is_bos: bool,
+    /// Whether it changes less than the other forms: several of them may undo the same thing.
+    pub(crate) is_small: bool,
 }
 
 impl Finding {
@@ -125,7 +128,7 @@ impl Finding {
             verdict: Verdict::Impossible,
             documents: 0,
             why: Some(why),
-            is_bos: form.adds_bos.is_some(),
+            is_small: form.is_small,
         }
     }
 
@@ -181,7 +184,7 @@ pub(super) fn forms(options: &EvaluateOptions, tasks: &TaskDict, adds_bos: Optio
         }));
     }
     if is_chat && has_examples {
-        forms.push(if options.fewshot_as_multiturn {
+        let turns = if options.fewshot_as_multiturn {
             form("examples in one message", "set `--fewshot_as_multiturn false`", |options| {
                 options.fewshot_as_multiturn = false;
             })
@@ -189,7 +192,8 @@ pub(super) fn forms(options: &EvaluateOptions, tasks: &TaskDict, adds_bos: Optio
             form("examples as turns", "set `--fewshot_as_multiturn true`", |options| {
                 options.fewshot_as_multiturn = true;
             })
-        });
+        };
+        forms.push(Form { is_small: true, ..turns });
     }
     if is_chat {
         forms.push(match options.system_instruction {
@@ -204,10 +208,12 @@ pub(super) fn forms(options: &EvaluateOptions, tasks: &TaskDict, adds_bos: Optio
     match adds_bos {
         Some(true) => forms.push(Form {
             adds_bos: Some(false),
+            is_small: true,
             ..form("without an added BOS token", "set `add_bos_token=False` in `--model_args`", |_| {})
         }),
         Some(false) => forms.push(Form {
             adds_bos: Some(true),
+            is_small: true,
             ..form("with an added BOS token", "set `add_bos_token=True` in `--model_args`", |_| {})
         }),
         None => {}
@@ -254,7 +260,7 @@ impl Traps<'_> {
             verdict: Verdict::Given,
             documents: given.scores.len(),
             why: None,
-            is_bos: false,
+            is_small: false,
         }];
         for form in forms {
             say(&form.name);
@@ -332,7 +338,7 @@ impl Traps<'_> {
             verdict,
             documents: whole.count,
             why: None,
-            is_bos: form.adds_bos.is_some(),
+            is_small: form.is_small,
         })
     }
 
@@ -393,7 +399,8 @@ fn answered(asked: Result<Asked>) -> Result<Asked, String> {
     match asked {
         Ok(asked) if asked.scores.is_empty() => Err(asked.failure.unwrap_or_else(|| "no answer".to_owned())),
         Ok(asked) => Ok(asked),
-        Err(error) => Err(error.to_string()),
+        // The first cause says what the server said.
+        Err(error) => Err(error.root_cause().to_string()),
     }
 }
 

@@ -57,9 +57,9 @@ pub(super) fn asked(one: &Checked, settings: &RunSettings, printer: &mut Printer
     let scored = Scored { metric: one.claim.metric.clone(), filter: one.claim.filter.clone() };
     let findings = doctor::find(settings, LOOKS, Some(scored), &forms, printer)?;
     let mut tried = Tried::default();
-    // The first one is the run as it is. A template writes a BOS token as well, so that token comes before it.
-    let (bos, others): (Vec<_>, Vec<_>) = findings.iter().skip(1).partition(|finding| finding.is_bos);
-    for finding in bos.into_iter().chain(others) {
+    // The first one is the run as it is. A template writes a BOS token as well, and without it there are no turns: these come before it.
+    let (small, others): (Vec<_>, Vec<_>) = findings.iter().skip(1).partition(|finding| finding.is_small);
+    for finding in small.into_iter().chain(others) {
         match (of_finding(one, finding), &finding.why) {
             (Some(cause), _) => tried.causes.push(cause),
             (None, None) => tried.others.push(finding.name.to_string()),

@@ -33,7 +33,11 @@ fn pixels_are_those_of_the_reference() {
         let image = Media::from_bytes(MediaKind::Image, file.clone()).decoded_as(mode.map(Into::into));
         for result in field(&case, "results").as_list().unwrap() {
             let given = field(result, "bounds");
-            let sent = resized(&image, bounds(given)).unwrap().expect("every bound is smaller");
+            let Some(sent) = resized(&image, bounds(given)).unwrap() else {
+                // Upright, it is not too wide.
+                assert_eq!(field(result, "size"), &Value::list([31, 45].map(Value::Int)), "{given:?}");
+                continue;
+            };
             let picture = image::load_from_memory(&sent).unwrap();
             let pixels = match field(result, "kind").as_str() {
                 Some("RGBA") => picture.to_rgba8().into_raw(),

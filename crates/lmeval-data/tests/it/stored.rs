@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BinaryArray, FixedSizeListArray, RecordBatch, StringArray, StructArray};
+use arrow_array::{Array as _, ArrayRef, BinaryArray, FixedSizeListArray, RecordBatch, StringArray, StructArray};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Fields, Schema};
 use lmeval_data::Split;
@@ -27,7 +27,7 @@ fn content(index: usize) -> Vec<u8> {
 fn cells(range: std::ops::Range<usize>) -> StructArray {
     let bytes: Vec<Option<Vec<u8>>> =
         range.clone().map(|index| (index % 5 != 4).then(|| content(index))).collect();
-    let names = range.map(|index| (index % 2 == 0).then(|| format!("{index}.png")));
+    let names = range.map(|index| (index % 2 == 0 && index % 5 != 4).then(|| format!("{index}.png")));
     StructArray::from(vec![
         (
             Arc::new(Field::new("bytes", DataType::Binary, true)),

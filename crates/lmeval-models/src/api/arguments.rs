@@ -331,9 +331,9 @@ fn media_rules(settings: &ModelSettings) -> Result<MediaRules, ModelError> {
 
 /// The size in which images are sent.
 fn bounds(settings: &ModelSettings) -> Result<Bounds, ModelError> {
-    let read = |name: &str| match settings.get(name) {
-        None => Ok(None),
-        Some(_) => Ok(u32::try_from(integer_at_least(settings, name, 1, 1)?).ok()),
+    let read = |name: &str| -> Result<Option<u32>, ModelError> {
+        let given = settings.get(name).map(|_| integer_at_least(settings, name, 1, 1)).transpose()?;
+        Ok(given.and_then(|pixels| u32::try_from(pixels).ok()))
     };
     let bounds =
         Bounds { width: read("image_width")?, height: read("image_height")?, side: read("image_max_side")? };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind, ModelRequest};
 use lmeval_media::{Bounds, Format, MediaError, as_png, as_wav, data_url, oriented, resized};
-use lmeval_pycompat::{Dict, Media, MediaKind, Value};
+use lmeval_pycompat::{Dict, Media, MediaKind, Value, repr};
 
 const IMAGE: &str = "<image>";
 const AUDIO: &str = "<audio>";
@@ -294,6 +294,30 @@ fn file(value: &Value, kind: MediaKind) -> Result<Arc<Media>, ModelError> {
         other => return Err(refused(&format!("a value of type {}", other.type_name()))),
     };
     Ok(Arc::new(Media::from_bytes(kind, bytes)))
+}
+
+/// The error of a file with the document that has it, and its columns with files.
+pub(super) fn in_document(error: &ModelError, request: &ModelRequest) -> ModelError {
+    let columns = request.document.iter().flat_map(|document| document.iter());
+    let names: Vec<String> =
+        columns.filter(|(_, value)| has_file(value)).map(|(name, _)| format!("`{}`", repr::str(name))).collect();
+    let columns = match names.as_slice() {
+        [] => String::new(),
+        [one] => format!(", column {one}"),
+        several => format!(", columns {}", several.join(", ")),
+    };
+    let place = format!("`{}`, document {}{columns}", request.task_name, request.doc_id);
+    let located = ModelError::new(error.kind(), format!("{place}: {error}")).about(&place);
+    error.hints().into_iter().fold(located, ModelError::hint)
+}
+
+fn has_file(value: &Value) -> bool {
+    match value {
+        Value::Media(_) => true,
+        Value::List(items) | Value::Tuple(items) => items.iter().any(has_file),
+        Value::Dict(dict) => dict.values().any(has_file),
+        _ => false,
+    }
 }
 
 /// The error of a file that cannot be converted.

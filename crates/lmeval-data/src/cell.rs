@@ -48,7 +48,8 @@ pub(crate) fn media_columns(schema: &Schema) -> Vec<Arc<Schema>> {
     columns.map(|column| Arc::new(Schema::new(vec![column.clone()]))).collect()
 }
 
-fn has_media(kind: &Type) -> bool {
+/// Whether values of a type have images or sounds.
+pub(crate) fn has_media(kind: &Type) -> bool {
     match kind {
         Type::Media(..) => true,
         Type::List(item) => has_media(item),
@@ -60,7 +61,9 @@ fn has_media(kind: &Type) -> bool {
 /// Replaces the images and sounds of a row that are in memory by references to where they are stored.
 pub(crate) fn leave_stored(row: &mut Dict, columns: &[Arc<Schema>], source: &Arc<dyn Source>, index: u64) {
     for column in columns {
-        let Some(value) = column.columns.first().and_then(|(name, _)| row.get_str_mut(name)) else { continue };
+        let Some(value) = column.columns.first().and_then(|(name, _)| row.get_str_mut(name)) else {
+            continue;
+        };
         let cell = |path: &[Step]| Cell {
             source: Arc::clone(source),
             row: index,

@@ -217,8 +217,7 @@ impl PreviewedTask {
                     _ => None,
                 };
                 let Some(number) = number.filter(|number| number.is_finite()) else { continue };
-                let of =
-                    |score: &PreviewScore| score.metric == *metric && score.filter == *pipeline.name();
+                let of = |score: &PreviewScore| score.metric == *metric && score.filter == *pipeline.name();
                 let index = self.scores.iter().position(of).unwrap_or_else(|| {
                     let (filter, metric) = (Arc::clone(pipeline.name()), Arc::clone(metric));
                     self.scores.push(PreviewScore { filter, metric, count: 0, mean: 0.0, squares: 0.0 });

@@ -73,7 +73,9 @@ pub(crate) fn of_opus(bytes: &[u8]) -> Result<Decoded, MediaError> {
     }
     samples.drain(..(head.skipped * channels).min(samples.len()));
     if (head.gain - 1.0).abs() > f64::EPSILON {
-        samples.iter_mut().for_each(|sample| *sample = (f64::from(*sample) * head.gain).round() as i16);
+        for sample in &mut samples {
+            *sample = (f64::from(*sample) * head.gain).round() as i16;
+        }
     }
     Ok((samples, head.channels.into(), RATE))
 }

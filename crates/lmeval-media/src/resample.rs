@@ -126,7 +126,9 @@ impl Pixels {
     fn each_colour(&mut self, change: impl Fn(u8, u8) -> u8) {
         for pixel in self.data.chunks_exact_mut(self.channels) {
             if let Some((alpha, colours)) = pixel.split_last_mut() {
-                colours.iter_mut().for_each(|colour| *colour = change(*colour, *alpha));
+                for colour in colours {
+                    *colour = change(*colour, *alpha);
+                }
             }
         }
     }

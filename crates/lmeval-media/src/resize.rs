@@ -39,11 +39,7 @@ impl Bounds {
             Self { width: Some(most), .. } if width > most => (most, other(high, wide, most)),
             Self { width: None, height: Some(most), .. } if height > most => (other(wide, high, most), most),
             Self { width: None, height: None, side: Some(most) } if width.max(height) > most => {
-                if width > height {
-                    (most, other(high, wide, most))
-                } else {
-                    (other(wide, high, most), most)
-                }
+                if width > height { (most, other(high, wide, most)) } else { (other(wide, high, most), most) }
             }
             _ => return None,
         };
@@ -68,7 +64,7 @@ pub fn resized(image: &Media, bounds: Bounds) -> Result<Option<Vec<u8>>, MediaEr
     let is_nearest = mode.is_none_or(|mode| matches!(mode, "1" | "P")) && has_palette(&bytes);
     let mut pixels = pixels(picture, &bytes, mode);
     let (width, height) = (width as usize, height as usize);
-    let has_alpha = pixels.channels % 2 == 0;
+    let has_alpha = pixels.channels.is_multiple_of(2);
     let scaled = match (is_nearest, has_alpha) {
         (true, _) => pixels.nearest(width, height),
         (false, false) => pixels.bicubic(width, height),
@@ -93,11 +89,13 @@ fn pixels(picture: DynamicImage, bytes: &[u8], mode: Option<&str>) -> Pixels {
     let picture = match picture {
         DynamicImage::ImageRgb16(image) => {
             let data = image.iter().map(|value| (value >> 8) as u8).collect();
-            RgbImage::from_raw(image.width(), image.height(), data).map_or_else(DynamicImage::default, Into::into)
+            RgbImage::from_raw(image.width(), image.height(), data)
+                .map_or_else(DynamicImage::default, Into::into)
         }
         DynamicImage::ImageRgba16(image) => {
             let data = image.iter().map(|value| (value >> 8) as u8).collect();
-            RgbaImage::from_raw(image.width(), image.height(), data).map_or_else(DynamicImage::default, Into::into)
+            RgbaImage::from_raw(image.width(), image.height(), data)
+                .map_or_else(DynamicImage::default, Into::into)
         }
         other => other,
     };

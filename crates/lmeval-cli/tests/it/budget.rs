@@ -311,6 +311,9 @@ fn judgements_count_only_where_the_text_is_the_same() {
     assert_eq!(server.total(), before, "no judge is asked: {output}");
     let (short, whole) = (point(&curve, "judged", Some(3)), point(&curve, "judged", Some(8)));
     // Of questions 1 to 3, two are odd. With the judgements of cut answers, both scores would be 0.5.
-    assert_eq!((&short["scores"][0]["value"], &whole["scores"][0]["value"]), (&json!(2.0 / 3.0), &json!(0.5)));
+    assert_eq!(
+        (&short["scores"][0]["value"], &whole["scores"][0]["value"]),
+        (&json!(2.0 / 3.0), &json!(0.5))
+    );
     assert_eq!((&short["finished"], &whole["finished"]), (&json!(0.375), &json!(1.0)), "{curve}");
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::launched::{Stage, pretrained};
 
 /// A PNG file with 4 by 2 pixels.
-const WIDE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAAAAABawyK/AAAAEklEQVR4nGNk0NDQYFhw4sN/AAsTA9F94mJbAAAAAElFTkSuQmCC";
+const WIDE: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAACCAAAAABawyK/AAAAEklEQVR4nGNk0NDQYFhw4sN/AAsTA9F94mJbAAAAAElFTkSuQmCC";
 
 fn stage() -> Stage {
     let stage = Stage::new();

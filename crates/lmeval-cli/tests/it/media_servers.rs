@@ -20,7 +20,10 @@ const QUESTIONS: [(&str, &str); 2] = [("white.png", "A"), ("black.png", "B")];
 fn anthropic() -> StandInServer {
     let answer = |_: &Value, _| {
         let content = json!([{"type": "text", "text": "The best answer is A"}]);
-        Scripted::Body(200, json!({"content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2}}))
+        Scripted::Body(
+            200,
+            json!({"content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2}}),
+        )
     };
     StandInServer::start(ServerOptions { keep_bodies: true, chat: Some(answer), ..ServerOptions::default() })
 }
@@ -43,12 +46,12 @@ fn text(text: &str) -> Value {
 #[test]
 fn anthropic_gets_images_as_blocks_of_its_own() {
     let context = context();
-    let files =
-        [("a.png", BLACK), ("b.jpg", JPEG), ("c.gif", GIF), ("d.webp", WEBP), ("e.bmp", BMP)];
+    let files = [("a.png", BLACK), ("b.jpg", JPEG), ("c.gif", GIF), ("d.webp", WEBP), ("e.bmp", BMP)];
     let mut rows = String::new();
     for (name, content) in files {
         context.write(format!("pictures/{name}"), decoded(content));
-        rows += &format!("{{\"q\": \"{name}\", \"a\": \"x\", \"image\": \"pictures/{name}\"}}\n");
+        let row = json!({"q": name, "a": "x", "image": format!("pictures/{name}")});
+        rows.push_str(&(row.to_string() + "\n"));
     }
     rows += "{\"q\": \"address\", \"a\": \"x\", \"image\": \"https://example.org/a.png\"}\n";
     context.write("rows.jsonl", rows);
@@ -248,7 +251,8 @@ fn letters_are_compared_after_images() {
 #[test]
 fn letters_are_generated_after_images() {
     let answer = |request: &Value, _| {
-        let message = json!({"role": "assistant", "content": format!("The best answer is {}", letter(request))});
+        let message =
+            json!({"role": "assistant", "content": format!("The best answer is {}", letter(request))});
         Scripted::Body(200, json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}))
     };
     let options = ServerOptions { keep_bodies: true, chat: Some(answer), ..ServerOptions::default() };

@@ -12,6 +12,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use lmeval_pycompat::{Dict, Value, json, repr};
 
+use crate::cell::has_media;
 use crate::error::{Error, ErrorKind};
 use crate::media;
 use crate::source::{Opened, Source};
@@ -45,7 +46,7 @@ impl ColumnarFile {
     fn opened(file: &str, blocks: Box<dyn Blocks>, ends: Vec<u64>, arrow: &ArrowSchema) -> Opened {
         let schema = Arc::new(schema_of(arrow));
         let is_encoded = schema.columns.iter().any(|(_, kind)| is_encoded(kind));
-        let kept = FileBlocks::new();
+        let kept = FileBlocks::new(schema.columns.iter().any(|(_, kind)| has_media(kind)));
         let (file, decoding) = (file.into(), Mutex::new(()));
         let source = Self { file, blocks, ends, schema: schema.clone(), is_encoded, kept, decoding };
         Opened { source: Arc::new(source), schemas: vec![schema] }

@@ -112,12 +112,14 @@ impl Blocks for ParquetBlocks {
         let positioned = cursors.iter().position(|cursor| cursor.next == block);
         let mut reader = match positioned.map(|index| cursors.remove(index)) {
             Some(cursor) => cursor.reader,
-            None => ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
-                .with_row_groups(vec![part.group])
-                .with_offset(part.offset)
-                .with_batch_size(part.step)
-                .build()
-                .map_err(fail)?,
+            None => {
+                ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
+                    .with_row_groups(vec![part.group])
+                    .with_offset(part.offset)
+                    .with_batch_size(part.step)
+                    .build()
+                    .map_err(fail)?
+            }
         };
         let batch =
             reader.next().ok_or_else(|| Error::columnar(self.file.name(), "a row group ends too early"))?;

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array as _, ArrayRef, BinaryArray, FixedSizeListArray, RecordBatch, StringArray, StructArray};
+use arrow_array::{
+    Array as _, ArrayRef, BinaryArray, FixedSizeListArray, RecordBatch, StringArray, StructArray,
+};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Fields, Schema};
 use lmeval_data::Split;
@@ -65,8 +67,7 @@ fn arrow(path: &Path, batches: usize) {
         let columns = columns.into_iter().map(|(_, column)| column).collect();
         RecordBatch::try_new(Arc::new(schema), columns).unwrap()
     };
-    let mut writer =
-        StreamWriter::try_new(fs_err::File::create(path).unwrap(), &batch(0).schema()).unwrap();
+    let mut writer = StreamWriter::try_new(fs_err::File::create(path).unwrap(), &batch(0).schema()).unwrap();
     for number in 0..batches {
         writer.write(&batch(number)).unwrap();
     }
@@ -95,8 +96,7 @@ fn bytes(files: &[Arc<Media>]) -> Vec<Vec<u8>> {
 fn files_of_arrow_are_read_when_needed() {
     let folder = tempfile::tempdir().unwrap();
     arrow(&folder.path().join("a.arrow"), 6);
-    let data =
-        load_in(folder.path(), &request("arrow", &["train[3:]"], &[("data_files", "a.arrow".into())]));
+    let data = load_in(folder.path(), &request("arrow", &["train[3:]"], &[("data_files", "a.arrow".into())]));
     let data = data.unwrap();
     let split = data.get("train[3:]").unwrap();
     let rows = all_files(split);

@@ -99,5 +99,8 @@ fn repeats_stream_into_the_running_score() {
     let seen = watch.seen.lock().unwrap();
     // Nothing was complete before the repeats that are held back.
     let partial: Vec<_> = seen.iter().take_while(|(.., is_complete)| !is_complete).collect();
-    assert!(partial.iter().any(|(count, mean, _)| *count == 1 && (mean - 1.0 / 3.0).abs() < 1e-12), "{seen:?}");
+    assert!(
+        partial.iter().any(|(count, mean, _)| *count == 1 && (mean - 1.0 / 3.0).abs() < 1e-12),
+        "{seen:?}"
+    );
 }

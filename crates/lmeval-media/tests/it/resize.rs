@@ -46,7 +46,9 @@ fn pixels_are_those_of_the_reference() {
             let digest: String = Sha256::digest(&pixels).iter().map(|byte| format!("{byte:02x}")).collect();
             let size = [picture.width(), picture.height()].map(|side| Value::Int(side.into()));
             compared += 1;
-            if field(result, "size") != &Value::list(size) || field(result, "pixels").as_str() != Some(&digest) {
+            if field(result, "size") != &Value::list(size)
+                || field(result, "pixels").as_str() != Some(&digest)
+            {
                 wrong.push(format!("{:?} as {mode:?}, {given:?}", field(&case, "name")));
             }
         }

@@ -299,8 +299,10 @@ fn file(value: &Value, kind: MediaKind) -> Result<Arc<Media>, ModelError> {
 /// The error of a file with the document that has it, and its columns with files.
 pub(super) fn in_document(error: &ModelError, request: &ModelRequest) -> ModelError {
     let columns = request.document.iter().flat_map(|document| document.iter());
-    let names: Vec<String> =
-        columns.filter(|(_, value)| has_file(value)).map(|(name, _)| format!("`{}`", repr::str(name))).collect();
+    let names: Vec<String> = columns
+        .filter(|(_, value)| has_file(value))
+        .map(|(name, _)| format!("`{}`", repr::str(name)))
+        .collect();
     let columns = match names.as_slice() {
         [] => String::new(),
         [one] => format!(", column {one}"),
@@ -420,9 +422,7 @@ mod tests {
         // The placeholder of an image that is left out goes with it.
         assert_eq!(
             shown(text, &two, Placement::Interleaved, 1),
-            format!(
-                r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}]}}]"#
-            )
+            format!(r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}]}}]"#)
         );
         // A placeholder without a file stays, a file without a placeholder comes first.
         let shots = r#"[{"role": "user", "content": "a <image>"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c <image>"}]"#;

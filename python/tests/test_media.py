@@ -189,6 +189,8 @@ class Wire(unittest.TestCase):
         ]
         for options, size in cases:
             self.assertEqual(resize_image(image, **options).size, size, options)
+        # 49 / 49 * 9 is 9; 49 * (9 / 49) is less.
+        self.assertEqual(resize_image(media.drawing(1, size=(49, 49)), width=9).size, (9, 9))
 
     def test_sounds(self) -> None:
         """A WAV file is decoded without other libraries; other formats name what decodes them."""

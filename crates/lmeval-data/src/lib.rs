@@ -20,6 +20,7 @@
 //! ```
 
 mod card;
+mod cell;
 mod columnar;
 mod csv;
 mod documents;

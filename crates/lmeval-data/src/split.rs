@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::Dict;
 
+use crate::cell::{leave_stored, media_columns};
 use crate::error::Error;
 use crate::source::Source;
 use crate::types::Schema;
@@ -19,6 +20,8 @@ pub struct Split {
 struct SplitFiles {
     schema: Arc<Schema>,
     columns: Vec<String>,
+    /// The columns with images or sounds.
+    media: Vec<Arc<Schema>>,
     parts: Vec<FileRows>,
     /// The end row of each part (exclusive).
     ends: Vec<u64>,
@@ -46,7 +49,8 @@ impl Split {
         });
         let ends = ends.collect();
         let columns = schema.columns.iter().map(|(name, _)| name.to_string()).collect();
-        Self { shared: Arc::new(SplitFiles { schema, columns, parts, ends }) }
+        let media = media_columns(&schema);
+        Self { shared: Arc::new(SplitFiles { schema, columns, media, parts, ends }) }
     }
 
     /// The number of rows.
@@ -68,13 +72,18 @@ impl Split {
         &self.shared.schema
     }
 
-    /// The row at an index, or `None` if the index is not below [`Split::len`].
+    /// The row at an index, or `None` if the index is not below [`Split::len`]. Its images and sounds are read from the file
+    /// when they are needed.
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
-        let SplitFiles { schema, parts, ends, .. } = &*self.shared;
+        let SplitFiles { schema, media, parts, ends, .. } = &*self.shared;
         let part_index = ends.partition_point(|end| *end <= index);
         let part = parts.get(part_index)?;
         let before = ends[part_index] - part.length;
-        Some(part.source.row(part.start + index - before, schema))
+        let index = part.start + index - before;
+        Some(part.source.row(index, schema).map(|mut row| {
+            leave_stored(&mut row, media, &part.source, index);
+            row
+        }))
     }
 
     /// Iterates over all rows in order.

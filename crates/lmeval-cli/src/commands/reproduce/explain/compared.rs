@@ -8,10 +8,14 @@ use lmeval_analysis::read::Run;
 use lmeval_analysis::samples::{SampleReader, parts};
 use lmeval_claims::claim::{Checked, differing_settings, settings_of};
 use lmeval_claims::scores::Scores;
+use lmeval_core::Dialect;
 use lmeval_pycompat::{Dict, Value, json, repr};
 
 use crate::table;
 use crate::words::{counted, for_count, shell_word};
+
+/// The seeds of a run that is given none.
+const SEEDS: &str = "0,1234,1234,1234";
 
 /// The longest value of a setting that is shown whole.
 const SHOWN: usize = 60;
@@ -175,14 +179,18 @@ pub(super) fn command(claim: &str, run: &Run) -> String {
                 add(key, &names.join(","));
             }
             ("seed", Value::List(seeds)) => {
-                let seeds: Vec<String> = seeds.iter().map(repr::str).collect();
-                add(key, &seeds.join(","));
+                let seeds = seeds.iter().map(repr::str).collect::<Vec<_>>().join(",");
+                if seeds != SEEDS {
+                    add(key, &seeds);
+                }
             }
             ("apply_chat_template", Value::Bool(true)) => {}
+            // The defaults.
+            ("compat", Value::Str(line)) if **line == *Dialect::default().name => {}
             ("compat" | "limit" | "fewshot_as_multiturn" | "system_instruction", value) => {
                 add(key, &repr::str(value));
             }
-            ("gen_kwargs", value) => add(key, &pairs(value)),
+            ("gen_kwargs", value) if value.is_truthy() => add(key, &pairs(value)),
             _ => {}
         }
     }

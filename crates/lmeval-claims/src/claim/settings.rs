@@ -73,13 +73,12 @@ const OF_TASK: [(&str, Kind); 17] = [
 ];
 
 /// Settings of a run as files have them, with where they belong.
-const OF_RUN: [(&str, Kind); 6] = [
+const OF_RUN: [(&str, Kind); 5] = [
     ("gen_kwargs", Kind::Generation),
     ("limit", Kind::Selection),
     ("fewshot_seed", Kind::Selection),
     ("random_seed", Kind::Selection),
     ("batch_size", Kind::Environment),
-    ("device", Kind::Environment),
 ];
 
 /// The settings that two results files record differently, in order of suspicion: each file with its key of the task. What one of
@@ -150,14 +149,23 @@ fn normal(value: &Value) -> String {
         Value::Str(text) if text.is_empty() => "none".to_owned(),
         Value::Str(text) => text.to_string(),
         Value::Dict(dict) => {
-            let mut pairs: Vec<String> =
-                dict.iter().map(|(key, value)| format!("{}: {}", repr::str(key), normal(value))).collect();
+            let mut pairs = pairs(dict);
             pairs.sort();
             format!("{{{}}}", pairs.join(", "))
         }
         Value::List(items) => format!("[{}]", items.iter().map(normal).collect::<Vec<_>>().join(", ")),
         other => repr::str(other),
     }
+}
+
+/// The entries of a mapping that are set. Some releases write the options of filters and metrics beside their names, others below `kwargs`.
+fn pairs(dict: &Dict) -> Vec<String> {
+    let pair = |(key, value): (&Value, &Value)| match (key.as_str(), value) {
+        (_, Value::None) => Vec::new(),
+        (Some("kwargs"), Value::Dict(inner)) => pairs(inner),
+        _ => vec![format!("{}: {}", repr::str(key), normal(value))],
+    };
+    dict.iter().flat_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -189,5 +197,15 @@ mod tests {
         );
         assert_eq!((found[3].base.as_str(), found[3].new.as_str()), ("5", "0"));
         assert!(differing_settings((&claim, "t"), (&claim, "t")).is_empty());
+        let lists = |filter: &str, metric: &str| {
+            let text = r#"{"configs": {"t": {"filter_list": [{"name": "a", "filter": [FILTER]}], "metric_list": [METRIC]}}}"#;
+            dict(&text.replace("FILTER", filter).replace("METRIC", metric))
+        };
+        let old = lists(r#"{"function": "regex", "regex_pattern": "x"}"#, r#"{"metric": "exact_match"}"#);
+        let new = lists(
+            r#"{"function": "regex", "kwargs": {"regex_pattern": "x"}}"#,
+            r#"{"metric": "exact_match", "kwargs": null}"#,
+        );
+        assert!(differing_settings((&old, "t"), (&new, "t")).is_empty());
     }
 }

@@ -268,8 +268,28 @@ fn inspect_logs_have_one_sample_per_document() {
         &context,
         "import glob; from inspect_ai.log import read_eval_log; logs = [read_eval_log(path) for path in glob.glob('*.json')]\n\
          assert len(logs) == 2 and all(len(log.samples) == 2 and log.status == 'success' for log in logs)\n\
-         assert {score.name for log in logs for sample in log.samples for score in log.results.scores} >= {'acc', 'exact_match,loose'}",
+         assert {score.name for log in logs for sample in log.samples for score in log.results.scores} >= {'acc', 'exact_match,loose'}\n\
+         from inspect_ai.log import write_eval_log; [write_eval_log(log, f'{log.eval.task.replace(\"::\", \"-\")}.eval') for log in logs]",
     );
+    // Its own compressed form has the same scores.
+    let logs = fs_err::read_dir(context.work().join("published")).expect("a folder");
+    let paths = logs.map(|entry| entry.expect("an entry").path().display().to_string());
+    let (compressed, plain): (Vec<String>, Vec<String>) = paths.partition(|path| path.ends_with(".eval"));
+    if publish_environment().is_some() {
+        assert_eq!(compressed.len(), 2);
+        let table = |paths: &[String]| {
+            let words: Vec<&str> = ["table", "--format", "markdown"]
+                .into_iter()
+                .chain(paths.iter().map(String::as_str))
+                .collect();
+            let output = context.run(&words);
+            assert_eq!(output.status, 0, "{output}");
+            let mut lines: Vec<String> = output.stdout.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(table(&compressed), table(&plain));
+    }
 }
 
 #[test]

@@ -8,38 +8,52 @@ use lmeval_analysis::read::Run;
 use lmeval_analysis::samples::{SampleReader, parts};
 use lmeval_claims::claim::{Checked, differing_settings, settings_of};
 use lmeval_claims::scores::Scores;
+use lmeval_core::Dialect;
 use lmeval_pycompat::{Dict, Value, json, repr};
 
 use crate::table;
 use crate::words::{counted, for_count, shell_word};
 
+/// The seeds of a run that is given none.
+const SEEDS: &str = "0,1234,1234,1234";
+
 /// The longest value of a setting that is shown whole.
 const SHOWN: usize = 60;
 
-/// The lines about two runs.
-pub(super) fn lines(one: &Checked, claimed: &Run, run: &Run) -> Result<Vec<String>> {
+/// What the files of two runs show.
+#[derive(Debug, Default)]
+pub(super) struct Compared {
+    pub(super) lines: Vec<String>,
+    /// Whether the prompts of all common documents are known, and equal.
+    pub(super) are_prompts_equal: bool,
+}
+
+/// Compares the files of two runs.
+pub(super) fn compare(one: &Checked, claimed: &Run, run: &Run) -> Result<Compared> {
+    let mut found = Compared::default();
     let empty = Dict::new();
     let (of_claim, of_run) =
         (claimed.results.as_ref().unwrap_or(&empty), run.results.as_ref().unwrap_or(&empty));
     let keys = (Scores::new(of_claim).key(&one.claim.task), Scores::new(of_run).key(&one.claim.task));
-    let (Ok(claim_key), Ok(run_key)) = keys else { return Ok(Vec::new()) };
-    let mut lines = Vec::new();
+    let (Ok(claim_key), Ok(run_key)) = keys else { return Ok(found) };
     let differing = differing_settings((of_claim, &claim_key), (of_run, &run_key));
     if !differing.is_empty() {
         let rows: Vec<Vec<String>> =
             differing.iter().map(|one| vec![one.what.clone(), cut(&one.base), cut(&one.new)]).collect();
         let headers = ["Settings that differ", "Claim", "Run"].map(str::to_owned);
-        lines.push(table::render(&headers, &rows, 3).trim_end().to_owned());
+        found.lines.push(table::render(&headers, &rows, 3).trim_end().to_owned());
     }
     if claimed.samples_of(&claim_key).is_none() || run.samples_of(&run_key).is_none() {
-        lines.push(
+        found.lines.push(
             "Prompts and answers are unknown: one of the runs was made without --log_samples".to_owned(),
         );
-        return Ok(lines);
+        return Ok(found);
     }
-    let both = (documents(one, claimed, &claim_key)?, documents(one, run, &run_key)?);
-    lines.extend(of_documents(&both.0, &both.1));
-    Ok(lines)
+    let (claimed, run) = (documents(one, claimed, &claim_key)?, documents(one, run, &run_key)?);
+    let mut pairs = claimed.iter().filter_map(|(id, one)| Some((one, run.get(id)?))).peekable();
+    found.are_prompts_equal = pairs.peek().is_some() && pairs.all(|(one, run)| one.prompts == run.prompts);
+    found.lines.extend(of_documents(&claimed, &run));
+    Ok(found)
 }
 
 fn cut(text: &str) -> String {
@@ -175,14 +189,18 @@ pub(super) fn command(claim: &str, run: &Run) -> String {
                 add(key, &names.join(","));
             }
             ("seed", Value::List(seeds)) => {
-                let seeds: Vec<String> = seeds.iter().map(repr::str).collect();
-                add(key, &seeds.join(","));
+                let seeds = seeds.iter().map(repr::str).collect::<Vec<_>>().join(",");
+                if seeds != SEEDS {
+                    add(key, &seeds);
+                }
             }
             ("apply_chat_template", Value::Bool(true)) => {}
+            // The defaults.
+            ("compat", Value::Str(line)) if **line == *Dialect::default().name => {}
             ("compat" | "limit" | "fewshot_as_multiturn" | "system_instruction", value) => {
                 add(key, &repr::str(value));
             }
-            ("gen_kwargs", value) => add(key, &pairs(value)),
+            ("gen_kwargs", value) if value.is_truthy() => add(key, &pairs(value)),
             _ => {}
         }
     }

@@ -13,6 +13,7 @@ use lmeval_analysis::read::Run;
 use lmeval_analysis::stats::Sampled;
 use lmeval_claims::claim::{Checked, Claims, Verdict, judge};
 
+use self::compared::Compared;
 use self::forms::{TRAPS, Tried};
 use self::stored::Answers;
 use crate::printer::Printer;
@@ -54,8 +55,10 @@ impl Cause {
 pub(super) fn explain(checked: &[Checked], evidence: &Evidence<'_>, printer: &mut Printer) -> Result<()> {
     for one in checked.iter().filter(|one| one.judgement.verdict == Verdict::Different) {
         printer.result(&format!("\nWhy is {} different?\n", one.claim.name()))?;
+        let mut compared = Compared::default();
         if let Some(claimed) = &evidence.claims.run {
-            for line in compared::lines(one, claimed, evidence.run)? {
+            compared = compared::compare(one, claimed, evidence.run)?;
+            for line in &compared.lines {
                 printer.result(&format!("{line}\n"))?;
             }
         }
@@ -74,8 +77,11 @@ pub(super) fn explain(checked: &[Checked], evidence: &Evidence<'_>, printer: &mu
                 if causes.is_empty() {
                     printer.result("Nothing in the stored answers closes the gap.\n")?;
                 }
-                printer.result(&format!("Only the model can tell about {TRAPS}. Ask it:\n  "))?;
-                printer.result(&format!("{}\n", compared::command(evidence.words, evidence.run)))?;
+                // Equal prompts leave nothing to try.
+                if !compared.are_prompts_equal {
+                    printer.result(&format!("Only the model can tell about {TRAPS}. Ask it:\n  "))?;
+                    printer.result(&format!("{}\n", compared::command(evidence.words, evidence.run)))?;
+                }
             }
             Some(_) if causes.is_empty() => printer.result(&format!(
                 "No setting that was tried closes the gap: {}\n",

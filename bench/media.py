@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the memory and the time of a run on a Parquet file with images, for several sizes of the data set.
+"""Measures the memory and the time of a run on a Parquet file with images, for several sizes of the dataset.
 
     cargo build --release -p lmeval-cli -p lmeval-bench
     python3 bench/media.py --rows 1500,6000

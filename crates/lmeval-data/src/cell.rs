@@ -1,4 +1,4 @@
-//! Images and sounds that stay in the files of a data set until they are needed.
+//! Images and sounds that stay in the files of a dataset until they are needed.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl StoredBytes for Cell {
         }
         match value {
             Some(Value::Media(media)) => media.bytes(),
-            _ => Err(io::Error::other("the data set has changed since its row was read")),
+            _ => Err(io::Error::other("the dataset has changed since its row was read")),
         }
     }
 }

@@ -46,7 +46,7 @@ const EXTENSIONS: [(&str, Format); 23] = [
     ("opus", Format::Files(MediaKind::Audio)),
 ];
 
-/// Extensions of unsupported kinds of data sets.
+/// Extensions of unsupported kinds of datasets.
 const UNSUPPORTED_EXTENSIONS: [&str; 11] =
     ["tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "pdf", "zarr"];
 

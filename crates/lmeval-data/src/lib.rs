@@ -1,4 +1,4 @@
-//! Data sets: readers, split inference and slicing.
+//! Datasets: readers, split inference and slicing.
 //!
 //! ```
 //! use lmeval_core::DatasetRequest;

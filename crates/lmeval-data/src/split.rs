@@ -1,4 +1,4 @@
-//! Splits, and the data set that maps names to them.
+//! Splits, and the dataset that maps names to them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Split {
         Self::from_parts(self.shared.schema.clone(), parts)
     }
 
-    /// Concatenates splits of one data set.
+    /// Concatenates splits of one dataset.
     pub(crate) fn concatenate(splits: &[Self]) -> Option<Self> {
         let schema = splits.first()?.shared.schema.clone();
         let parts = splits.iter().flat_map(|split| split.shared.parts.iter().cloned()).collect();
@@ -160,7 +160,7 @@ impl Iterator for Rows {
 
 impl ExactSizeIterator for Rows {}
 
-/// The splits of a data set by name, in order.
+/// The splits of a dataset by name, in order.
 #[derive(Clone, Debug, Default)]
 pub struct DatasetDict {
     splits: Vec<(String, Split)>,
@@ -191,7 +191,7 @@ impl DatasetDict {
         self.splits.len()
     }
 
-    /// Whether the data set has no splits.
+    /// Whether the dataset has no splits.
     pub fn is_empty(&self) -> bool {
         self.splits.is_empty()
     }

@@ -31,7 +31,7 @@ pub(crate) enum Message {
     Built { task: usize, digest: Option<Arc<str>>, of_part: Option<Arc<str>>, conversations: Option<u128> },
     /// A request was answered.
     Answered { slot: Slot, answer: Answer },
-    /// A request failed for good.
+    /// A request failed permanently.
     Failed { slot: Slot, request: Box<ModelRequest>, error: ModelError },
     /// Several messages, in order: waking a thread costs more than handling one.
     Several(Vec<Message>),
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     Stop(Box<EngineError>),
 }
 
-/// A request that failed for good.
+/// A request that failed permanently.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The failed request, with task and document.

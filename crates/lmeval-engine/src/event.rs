@@ -150,7 +150,7 @@ pub enum Event<'a> {
         /// Whether a judge answered.
         is_judge: bool,
     },
-    /// A request failed for good.
+    /// A request failed permanently.
     Failed {
         /// The failed request.
         request: &'a ModelRequest,

@@ -59,7 +59,7 @@ impl MediaError {
     /// What to try.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Io(_) => "Paths in a data set are relative to the folder in which the command runs",
+            Self::Io(_) => "Paths in a dataset are relative to the folder in which the command runs",
             Self::Unknown { .. } => {
                 "Images are PNG, JPEG, GIF, WebP, BMP or TIFF files; sounds are WAV, FLAC, MP3 or Ogg files with Vorbis or Opus"
             }
@@ -68,7 +68,7 @@ impl MediaError {
             }
             Self::Pixels { .. } | Self::Bytes(_) => "Make the file smaller, or leave the document out",
             Self::Conversion { .. } | Self::Unsupported { .. } => {
-                "Convert the files of the data set, sounds for example with `ffmpeg -i FILE FILE.wav`"
+                "Convert the files of the dataset, sounds for example with `ffmpeg -i FILE FILE.wav`"
             }
         }
     }

@@ -41,7 +41,7 @@ pub trait StoredBytes: Send + Sync {
     fn read(&self) -> io::Result<Arc<[u8]>>;
 }
 
-/// An image or a sound: an encoded file in memory, on disk, or in a file of a data set.
+/// An image or a sound: an encoded file in memory, on disk, or in a file of a dataset.
 ///
 /// Python code sees what the `datasets` library gives it: an image of Pillow, or a decoded sound. What is not in memory is
 /// read when its bytes are needed, and not kept.
@@ -76,7 +76,7 @@ impl Media {
         Self { kind, content, name: None, option: None, digest: OnceLock::new() }
     }
 
-    /// The same file, read from a data set whenever its bytes are needed, instead of kept in memory.
+    /// The same file, read from a dataset whenever its bytes are needed, instead of kept in memory.
     #[must_use]
     pub fn stored_as(&self, stored: Arc<dyn StoredBytes>) -> Self {
         Self { content: Content::Stored(stored), ..self.clone() }
@@ -87,7 +87,7 @@ impl Media {
         matches!(self.content, Content::Bytes(_))
     }
 
-    /// Sets the file name that the data set gives.
+    /// Sets the file name that the dataset gives.
     #[must_use]
     pub fn named(self, name: Option<Arc<str>>) -> Self {
         Self { name, ..self }
@@ -104,7 +104,7 @@ impl Media {
         self.kind
     }
 
-    /// The file name that the data set gives, or the path on disk.
+    /// The file name that the dataset gives, or the path on disk.
     pub fn name(&self) -> Option<String> {
         match (&self.name, &self.content) {
             (Some(name), _) => Some(name.to_string()),

@@ -137,7 +137,7 @@ fn hub_entries_name_benchmark_and_percentage() {
     let (stdout, stderr) = publish(&context, &["--to", "hub"]);
     assert_eq!(stdout, "published/.eval_results/lm-eval.yaml\n");
     let left_out = "`acc,none` of `g::quiz`, without acc_norm,none, perplexity,none";
-    for part in [left_out, "Without a data set of the hub: g, sums"] {
+    for part in [left_out, "Without a dataset of the hub: g, sums"] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let entries = read(&context, "published/.eval_results/lm-eval.yaml");

@@ -1,4 +1,4 @@
-//! Images and sounds stay in the files of a data set until they are needed.
+//! Images and sounds stay in the files of a dataset until they are needed.
 
 use std::collections::HashMap;
 use std::path::Path;

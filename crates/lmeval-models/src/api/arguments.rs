@@ -140,7 +140,7 @@ fn required(variable: &str) -> Result<String, ModelError> {
     })
 }
 
-/// A back end of the family that shares argument parsing, tokenization and batching.
+/// A backend of the family that shares argument parsing, tokenization and batching.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
     /// The name under which it is registered first.
@@ -263,7 +263,7 @@ impl Backend {
     }
 }
 
-/// Fails if the servers of a back end cannot form a pool.
+/// Fails if the servers of a backend cannot form a pool.
 pub(super) fn refuse_pool(name: &str, settings: &ClientSettings) -> Result<(), ModelError> {
     let Some(pool) = &settings.pool else { return Ok(()) };
     let message = format!("The model `{name}` cannot use the pool `{pool:?}`");

@@ -351,7 +351,7 @@ impl Placement {
 pub(super) fn anthropic_part(part: &Value) -> Result<Value, ModelError> {
     let refused = |what: &str| {
         ModelError::new(ModelErrorKind::Unsupported, format!("Anthropic's interface does not take {what}"))
-            .hint("Use a back end with an OpenAI-compatible interface")
+            .hint("Use a backend with an OpenAI-compatible interface")
     };
     let dict = part.as_dict().ok_or_else(|| refused("this content"))?;
     match dict.get_str("type").and_then(Value::as_str) {

@@ -67,12 +67,12 @@ pub(crate) fn multiply(rows: &Tensor, matrix: &Tensor, is_transposed: bool) -> R
         || !depth.is_multiple_of(aligned)
         || !outputs.is_multiple_of(aligned)
         || rows.elem_count() == 0
-        || matrix.layout().start_offset() % aligned != 0
+        || !matrix.layout().start_offset().is_multiple_of(aligned)
     {
         return Ok(None);
     }
     let rows = rows.contiguous()?;
-    if rows.layout().start_offset() % aligned != 0 {
+    if !rows.layout().start_offset().is_multiple_of(aligned) {
         return Ok(None);
     }
     let kind = Kind { depth, outputs, is_transposed, dtype: rows.dtype(), is_step: IS_STEP.get() };

@@ -59,7 +59,7 @@ def drawing(number: int, mode: str) -> Image.Image:
     """Return shapes, noise and, where the mode has it, opacity."""
     generator = random.Random(number)
     bands = "RGBA" if mode in ("RGBA", "LA") else "RGB"
-    colour = lambda: tuple(generator.randrange(256) for _ in bands)  # noqa: E731
+    colour = lambda: tuple(generator.randrange(256) for _ in bands)
     image = Image.new(bands, SIZE, colour())
     draw = ImageDraw.Draw(image)
     for _ in range(8):

@@ -37,7 +37,7 @@ fn cells(range: std::ops::Range<usize>) -> StructArray {
         ),
         (
             Arc::new(Field::new("path", DataType::Utf8, true)),
-            Arc::new(StringArray::from_iter(names)) as ArrayRef,
+            Arc::new(names.collect::<StringArray>()) as ArrayRef,
         ),
     ])
 }

@@ -79,7 +79,7 @@ fn task(folder: &std::path::Path) -> TaskDict {
          output_type: generate_until\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: 'x'\nrepeats: {REPEATS}\n\
          generation_kwargs: {{until: [], do_sample: true, temperature: 1}}\n\
          metric_list: [{{metric: exact_match, reduction: mean}}]\n\
-         filter_list: [{{name: all, filter: [{{function: take_first_k, k: {REPEATS}}}]}}]\n",
+         filter_list: [{{name: all, filter: [{{function: lowercase}}]}}]\n",
         folder.join("data.jsonl").display()
     );
     fs_err::write(folder.join("held.yaml"), definition).unwrap();

@@ -4,7 +4,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lmeval_media::{Bounds, resized};
 use lmeval_pycompat::{Dict, Media, MediaKind, Value, json};
-use sha2::{Digest as _, Sha256};
 
 const VECTORS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/resized_images.json"));
@@ -43,7 +42,7 @@ fn pixels_are_those_of_the_reference() {
                 Some("RGBA") => picture.to_rgba8().into_raw(),
                 _ => picture.to_rgb8().into_raw(),
             };
-            let digest: String = Sha256::digest(&pixels).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = Media::from_bytes(MediaKind::Image, pixels).digest_text();
             let size = [picture.width(), picture.height()].map(|side| Value::Int(side.into()));
             compared += 1;
             if field(result, "size") != &Value::list(size)

@@ -5,7 +5,6 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use reqwest::StatusCode;
@@ -25,9 +24,6 @@ const MAX_INTERIM: usize = 16;
 const MAX_LINE: usize = 16 << 10;
 /// Free bytes in the buffer before each read.
 const CHUNK: usize = 16 << 10;
-/// How long pieces of a stream gather before they are read: a server sends each token in a packet, and each read costs a system
-/// call and wakes a task.
-const GATHER: Duration = Duration::from_millis(2);
 /// A body is allocated as a whole up to this size, and then as it arrives.
 const MAX_RESERVED: usize = 16 << 20;
 
@@ -166,9 +162,6 @@ impl<S: AsyncRead + Unpin> Input<'_, S> {
     /// Receives more bytes. Returns whether there were any.
     async fn receive(&mut self) -> io::Result<bool> {
         self.buffer.reserve(CHUNK);
-        if self.tap.is_some() {
-            tokio::time::sleep(GATHER).await;
-        }
         let has_more = self.stream.read_buf(&mut self.buffer).await? > 0;
         self.show(0..0);
         Ok(has_more)

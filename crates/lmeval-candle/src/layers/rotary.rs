@@ -384,6 +384,10 @@ impl Angles {
     }
 
     /// Cosines and sines, `[rows, pairs]`.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(clippy::unnecessary_wraps, reason = "looking up the table of a GPU can fail")
+    )]
     fn tensors(&self) -> Result<(Tensor, Tensor)> {
         match &self.source {
             Source::Rows { cos, sin } => Ok((cos.clone(), sin.clone())),

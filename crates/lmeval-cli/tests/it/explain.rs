@@ -18,9 +18,9 @@ fn reasoning(body: &Value, _: usize) -> Scripted {
         return Scripted::Status(500);
     }
     let question = number_after(&prompt[prompt.rfind("Question ").unwrap_or(0)..], "Question ");
-    let result = if question % 4 == 0 && question > 40 { "wrong" } else { "right" };
-    let between = if question % 3 == 0 { "\n\n" } else { " " };
-    let last = if question % 5 == 0 { format!("It is {result}.") } else { format!("#### {result}") };
+    let result = if question.is_multiple_of(4) && question > 40 { "wrong" } else { "right" };
+    let between = if question.is_multiple_of(3) { "\n\n" } else { " " };
+    let last = if question.is_multiple_of(5) { format!("It is {result}.") } else { format!("#### {result}") };
     let mut text = format!("We think.{between}{last}");
     for stop in body["stop"].as_array().into_iter().flatten() {
         text = text.split(stop.as_str().unwrap()).next().unwrap().to_owned();

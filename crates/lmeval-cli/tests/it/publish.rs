@@ -274,7 +274,9 @@ fn inspect_logs_have_one_sample_per_document() {
     // Its own compressed form has the same scores.
     let logs = fs_err::read_dir(context.work().join("published")).expect("a folder");
     let paths = logs.map(|entry| entry.expect("an entry").path().display().to_string());
-    let (compressed, plain): (Vec<String>, Vec<String>) = paths.partition(|path| path.ends_with(".eval"));
+    let (compressed, plain): (Vec<String>, Vec<String>) = paths.partition(|path| {
+        std::path::Path::new(path).extension().is_some_and(|extension| extension == "eval")
+    });
     if publish_environment().is_some() {
         assert_eq!(compressed.len(), 2);
         let table = |paths: &[String]| {

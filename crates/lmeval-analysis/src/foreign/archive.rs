@@ -1,5 +1,6 @@
 //! Compressed logs of Inspect: archives with a header, and a file for each sample.
 
+use std::borrow::Cow;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -54,7 +55,7 @@ fn open(path: &Path) -> Result<Archive, Error> {
 fn object(path: &Path, archive: &mut Archive, index: usize) -> Result<Dict, Error> {
     let mut text = String::new();
     let raw = archive.by_index_raw(index).map_err(|error| damaged(path, index, error))?;
-    let name = raw.name().map_or_else(|_| format!("file {index}"), |name| name.into_owned());
+    let name = raw.name().map_or_else(|_| format!("file {index}"), Cow::into_owned);
     let is_zstandard = raw.compression() == CompressionMethod::ZSTD;
     let read = if is_zstandard {
         zstd::Decoder::new(raw).and_then(|input| input.take(MOST).read_to_string(&mut text))
@@ -71,6 +72,6 @@ fn object(path: &Path, archive: &mut Archive, index: usize) -> Result<Dict, Erro
     }
 }
 
-fn damaged(path: &Path, index: usize, error: zip::result::ZipError) -> Error {
-    wrong(path, &format!("file {index} of the archive is damaged")).caused_by(error).into()
+fn damaged(path: &Path, index: usize, error: zip::result::ZipError) -> Diagnostic {
+    wrong(path, &format!("file {index} of the archive is damaged")).caused_by(error)
 }

@@ -18,9 +18,9 @@ fn reasoning(body: &Value, _: usize) -> Scripted {
         return Scripted::Status(500);
     }
     let question = number_after(&prompt[prompt.rfind("Question ").unwrap_or(0)..], "Question ");
-    let result = if question % 4 == 0 && question > 40 { "wrong" } else { "right" };
-    let between = if question % 3 == 0 { "\n\n" } else { " " };
-    let last = if question % 5 == 0 { format!("It is {result}.") } else { format!("#### {result}") };
+    let result = if question.is_multiple_of(4) && question > 40 { "wrong" } else { "right" };
+    let between = if question.is_multiple_of(3) { "\n\n" } else { " " };
+    let last = if question.is_multiple_of(5) { format!("It is {result}.") } else { format!("#### {result}") };
     let mut text = format!("We think.{between}{last}");
     for stop in body["stop"].as_array().into_iter().flatten() {
         text = text.split(stop.as_str().unwrap()).next().unwrap().to_owned();
@@ -167,7 +167,7 @@ fn a_refused_setting_is_asked_about_one_document() {
     let output =
         context.run(&[&words[..], &["--include_path", "tasks", "--library", "none", "--explain"]].concat());
     assert_eq!(output.status, 3, "{output}");
-    assert!(output.stdout.contains("with a system prompt (The model"), "{output}");
+    assert!(output.stdout.contains("; with a system prompt ("), "{output}");
     let bodies = server.counts().bodies;
     let refused = bodies.iter().filter(|(_, body)| body.contains("You are")).count();
     assert!((1..=3).contains(&refused), "{refused} requests with a system prompt");

@@ -1,5 +1,7 @@
 //! `lm-eval publish`.
 
+use std::path::PathBuf;
+
 use lmeval_testkit::{StandInHub, TestContext, publish_environment};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -273,14 +275,15 @@ fn inspect_logs_have_one_sample_per_document() {
     );
     // Its own compressed form has the same scores.
     let logs = fs_err::read_dir(context.work().join("published")).expect("a folder");
-    let paths = logs.map(|entry| entry.expect("an entry").path().display().to_string());
-    let (compressed, plain): (Vec<String>, Vec<String>) = paths.partition(|path| path.ends_with(".eval"));
+    let paths = logs.map(|entry| entry.expect("an entry").path());
+    let is_compressed = |path: &PathBuf| path.extension().is_some_and(|end| end == "eval");
+    let (compressed, plain): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(is_compressed);
     if publish_environment().is_some() {
         assert_eq!(compressed.len(), 2);
-        let table = |paths: &[String]| {
+        let table = |paths: &[PathBuf]| {
             let words: Vec<&str> = ["table", "--format", "markdown"]
                 .into_iter()
-                .chain(paths.iter().map(String::as_str))
+                .chain(paths.iter().filter_map(|path| path.to_str()))
                 .collect();
             let output = context.run(&words);
             assert_eq!(output.status, 0, "{output}");

@@ -105,9 +105,7 @@ fn of_files(one: &Checked, evidence: &Evidence<'_>, printer: &mut Printer) -> Re
         return Ok(causes);
     }
     let opened = Answers::open(one, &evidence.answers, evidence.run, printer);
-    match opened
-        .and_then(|answers| Ok(answers.map(|mut answers| answers.causes(one, printer)).transpose()?))
-    {
+    match opened.and_then(|answers| answers.map(|mut answers| answers.causes(one, printer)).transpose()) {
         Ok(found) => causes.extend(found.into_iter().flatten()),
         // The task may not be here. What else can be tried is.
         Err(error) => printer.warn(&format!("The stored answers cannot be scored again: {error:#}")),

@@ -167,7 +167,7 @@ fn a_refused_setting_is_asked_about_one_document() {
     let output =
         context.run(&[&words[..], &["--include_path", "tasks", "--library", "none", "--explain"]].concat());
     assert_eq!(output.status, 3, "{output}");
-    assert!(output.stdout.contains("with a system prompt (The model"), "{output}");
+    assert!(output.stdout.contains("; with a system prompt ("), "{output}");
     let bodies = server.counts().bodies;
     let refused = bodies.iter().filter(|(_, body)| body.contains("You are")).count();
     assert!((1..=3).contains(&refused), "{refused} requests with a system prompt");

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VALUES = 1319
 METRICS = {"perplexity": "perplexity", "f1": "f1", "mcc": "matthews_corrcoef", "bleu": "bleu"}
@@ -90,9 +92,11 @@ def main():
     parser.add_argument("--bleu-draws", type=int, default=2000, help="resamples of the reference for BLEU")
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=list(METRICS))
     parser.add_argument("--runs", type=int, default=1, help="runs of lm-eval; the best is reported; the reference runs once")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     values = make_values()
     different = False
+    rows = []
     print(f"{arguments.draws} resamples of {VALUES} values; wall time and CPU time in seconds", flush=True)
     print(f"{'':11}{'reference':>20}{'lm-eval':>20}{'ratio':>17}  standard error")
     for metric in arguments.metrics:
@@ -109,6 +113,8 @@ def main():
         scale = arguments.draws / draws
         columns = [(theirs[key] * scale, min(result[key] for result in runs)) for key in ("seconds", "cpu")]
         same = own["stderr"] == theirs["stderr"]
+        scaled = "" if scale == 1 else f" ({draws:,} draws of the reference, scaled up)"
+        rows.append(record.row(f"`{metric}`, CPU time{scaled}", "s", *columns[1]))
         different |= not same
         print(
             f"{metric:11}"
@@ -122,6 +128,8 @@ def main():
         print(f"{'':11}{workers}{scaled}", flush=True)
     if different:
         sys.exit(1)
+    if arguments.save:
+        record.save("bootstrap", __file__, {"bootstrap": record.pair(("reference", "lm-eval"), rows)}, draws=arguments.draws, values=VALUES)
 
 
 if __name__ == "__main__":

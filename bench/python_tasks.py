@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 TASK = """
@@ -132,6 +134,7 @@ def main():
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=3, help="runs of each; the fastest is reported")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name).resolve()
@@ -158,14 +161,15 @@ def main():
     print(f"{arguments.documents} documents: the scores are {'identical' if same else 'DIFFERENT'}")
     for key, value in theirs[2].items():
         print(f"  {key}: {value!r}, {ours['bench'][1].get(key)!r}")
-    print(f"{'':32}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
-    print(f"{'whole process':32}{theirs[0]:>10.2f} s {ours['bench'][0]:>10.2f} s {theirs[0] / ours['bench'][0]:>9.1f}x")
-    without = theirs[0] - theirs[1]
-    print(f"{'reference without its imports':32}{without:>10.2f} s {ours['bench'][0]:>10.2f} s {without / ours['bench'][0]:>9.1f}x")
+    rows = [("complete process", "s", theirs[0], ours["bench"][0]), ("without the imports of the reference", "s", theirs[0] - theirs[1], ours["bench"][0])]
+    table = record.pair(("reference", "lm-eval"), [record.row(*row) for row in rows])
+    record.show(table)
     extra = (ours["nothing"][0] - ours["plain"][0]) / arguments.documents * 1e6
     print(f"an empty `process_results`: {extra:.1f} µs per document")
     if not same:
         sys.exit(1)
+    if arguments.save:
+        record.save("python-tasks", __file__, {"process": table}, documents=arguments.documents, microseconds_per_call=extra)
 
 
 if __name__ == "__main__":

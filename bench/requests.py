@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TASKS, DOCUMENTS, SHOTS = 57, 14042, 5
 
@@ -89,6 +91,7 @@ def main():
     parser.add_argument("--python", default=str(ROOT / ".testenv/bin/python"))
     parser.add_argument("--binary", default=str(ROOT / "target/release/build-requests"))
     parser.add_argument("--runs", type=int, default=5, help="runs of lm-eval; the reference runs once")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name).resolve()
@@ -100,12 +103,13 @@ def main():
         theirs, memory = measure([arguments.python, "-c", REFERENCE, name, str(SHOTS)], environment)
     same = (own["requests"], own["bytes"]) == (theirs["requests"], theirs["bytes"])
     print(f"{own['requests']} requests, {own['bytes'] / 1e6:.1f} MB of contexts; {'identical' if same else 'DIFFERENT'}")
-    print(f"{'':22}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
-    for label, key in (("to the first request", "first"), ("to the last request", "last")):
-        print(f"{label:22}{theirs[key]:>10.3f} s {own[key]:>10.4f} s {theirs[key] / own[key]:>9.0f}x")
-    print(f"{'peak memory':22}{memory:>8.1f} MiB {own_memory:>8.1f} MiB {memory / own_memory:>8.1f}x")
+    rows = [record.row(f"to the {key} request", "s", theirs[key], own[key]) for key in ("first", "last")]
+    table = record.pair(("reference", "lm-eval"), [*rows, record.row("peak memory", "MiB", memory, own_memory)])
+    record.show(table)
     if not same:
         sys.exit(1)
+    if arguments.save:
+        record.save("requests", __file__, {"requests": table}, requests=own["requests"])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import scoring  # noqa: E402
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STAMP = "2026-01-01T00-00-00.000000"
 
@@ -114,6 +116,7 @@ def main():
     parser.add_argument("--scoring", default=str(ROOT / "target/release/score-generations"), help="skipped if it does not exist")
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--folder", type=pathlib.Path, help="keep the files here and use them again")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = arguments.folder or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -138,11 +141,11 @@ def main():
             theirs = [float(score) for score in text.split()]
             same = all(abs(one - other) < 1e-12 for one, other in zip(own, theirs, strict=True))
             print(f"scores {'equal' if same else 'DIFFERENT'}: {own}, {theirs}")
-            rows = [("wall time", their_seconds, seconds), ("CPU time", their_cpu, cpu)]
-            print(f"{'':12}{'pandas':>12}{'lm-eval':>12}{'ratio':>10}")
-            for label, reference, ours in rows:
-                print(f"{label:12}{reference:>10.2f} s {ours:>10.2f} s {reference / ours:>9.1f}x")
-            print(f"{'peak memory':12}{their_memory:>8.0f} MiB {memory:>8.0f} MiB {their_memory / memory:>9.1f}x")
+            rows = [("wall time", "s", their_seconds, seconds), ("CPU time", "s", their_cpu, cpu), ("peak memory", "MiB", their_memory, memory)]
+            table = record.pair(("pandas", "lm-eval"), [record.row(*row) for row in rows])
+            record.show(table)
+            if same and arguments.save:
+                record.save("rescore", __file__, {"rescore": table})
         if os.path.exists(arguments.scoring):
             text, seconds, cpu, memory = measure([arguments.scoring, str(folder)])
             report = json.loads(text)

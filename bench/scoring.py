@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 TASK = r"""
@@ -172,6 +174,7 @@ def main():
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--reference-documents", type=int, default=100_000)
     parser.add_argument("--runs", type=int, default=3, help="runs of lm-eval; the reference runs once")
+    record.add_argument(parser)
     arguments = parser.parse_args()
     fewer = min(arguments.reference_documents, arguments.documents)
     with tempfile.TemporaryDirectory() as name:
@@ -193,15 +196,16 @@ def main():
     without = seconds - theirs["rendering"] * scale
     note = f", the reference scaled from {fewer}" if scale != 1 else ""
     print(f"{own['documents']} generations{note}:")
-    print(f"{'':28}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
-    rows = [("filter, score, aggregate", seconds, own["seconds"]), ("without rendering targets", without, own["seconds"])]
+    rows = [("filter, score, aggregate", seconds, own["seconds"]), ("the same, reference without rendering targets", without, own["seconds"])]
     if own["cpu"]:
         rows.append(("CPU time", cpu, own["cpu"]))
-    for label, reference, ours in rows:
-        print(f"{label:28}{reference:>10.2f} s {ours:>10.3f} s {reference / ours:>9.1f}x")
+    table = record.pair(("reference", "lm-eval"), [record.row(what, "s", *times) for what, *times in rows])
+    record.show(table)
     print(f"{'peak memory':28}{memory:>8.1f} MiB {own_memory:>8.1f} MiB" + (f"  (reference: {fewer})" if note else ""))
     if not same:
         sys.exit(1)
+    if arguments.save:
+        record.save("scoring", __file__, {"scoring": table}, reference_documents=fewer, documents=own["documents"])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -41,6 +43,7 @@ def main():
     parser.add_argument("--python", default=str(ROOT / ".testenv/bin/python"))
     parser.add_argument("--binary", default=str(ROOT / "target/release/lm-eval"))
     parser.add_argument("--runs", type=int, default=10, help="runs of lm-eval; the reference runs twice")
+    record.add_argument(parser)
     arguments = parser.parse_args()
 
     find = "import lm_eval, os; print(os.path.join(os.path.dirname(lm_eval.__file__), 'tasks'))"
@@ -60,12 +63,14 @@ def main():
         start_up = best([arguments.binary, "--help"], os.devnull, environment, 20)
 
     print(f"ls tasks, {rows} lines, output {'equal' if equal else 'DIFFERENT'}")
-    print(f"{'':12}{'reference':>12}{'lm-eval':>12}{'ratio':>10}")
-    for name, unit, index in (("wall", "s", 0), ("CPU", "s", 1), ("peak memory", "MiB", 2)):
-        print(f"{name:12}{theirs[index]:>10.3f} {unit:3}{own[index]:>8.3f} {unit:3}{theirs[index] / own[index]:>9.1f}x")
+    measured = (("wall time", "s"), ("CPU time", "s"), ("peak memory", "MiB"))
+    table = record.pair(("reference", "lm-eval"), [record.row(*what, *values) for what, *values in zip(measured, theirs, own, strict=True)])
+    record.show(table)
     print(f"lm-eval --help: {start_up[0] * 1000:.1f} ms, {start_up[2]:.1f} MiB")
     if not equal:
         sys.exit(1)
+    if arguments.save:
+        record.save("task-library", __file__, {"listing": table}, lines=rows)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ import threading
 import time
 import urllib.request
 
+import record
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 import requests as mmlu  # for its MMLU-like group
@@ -189,6 +191,7 @@ def main():
     parser.add_argument("--live-view", type=int, metavar="N", help="measure the cost of --view with N pairs of runs")
     parser.add_argument("--streams", type=int, metavar="N", help="measure streamed generations with N pairs of runs")
     parser.add_argument("--other", metavar="BINARY", help="another build of lm-eval, for --streams")
+    record.add_argument(parser)
     options = parser.parse_args()
     target = pathlib.Path(options.target)
     reference = [options.python, "-m", "lm_eval"]
@@ -210,6 +213,7 @@ def main():
             return
         endpoint = f"{server.url}/v1/completions"
         print(f"{'concurrency':>11} {'program':>10} {'requests':>9} {'per second':>11} {'MiB':>8}")
+        rows = []
         for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):
             args = f"model=stand-in,base_url={endpoint},num_concurrent={concurrency},tokenizer_backend=none,tokenized_requests=False"
             rates, sizes = [], []
@@ -221,7 +225,10 @@ def main():
                 rates.append(rate)
                 sizes.append(memory)
                 print(f"{concurrency:>11} {name:>10} {counts['requests']:>9} {rate:>11.0f} {memory:>8.1f}", flush=True)
+            what = f"{concurrency} in flight, {documents:,} requests"
+            rows += [record.row(what, "/s", *rates), record.row(f"{what}: peak memory", "MiB", *sizes)]
             print(f"{'':>11} {'ratio':>10} {'':>9} {rates[1] / rates[0]:>10.1f}x {sizes[0] / sizes[1]:>7.1f}x", flush=True)
+        tables = {"rates": record.pair(("reference", "lm-eval"), rows)}
         if not options.skip_first_request:
             group = folder / "mmlu"
             group.mkdir()
@@ -237,7 +244,10 @@ def main():
                 times.append(seconds)
                 print(f"first request, MMLU-like group: {name:>10} {seconds:.3f} s", flush=True)
             print(f"first request, MMLU-like group: {times[0] / times[1]:.0f} times sooner")
+            tables["first"] = record.pair(("reference", "lm-eval"), [record.row("to the first request at the server", "s", *times)])
         server.close()
+        if options.save:
+            record.save("throughput", __file__, tables)
 
 
 if __name__ == "__main__":

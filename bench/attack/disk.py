@@ -467,7 +467,7 @@ def attack_mounts(bench: Bench, tally: Tally, scale: float) -> None:
 
 
 def attack_hub(bench: Bench, tally: Tally, rng: random.Random) -> None:
-    """A data set from a loopback hub, whose cache cannot be written."""
+    """A dataset from a loopback hub, whose cache cannot be written."""
     rows = (bench.folder / "rows.jsonl").read_bytes()
     commit = "a" * 40
 

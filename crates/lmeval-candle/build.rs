@@ -4,12 +4,24 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Sources, and the PTX files to make of them.
-const SOURCES: [(&str, &str); 2] =
-    [("src/cuda/kernels.cu", "kernels.ptx"), ("src/cuda/expand.cu", "expand.ptx")];
+/// What a source is compiled for.
+#[derive(Clone, Copy)]
+enum Target {
+    /// Every generation from the oldest supported one on: drivers translate PTX for those without machine code.
+    Any,
+    /// Compute capability 9.0 alone, with the instructions that no other generation has.
+    Hopper,
+}
+
+/// Sources, and the files to make of them.
+const SOURCES: [(&str, &str, Target); 3] = [
+    ("src/cuda/kernels.cu", "kernels.fatbin", Target::Any),
+    ("src/cuda/expand.cu", "expand.fatbin", Target::Any),
+    ("src/cuda/hopper.cu", "hopper.fatbin", Target::Hopper),
+];
 
 fn main() -> ExitCode {
-    for (source, _) in SOURCES {
+    for (source, ..) in SOURCES {
         println!("cargo::rerun-if-changed={source}");
     }
     for variable in ["NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_COMPUTE_CAP"] {
@@ -18,7 +30,7 @@ fn main() -> ExitCode {
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return ExitCode::SUCCESS;
     }
-    match SOURCES.iter().try_for_each(|(source, target)| compile(source, target)) {
+    match SOURCES.into_iter().try_for_each(|(source, file, target)| compile(source, file, target)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             println!("cargo::error={message}");
@@ -27,14 +39,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn compile(source: &str, target: &str) -> Result<(), String> {
-    let target = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join(target);
+fn compile(source: &str, file: &str, target: Target) -> Result<(), String> {
+    let file = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join(file);
     let nvcc = nvcc();
-    // The oldest supported generation; drivers translate PTX for newer ones.
-    let generation = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "80".to_owned());
+    let oldest = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "80".to_owned());
     let mut command = Command::new(&nvcc);
-    command.args(["-ptx", "-O3", "-std=c++17", source, "-o"]).arg(target);
-    command.arg(format!("-arch=compute_{generation}"));
+    command.args(["-fatbin", "-O3", "-std=c++17", source, "-o"]).arg(file);
+    match target {
+        // Machine code, too, for the generation that most runs use, so that the first of them does not wait for the driver.
+        Target::Any => {
+            command.arg(format!("-gencode=arch=compute_{oldest},code=compute_{oldest}"));
+            command.arg("-gencode=arch=compute_90,code=sm_90");
+        }
+        Target::Hopper => {
+            command.arg("-gencode=arch=compute_90a,code=sm_90a");
+        }
+    }
     let status = command
         .status()
         .map_err(|error| format!("cannot start {}: {error}; set NVCC or CUDA_HOME", nvcc.display()))?;

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lm_eval import _patches
+from lm_eval import _installed, _patches
 
+_installed.refuse_mixture()
 _patches.install()
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = ["TaskManager", "__version__", "compare", "evaluate", "simple_evaluate"]
 

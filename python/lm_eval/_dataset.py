@@ -1,4 +1,4 @@
-"""Data set splits as task functions receive them.
+"""Dataset splits as task functions receive them.
 
 Where the library `datasets` is installed they are its `Dataset`; otherwise a class of ours has the methods that tasks
 use, and replaces the library when a task imports it.
@@ -81,14 +81,14 @@ def _with_labels(split: Any, labels: dict[str, Any], library: Any) -> Any:
 
 
 def together(found: dict[str, Any]) -> Any:
-    """The splits of a data set, all of them loaded."""
+    """The splits of a dataset, all of them loaded."""
     library = _library()
     is_of_library = library is not None and all(isinstance(split, library.Dataset) for split in found.values())
     return library.DatasetDict(found) if is_of_library else DatasetDict(found)
 
 
 def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
-    """The splits of a data set, each loaded on first access."""
+    """The splits of a dataset, each loaded on first access."""
     library = _library()
     base = DatasetDict if library is None else library.DatasetDict
 
@@ -261,7 +261,7 @@ def _feature(value: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """Return a value as a data set stores it: tuples become lists."""
+    """Return a value as a dataset stores it: tuples become lists."""
     if isinstance(value, (list, tuple)):
         return [_stored(item) for item in value]
     if isinstance(value, Mapping):
@@ -276,7 +276,7 @@ def _listed(names: str | Iterable[str] | None) -> list[str]:
 
 
 class Dataset:
-    """Rows with named columns. Methods return a new data set."""
+    """Rows with named columns. Methods return a new dataset."""
 
     def __init__(
         self,
@@ -292,12 +292,12 @@ class Dataset:
 
     @classmethod
     def from_list(cls, mapping: list[Row], **_: Any) -> Dataset:
-        """Make a data set from rows."""
+        """Make a dataset from rows."""
         return cls._of([_stored(row) for row in mapping])
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Iterable[Any]], **_: Any) -> Dataset:
-        """Make a data set from columns."""
+        """Make a dataset from columns."""
         names = list(mapping)
         columns = [list(mapping[name]) for name in names]
         if len({len(column) for column in columns}) > 1:
@@ -500,7 +500,7 @@ class Dataset:
         return Dataset(rows, self._columns, {**labels, column: feature})
 
     def flatten_indices(self, **_: Any) -> Dataset:
-        """Return the data set itself."""
+        """Return the dataset itself."""
         return self
 
     def to_list(self) -> list[Row]:
@@ -513,7 +513,7 @@ class Dataset:
 
     @classmethod
     def from_pandas(cls, df: Any, **_: Any) -> Dataset:
-        """Make a data set from the rows of a pandas data frame."""
+        """Make a dataset from the rows of a pandas data frame."""
         return cls.from_list(df.to_dict("records"))
 
 
@@ -536,12 +536,12 @@ class DatasetDict(dict):
 
 
 def concatenate_datasets(dsets: Iterable[Dataset], **_: Any) -> Dataset:
-    """Concatenate data sets."""
+    """Concatenate datasets."""
     return Dataset._of([row for split in dsets for row in split])
 
 
 def _load_dataset(path: str, name: str | None = None, *, split: str | None = None, **options: Any) -> Any:
-    """Return the splits of a data set, or one of them; the engine loads them."""
+    """Return the splits of a dataset, or one of them; the engine loads them."""
     from lm_eval import _host
 
     return _host.load_dataset(path, name, **(options if split is None else {**options, "split": split}))

@@ -1,4 +1,4 @@
-"""Services of the surrounding process: loading data sets, rendering templates, aggregating values.
+"""Services of the surrounding process: loading datasets, rendering templates, aggregating values.
 
 A worker sets them to functions that call the engine. Otherwise values are aggregated by an engine started for them, and for
 the rest third-party packages are used, if installed.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 DatasetLoader = Callable[..., Any]
-"""A function `(path, name, **options)` that returns the splits of a data set by name."""
+"""A function `(path, name, **options)` that returns the splits of a dataset by name."""
 
 TemplateRenderer = Callable[[str, dict[str, Any]], str]
 """A function `(template, document)` that returns the rendered string."""
@@ -34,7 +34,7 @@ _template_renderer: TemplateRenderer | None = None
 
 
 def set_dataset_loader(loader: DatasetLoader | None) -> None:
-    """Load data sets with this function from now on."""
+    """Load datasets with this function from now on."""
     global _dataset_loader
     _dataset_loader = loader
 
@@ -87,7 +87,7 @@ def is_served() -> bool:
 
 
 def load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
-    """Return the splits of a data set by name."""
+    """Return the splits of a dataset by name."""
     if _dataset_loader is not None:
         try:
             return _dataset_loader(path, name, **options)
@@ -100,7 +100,7 @@ def load_dataset(path: str | None, name: str | None = None, **options: Any) -> A
     try:
         import datasets
     except ImportError as error:
-        raise ImportError(f"Loading the data set `{path}` in Python needs the package `datasets`") from error
+        raise ImportError(f"Loading the dataset `{path}` in Python needs the package `datasets`") from error
     return datasets.load_dataset(path=path, name=name, **options)
 
 

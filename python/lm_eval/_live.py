@@ -140,11 +140,11 @@ _serving = threading.local()
 
 
 def _load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
-    """Return the splits of a data set from the engine that waits for this thread."""
+    """Return the splits of a dataset from the engine that waits for this thread."""
     objects = getattr(_serving, "objects", None)
     if objects is None:
         # The caller then uses the library, if installed.
-        raise _host.EngineError(f"Loading the data set `{path}` in Python needs the package `datasets`")
+        raise _host.EngineError(f"Loading the dataset `{path}` in Python needs the package `datasets`")
     return objects._load_dataset(path, name, **options)
 
 

@@ -30,7 +30,7 @@ class File(NamedTuple):
     data: bytes
     name: str | None
     option: str | None
-    """The mode of the image or the sampling rate of the sound, if the column of the data set declares it."""
+    """The mode of the image or the sampling rate of the sound, if the column of the dataset declares it."""
 
     def to_wire(self) -> dict[str, Any]:
         """Return the file in terms of JSON."""
@@ -70,7 +70,7 @@ def opened(file: File) -> Any:
 
 
 class Unopened(dict[str, Any]):
-    """An image that cannot be opened: `bytes` and `path`, as the data set stores it, and an error for all else."""
+    """An image that cannot be opened: `bytes` and `path`, as the dataset stores it, and an error for all else."""
 
     def __init__(self, file: File, reason: str) -> None:
         super().__init__(bytes=file.data, path=file.name)
@@ -249,7 +249,7 @@ def _of_samples(value: Mapping[str, Any]) -> File | None:
 
 
 def stored(value: Any) -> Any:
-    """Return nested values with images and sounds as data sets store them."""
+    """Return nested values with images and sounds as datasets store them."""
     if isinstance(value, (list, tuple)):
         return [stored(item) for item in value]
     file = file_of(value)
@@ -259,7 +259,7 @@ def stored(value: Any) -> Any:
 
 
 def from_stored(kind: str, value: Mapping[str, Any], feature: Mapping[str, Any]) -> File | None:
-    """Return what a data set stores of an image or a sound; `None` if it is missing."""
+    """Return what a dataset stores of an image or a sound; `None` if it is missing."""
     data, path = value.get("bytes"), value.get("path")
     if data is None:
         if path is None:

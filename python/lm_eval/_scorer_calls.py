@@ -98,8 +98,7 @@ def _config(scorer: type[Any], pipeline: dict[str, Any]) -> dict[str, Any]:
     metrics = pipeline["metric_list"]
     config = {"name": pipeline["name"]}
     if not steps and not _makes_itself(scorer):
-        keys = ("metric", "kwargs")
-        return {**config, "metric_list": [{key: entry[key] for key in keys} for entry in metrics]}
+        return {**config, "metric_list": [_scored(entry) for entry in metrics]}
     needed = {"reduction": bool(steps), "aggregation": bool(steps)}
     return {
         **config,
@@ -109,6 +108,19 @@ def _config(scorer: type[Any], pipeline: dict[str, Any]) -> dict[str, Any]:
             for entry in metrics
         ],
     }
+
+
+def _scored(entry: dict[str, Any]) -> Any:
+    """Return a metric for code that only scores; the engine, which aggregates, has checked its name.
+
+    A name that is not registered is one of the values that the code returns itself.
+    """
+    from lm_eval.api.metrics.metric import Metric, _placeholder
+
+    name, options = entry["metric"], entry["kwargs"]
+    if _is_known("metric", name):
+        return {"metric": name, "kwargs": options, "aggregation": "mean"}
+    return Metric(name=name, fn=_placeholder(name), kwargs=dict(options))
 
 
 def _is_known(kind: str, value: Any) -> bool:

@@ -95,7 +95,7 @@ def simple_evaluate(
 ) -> dict[str, Any]:
     """Evaluate a model on tasks and return the results.
 
-    `model` is an object, the name of a back end, or the name of a model that this process registered. `tasks` are
+    `model` is an object, the name of a backend, or the name of a model that this process registered. `tasks` are
     names, inline definitions (whose fields may be functions) and task objects. `compat="0.4"` follows the rules of
     the 0.4 line. `choices` is `"letters"` or `"generate"`: how multiple-choice options are compared by a model that
     cannot score them. If more than `max_failures` requests fail, the evaluation fails; `None` allows any number of

@@ -60,7 +60,7 @@ class Lengths(LM):
 
 
 def sums(**kwargs: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return a small data set."""
+    """Return a small dataset."""
     return {
         "train": [{"q": f"{n}+1", "a": str(n + 1)} for n in range(5)],
         "test": [

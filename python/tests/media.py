@@ -1,4 +1,4 @@
-"""Data sets with drawings and tones, and a model that hashes what it gets."""
+"""Datasets with drawings and tones, and a model that hashes what it gets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMATS: list[tuple[str, str, dict[str, Any]]] = [
     ("TIFF", "RGB", {}),
     ("PNG", "1", {}),
 ]
-"""What images a data set may have: format, mode, and options of the encoder."""
+"""What images a dataset may have: format, mode, and options of the encoder."""
 
 HASHING_MODEL = """
 import hashlib, json, sys, warnings

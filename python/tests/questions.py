@@ -1,4 +1,4 @@
-"""A small multiple-choice data set, and tasks over it."""
+"""A small multiple-choice dataset, and tasks over it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTIONS = [
 
 
 def questions(**kwargs: Any) -> dict[str, Any]:
-    """Return a data set of questions with choices."""
+    """Return a dataset of questions with choices."""
     return {"test": QUESTIONS}
 
 

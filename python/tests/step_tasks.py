@@ -71,7 +71,7 @@ def rows(count: int, start: int) -> list[dict[str, Any]]:
 
 
 def data(**kwargs: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return a data set."""
+    """Return a dataset."""
     return {"train": rows(8, 100), "test": rows(9, 0)}
 
 

@@ -106,13 +106,13 @@ class Golden(unittest.TestCase):
         self.assertEqual(len(found["requests"]), len(media.FORMATS) + 8 + 3)
 
     def describe(self, folder: str, config: str, split: str, path: str) -> None:
-        """Write the README of a data set with one configuration and split."""
+        """Write the README of a dataset with one configuration and split."""
         card = f"configs: [{{config_name: {config}, data_files: [{{split: {split}, path: {path}}}]}}]"
         (self.folder / folder).mkdir(parents=True, exist_ok=True)
         (self.folder / folder / "README.md").write_text(f"---\n{card}\n---\n", encoding="utf-8")
 
     def test_fields_and_functions(self) -> None:
-        """Columns, lists of columns, functions that change images, filtered data sets, and examples."""
+        """Columns, lists of columns, functions that change images, filtered datasets, and examples."""
         (self.folder / "tasks").mkdir()
         media.write_charts(self.folder / "data/charts.parquet")
         (self.folder / "tasks/steps.py").write_text(STEPS, encoding="utf-8")
@@ -189,6 +189,8 @@ class Wire(unittest.TestCase):
         ]
         for options, size in cases:
             self.assertEqual(resize_image(image, **options).size, size, options)
+        # 49 / 49 * 9 is 9; 49 * (9 / 49) is less.
+        self.assertEqual(resize_image(media.drawing(1, size=(49, 49)), width=9).size, (9, 9))
 
     def test_sounds(self) -> None:
         """A WAV file is decoded without other libraries; other formats name what decodes them."""

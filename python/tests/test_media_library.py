@@ -20,7 +20,7 @@ class Library(BinaryTestCase):
     """Tasks are valid, have prompts, and run."""
 
     def setUp(self) -> None:
-        """Copy the tasks and write their data sets."""
+        """Copy the tasks and write their datasets."""
         super().setUp()
         for name in FOLDERS:
             shutil.copytree(Path(str(media.LIBRARY)) / name, self.folder / "tasks" / name)
@@ -30,7 +30,7 @@ class Library(BinaryTestCase):
         self.write_voices()
 
     def describe(self, dataset: str, configs: list[tuple[str, list[str]]]) -> None:
-        """Write the README of a data set: its configurations, each with splits in a folder of its name."""
+        """Write the README of a dataset: its configurations, each with splits in a folder of its name."""
         lines = ["---", "configs:"]
         for config, splits in configs:
             lines += [f"- config_name: {config}", "  data_files:"]

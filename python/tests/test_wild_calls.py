@@ -331,7 +331,7 @@ class Classes(Calls):
                 found[name] = [dict(doc) for doc in docs]
         print("RESULT", json.dumps([70, found], sort_keys=True))
 
-        # NeMo Evaluator: a task step by step. `download()` without arguments needs a data set of the hub.
+        # NeMo Evaluator: a task step by step. `download()` without arguments needs a dataset of the hub.
         for name in ("wild_gsm", "wild_mmlu_one"):
             (task,) = get_task_dict([name], manager).values()
             task.config.num_fewshot = 1

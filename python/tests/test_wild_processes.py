@@ -133,7 +133,7 @@ class Processes(Script):
         self.assertIn("gather_object", done.stderr)
 
     def test_back_ends_run_in_the_first_process(self) -> None:
-        """A back end of the engine is evaluated only once, not in each process of a launcher."""
+        """A backend of the engine is evaluated only once, not in each process of a launcher."""
         program = """
             import lm_eval
             manager = lm_eval.TaskManager(include_path="tasks")

@@ -1,4 +1,4 @@
-"""Writes tiny vision checkpoints with random weights, and their processors."""
+"""Writes tiny checkpoints that see or hear, with random weights, and their processors."""
 
 from __future__ import annotations
 
@@ -106,3 +106,39 @@ def write_qwen(folder: Path) -> str:
         chat_template=TEMPLATE.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>"),
     )
     return _save(folder, model, processor)
+
+
+def write_qwen_audio(folder: Path) -> str:
+    """Write a Qwen2-Audio that hears two seconds."""
+    import torch
+    import transformers
+
+    names = ["<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"]
+    words = tokenizer(names)
+    hearing = transformers.Qwen2AudioEncoderConfig(
+        num_mel_bins=16, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, d_model=32, max_source_positions=100
+    )
+    config = transformers.Qwen2AudioConfig(
+        audio_config=hearing.to_dict(),
+        text_config=transformers.Qwen2Config(**_text(words)).to_dict(),
+        audio_token_index=words.convert_tokens_to_ids(names[0]),
+    )
+    sounds = transformers.WhisperFeatureExtractor(
+        feature_size=16, sampling_rate=16000, chunk_length=2, return_attention_mask=True
+    )
+    template = TEMPLATE.replace("'image'", "'audio'").replace("IMAGE", "<|audio_bos|><|AUDIO|><|audio_eos|>")
+    processor = transformers.Qwen2AudioProcessor(sounds, words, chat_template=template)
+    model = transformers.Qwen2AudioForConditionalGeneration(config)
+    model.generation_config.pad_token_id = words.pad_token_id
+    model.generation_config.eos_token_id = words.eos_token_id
+    torch.manual_seed(0)
+    for name, weights in model.named_parameters():
+        weights.data = torch.randn_like(weights) * (0.6 if "projector" in name else 0.3)
+        if "bias" in name or "norm" in name:
+            weights.data = torch.full_like(weights, 0 if "bias" in name else 1)
+    # Bytes of other scripts would be parts of characters, and different texts would look alike.
+    letters = {index for letter, index in words.get_vocab().items() if letter.isascii() and len(letter) == 1}
+    model.get_output_embeddings().weight.data[[index for index in range(len(words)) if index not in letters]] = 0
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)

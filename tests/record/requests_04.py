@@ -27,7 +27,7 @@ task_module.tqdm = lambda iterable, **kwargs: iterable
 
 
 class Split(list):
-    """A list of documents with column names, like a data set."""
+    """A list of documents with column names, like a dataset."""
 
     @property
     def features(self):

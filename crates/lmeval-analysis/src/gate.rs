@@ -15,7 +15,7 @@ pub struct Gate {
     pub metric: String,
     /// The worst difference that is acceptable, new minus base.
     pub margin: f64,
-    /// Whether the difference has to be at most the margin, for metrics where less is better.
+    /// Whether the difference has to be at most the margin, for metrics where lower is better.
     pub at_most: bool,
 }
 

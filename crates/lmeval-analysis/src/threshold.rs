@@ -47,7 +47,7 @@ impl Threshold {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || {
             Diagnostic::new(format!("`{text}` is not a threshold")).hint(
-                "Write TASK:METRIC=VALUE, for example 'gsm8k:exact_match=0.5', or TASK:METRIC<=VALUE where less is better",
+                "Write TASK:METRIC=VALUE, for example 'gsm8k:exact_match=0.5', or TASK:METRIC<=VALUE where lower is better",
             )
         };
         let (score, value) = text.rsplit_once('=').ok_or_else(wrong)?;

@@ -81,7 +81,7 @@ impl Segment {
 impl Batch {
     /// Creates a batch from segments and their concatenated tokens.
     pub fn new(tokens: &[u32], segments: Vec<Segment>, device: &Device) -> Result<Self> {
-        let batch = Self::of(Tensor::new(tokens, device)?, segments);
+        let batch = Self::of(numbers_on(tokens, device)?, segments);
         debug_assert_eq!(tokens.len(), batch.destinations.len());
         Ok(batch)
     }
@@ -92,8 +92,12 @@ impl Batch {
         let mut destinations = Vec::new();
         for segment in &segments {
             positions.extend((segment.offset..segment.offset + segment.len).map(|position| position as u32));
-            let own = segment.spans.iter().flat_map(|span| span.rows()).skip(segment.offset);
-            destinations.extend(own);
+            let mut skipped = segment.offset;
+            for span in &segment.spans {
+                let before = skipped.min(span.len);
+                destinations.extend(span.start + before..span.start + span.len);
+                skipped -= before;
+            }
         }
         Self {
             tokens,
@@ -161,6 +165,11 @@ impl Batch {
         Ok(self.ragged.get_or_init(|| ragged))
     }
 
+    /// Whether a layer has padded the segments.
+    pub(crate) fn is_padded(&self) -> bool {
+        self.padded.get().is_some()
+    }
+
     /// The segments padded to rectangles, for devices without a ragged attention kernel.
     pub(crate) fn padded(&self) -> Result<&Padded> {
         if let Some(padded) = self.padded.get() {
@@ -169,4 +178,12 @@ impl Batch {
         let padded = Padded::new(self)?;
         Ok(self.padded.get_or_init(|| padded))
     }
+}
+
+/// A list of numbers as a tensor on a device.
+pub(crate) fn numbers_on(numbers: &[u32], device: &Device) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    return Ok(crate::cuda::numbers_on(numbers, device)?);
+    #[cfg(not(feature = "cuda"))]
+    Ok(Tensor::new(numbers, device)?)
 }

@@ -143,6 +143,8 @@ impl Opened {
         #[cfg(feature = "cuda")]
         crate::cuda::finish_upload();
         let model = model?;
+        // Another thread computes with the weights, in an order of its own.
+        device.synchronize()?;
         self.source.check_loaded()?;
         Ok((model, weights.unused(&self.config)?))
     }

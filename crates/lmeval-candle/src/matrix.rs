@@ -166,7 +166,7 @@ impl Matrix {
     pub(crate) fn gather(&self, rows: &Tensor) -> Result<Tensor> {
         match &self.0 {
             Form::Stored(matrix) => expand(matrix.as_ref(), &rows.to_vec1()?),
-            _ => self.tensor()?.index_select(rows, 0),
+            _ => gather(&self.tensor()?, rows),
         }
     }
 
@@ -178,6 +178,15 @@ impl Matrix {
             Form::Stored(matrix) => expand_all(matrix.as_ref()),
             #[cfg(feature = "cuda")]
             Form::Device { matrix, first, count, dtype } => matrix.transpose(*first, *count, *dtype)?.t(),
+        }
+    }
+
+    /// The tensor, if it is one as it is.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn plain(&self) -> Option<&Tensor> {
+        match &self.0 {
+            Form::Tensor(tensor) => Some(tensor),
+            _ => None,
         }
     }
 
@@ -225,6 +234,15 @@ impl Matrix {
         })?;
         Tensor::from_vec(made, (count, outputs), &Device::Cpu)
     }
+}
+
+/// The rows of a tensor with these indices.
+pub(crate) fn gather(tensor: &Tensor, rows: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if let Some(made) = crate::cuda::gather(tensor, rows)? {
+        return Ok(made);
+    }
+    tensor.index_select(rows, 0)
 }
 
 impl Matrix {

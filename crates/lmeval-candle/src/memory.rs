@@ -8,7 +8,7 @@ use crate::weights::mapped_bytes;
 pub(crate) fn available(device: &Device) -> Option<usize> {
     match device {
         #[cfg(feature = "cuda")]
-        Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free),
+        Device::Cuda(device) => crate::cuda::available(device),
         Device::Cpu => {
             let machine =
                 fs_err::read_to_string("/proc/meminfo").ok().and_then(|meminfo| mem_available(&meminfo));

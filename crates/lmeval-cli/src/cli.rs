@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Fidelity(Box<FidelityArgs>),
     /// Look at runs in a browser: scores, samples, comparisons.
     View(ViewArgs),
-    /// Write one or two runs as one HTML file that needs no server.
+    /// Write one run, or several and their comparison, as one HTML file that needs no server.
     Report(ReportArgs),
     /// Look at the documents of a run: prompts, answers and scores.
     Samples(Box<SamplesArgs>),
@@ -114,7 +114,7 @@ pub(crate) enum Listing {
     Subtasks,
     /// Tags: names that stand for several tasks.
     Tags,
-    /// Back ends accepted by `--model`.
+    /// Backends accepted by `--model`.
     Models,
     /// Metrics available to tasks.
     Metrics,
@@ -127,7 +127,7 @@ pub(crate) enum Listing {
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                back ends for --model\n  lm-eval ls tasks --json          one JSON object per line"
+    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                backends for --model\n  lm-eval ls tasks --json          one JSON object per line"
 )]
 pub(crate) struct LsArgs {
     /// The kind of names to list; prints this help if omitted.

@@ -1,13 +1,13 @@
-//! References from tasks to data sets.
+//! References from tasks to datasets.
 
 use std::path::PathBuf;
 
 use lmeval_pycompat::Dict;
 
-/// A data set requested by a task file or by a task's code.
+/// A dataset requested by a task file or by a task's code.
 #[derive(Clone, Debug, Default)]
 pub struct DatasetRequest {
-    /// `dataset_path`: a loader (`json`, `csv`, `parquet`, `arrow`, `text`), a folder, or a data set on the hub.
+    /// `dataset_path`: a loader (`json`, `csv`, `parquet`, `arrow`, `text`), a folder, or a dataset on the hub.
     pub path: String,
     /// `dataset_name`: the configuration.
     pub name: Option<String>,

@@ -41,7 +41,7 @@ pub trait Documents: Debug + Send + Sync {
     }
 }
 
-/// The splits of a data set.
+/// The splits of a dataset.
 pub trait Splits: Debug + Send + Sync {
     /// The documents of one split.
     fn split(&self, name: &str) -> Result<Arc<dyn Documents>, DocumentError>;
@@ -57,13 +57,13 @@ pub struct NoSuchDocument {
     pub length: usize,
 }
 
-/// The error of a split that the data set does not have.
+/// The error of a split that the dataset does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("There is no split `{name}`; available splits: {}", quoted(available))]
 pub struct NoSuchSplit {
     /// The requested split.
     pub name: String,
-    /// The splits of the data set.
+    /// The splits of the dataset.
     pub available: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ pub struct MemorySplits {
 }
 
 impl MemorySplits {
-    /// A data set without splits; add them using [`MemorySplits::with`].
+    /// A dataset without splits; add them using [`MemorySplits::with`].
     pub fn new() -> Self {
         Self::default()
     }

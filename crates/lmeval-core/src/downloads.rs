@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Receives progress of downloads of data sets, tokenizers and weights. Calls may come from several threads.
+/// Receives progress of downloads of datasets, tokenizers and weights. Calls may come from several threads.
 pub trait DownloadProgress: Send + Sync {
     /// A download starts; `done` bytes are already on disk from an earlier attempt.
     fn start(&self, _file: &str, _done: u64, _total: Option<u64>) {}
@@ -17,7 +17,7 @@ pub trait DownloadProgress: Send + Sync {
     /// Another process is downloading the same file; this one waits for its lock.
     fn waiting(&self, _file: &str) {}
 
-    /// A data set was not found in any of these folders and will be requested from the hub.
+    /// A dataset was not found in any of these folders and will be requested from the hub.
     fn no_local_copy(&self, _dataset: &str, _looked_in: &[PathBuf]) {}
 
     /// A request failed and is sent again after a wait.

@@ -226,7 +226,7 @@ impl OptionScoring {
 /// The identity of a model. Saved answers are reused only for a model with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelIdentity {
-    /// The name of the back end.
+    /// The name of the backend.
     pub backend: String,
     /// Facts by name, in a fixed order: the model, its revision or the server's description of it, the tokenizer, and
     /// every setting that changes answers. No secrets.

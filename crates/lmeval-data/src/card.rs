@@ -1,4 +1,4 @@
-//! The front matter of a data set's README: configurations and column types.
+//! The front matter of a dataset's README: configurations and column types.
 
 use lmeval_pycompat::{Dict, Value, repr, yaml};
 
@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::features;
 use crate::types::Schema;
 
-/// The metadata of a data set.
+/// The metadata of a dataset.
 #[derive(Debug, Default)]
 pub(crate) struct Card {
     pub(crate) configs: Vec<Config>,

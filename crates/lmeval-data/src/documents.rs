@@ -1,4 +1,4 @@
-//! Data sets as documents of tasks.
+//! Datasets as documents of tasks.
 
 use std::sync::Arc;
 

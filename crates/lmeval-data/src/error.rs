@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lmeval_core::Diagnose;
 
-/// An error of finding, downloading or reading a data set.
+/// An error of finding, downloading or reading a dataset.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -69,7 +69,7 @@ pub enum ErrorKind {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The data set has no such split.
+    /// The dataset has no such split.
     #[error("Unknown split `{split}`. Should be one of {}", quoted(available))]
     UnknownSplit {
         /// The requested split.
@@ -82,7 +82,7 @@ pub enum ErrorKind {
     NoRows {
         /// The split as requested.
         split: String,
-        /// The name of the data set.
+        /// The name of the dataset.
         dataset: String,
     },
     /// A split instruction cannot be parsed.
@@ -93,20 +93,20 @@ pub enum ErrorKind {
         /// A description of the syntax error.
         message: String,
     },
-    /// The data set has no such configuration.
+    /// The dataset has no such configuration.
     #[error("Configuration `{name}` of `{dataset}` not found. Available: {}", quoted(available))]
     UnknownConfig {
-        /// The name of the data set.
+        /// The name of the dataset.
         dataset: String,
         /// The requested name.
         name: String,
         /// The available names.
         available: Vec<String>,
     },
-    /// The data set has several configurations without a default, and none was requested.
+    /// The dataset has several configurations without a default, and none was requested.
     #[error("Configuration name of `{dataset}` is missing. Pick one of {}", quoted(available))]
     MissingConfig {
-        /// The name of the data set.
+        /// The name of the dataset.
         dataset: String,
         /// The available names.
         available: Vec<String>,
@@ -143,10 +143,10 @@ pub enum ErrorKind {
         /// The kind of data.
         what: String,
     },
-    /// A data set defined by Python code.
-    #[error("Data set `{dataset}` needs the script `{script}`, but scripts are not run")]
+    /// A dataset defined by Python code.
+    #[error("Dataset `{dataset}` needs the script `{script}`, but scripts are not run")]
     Script {
-        /// The name of the data set.
+        /// The name of the dataset.
         dataset: String,
         /// The file name of the script.
         script: String,
@@ -205,7 +205,7 @@ impl Error {
         match self.kind() {
             ErrorKind::Script { dataset, .. } => vec![
                 format!(
-                    "Use the converted copy of the data set: set `revision: refs/convert/parquet` in \
+                    "Use the converted copy of the dataset: set `revision: refs/convert/parquet` in \
                      `dataset_kwargs`, if `{dataset}` has one"
                 ),
                 "Or export the rows once with Python (`save_to_disk`, `to_parquet`) and set `dataset_path` to \

@@ -19,7 +19,7 @@ const IN_MEMORY: u64 = 1 << 20;
 const UNPACKED: u64 = 4 << 30;
 const RATIO: u64 = 200;
 
-/// The maximum number of files held open; a data set may have more files than a process may open.
+/// The maximum number of files held open; a dataset may have more files than a process may open.
 const HANDLES: usize = 256;
 
 /// The bytes that are read ahead of a thread that reads one row after another.

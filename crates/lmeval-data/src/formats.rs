@@ -20,7 +20,7 @@ pub(crate) enum Format {
 }
 
 /// Supported file extensions.
-const EXTENSIONS: [(&str, Format); 22] = [
+const EXTENSIONS: [(&str, Format); 23] = [
     ("csv", Format::Csv),
     ("tsv", Format::Csv),
     ("json", Format::Json),
@@ -43,11 +43,12 @@ const EXTENSIONS: [(&str, Format); 22] = [
     ("mp3", Format::Files(MediaKind::Audio)),
     ("flac", Format::Files(MediaKind::Audio)),
     ("ogg", Format::Files(MediaKind::Audio)),
+    ("opus", Format::Files(MediaKind::Audio)),
 ];
 
-/// Extensions of unsupported kinds of data sets.
-const UNSUPPORTED_EXTENSIONS: [&str; 12] =
-    ["tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "opus", "pdf", "zarr"];
+/// Extensions of unsupported kinds of datasets.
+const UNSUPPORTED_EXTENSIONS: [&str; 11] =
+    ["tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "mp4", "pdf", "zarr"];
 
 impl Format {
     /// The format of a loader name.

@@ -6,7 +6,7 @@ use lmeval_pycompat::fnmatch;
 
 use crate::error::Error;
 
-/// Files that describe a data set but are not part of it.
+/// Files that describe a dataset but are not part of it.
 const NOT_DATA: [&str; 6] = [
     "README.md",
     "config.json",

@@ -1,4 +1,4 @@
-//! Data sets: readers, split inference and slicing.
+//! Datasets: readers, split inference and slicing.
 //!
 //! ```
 //! use lmeval_core::DatasetRequest;
@@ -20,6 +20,7 @@
 //! ```
 
 mod card;
+mod cell;
 mod columnar;
 mod csv;
 mod documents;

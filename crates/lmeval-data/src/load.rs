@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::split::DatasetDict;
 use crate::tree::{Folder, Location, Tree};
 
-/// The branch with the hub's Parquet conversion of a data set.
+/// The branch with the hub's Parquet conversion of a dataset.
 const CONVERTED: &str = "refs/convert/parquet";
 
 /// Loaders of the reference that are not supported.
@@ -39,7 +39,7 @@ const OTHER_LOADERS: [&str; 12] = [
 
 /// Loads the splits of a request.
 ///
-/// Files are scanned once, for the offsets of rows and the types of columns; rows are read on demand. Data sets on
+/// Files are scanned once, for the offsets of rows and the types of columns; rows are read on demand. Datasets on
 /// the hub are downloaded into the cache shared with Python.
 pub fn load(request: &DatasetRequest, settings: &Settings) -> Result<DatasetDict, Error> {
     let loader = Loader { request, settings, client: OnceLock::new() };
@@ -184,7 +184,7 @@ impl Loader<'_> {
                 other => return other,
             }
         };
-        // The hub converts most data sets; its copy needs neither scripts nor guesses about files.
+        // The hub converts most datasets; its copy needs neither scripts nor guesses about files.
         if kwargs.data_files.is_some() || kwargs.data_dir.is_some() {
             return Err(problem);
         }

@@ -18,7 +18,7 @@ pub(crate) type Splits = Vec<(String, Vec<Location>)>;
 
 /// Files by split, and how to read them.
 pub(crate) struct Plan {
-    /// The name of the data set in messages.
+    /// The name of the dataset in messages.
     pub(crate) dataset: String,
     pub(crate) format: Format,
     pub(crate) options: Dict,

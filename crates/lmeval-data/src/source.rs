@@ -20,6 +20,6 @@ pub(crate) trait Source: Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) source: Arc<dyn Source>,
-    /// The schemas of its parts, in order; the first part of a data set determines the types of all.
+    /// The schemas of its parts, in order; the first part of a dataset determines the types of all.
     pub(crate) schemas: Vec<Arc<Schema>>,
 }

@@ -1,10 +1,11 @@
-//! Splits, and the data set that maps names to them.
+//! Splits, and the dataset that maps names to them.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use lmeval_pycompat::Dict;
 
+use crate::cell::{leave_stored, media_columns};
 use crate::error::Error;
 use crate::source::Source;
 use crate::types::Schema;
@@ -19,6 +20,8 @@ pub struct Split {
 struct SplitFiles {
     schema: Arc<Schema>,
     columns: Vec<String>,
+    /// The columns with images or sounds.
+    media: Vec<Arc<Schema>>,
     parts: Vec<FileRows>,
     /// The end row of each part (exclusive).
     ends: Vec<u64>,
@@ -46,7 +49,8 @@ impl Split {
         });
         let ends = ends.collect();
         let columns = schema.columns.iter().map(|(name, _)| name.to_string()).collect();
-        Self { shared: Arc::new(SplitFiles { schema, columns, parts, ends }) }
+        let media = media_columns(&schema);
+        Self { shared: Arc::new(SplitFiles { schema, columns, media, parts, ends }) }
     }
 
     /// The number of rows.
@@ -68,13 +72,18 @@ impl Split {
         &self.shared.schema
     }
 
-    /// The row at an index, or `None` if the index is not below [`Split::len`].
+    /// The row at an index, or `None` if the index is not below [`Split::len`]. Its images and sounds are read from the file
+    /// when they are needed.
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
-        let SplitFiles { schema, parts, ends, .. } = &*self.shared;
+        let SplitFiles { schema, media, parts, ends, .. } = &*self.shared;
         let part_index = ends.partition_point(|end| *end <= index);
         let part = parts.get(part_index)?;
         let before = ends[part_index] - part.length;
-        Some(part.source.row(part.start + index - before, schema))
+        let index = part.start + index - before;
+        Some(part.source.row(index, schema).map(|mut row| {
+            leave_stored(&mut row, media, &part.source, index);
+            row
+        }))
     }
 
     /// Iterates over all rows in order.
@@ -106,7 +115,7 @@ impl Split {
         Self::from_parts(self.shared.schema.clone(), parts)
     }
 
-    /// Concatenates splits of one data set.
+    /// Concatenates splits of one dataset.
     pub(crate) fn concatenate(splits: &[Self]) -> Option<Self> {
         let schema = splits.first()?.shared.schema.clone();
         let parts = splits.iter().flat_map(|split| split.shared.parts.iter().cloned()).collect();
@@ -151,7 +160,7 @@ impl Iterator for Rows {
 
 impl ExactSizeIterator for Rows {}
 
-/// The splits of a data set by name, in order.
+/// The splits of a dataset by name, in order.
 #[derive(Clone, Debug, Default)]
 pub struct DatasetDict {
     splits: Vec<(String, Split)>,
@@ -182,7 +191,7 @@ impl DatasetDict {
         self.splits.len()
     }
 
-    /// Whether the data set has no splits.
+    /// Whether the dataset has no splits.
     pub fn is_empty(&self) -> bool {
         self.splits.is_empty()
     }

@@ -77,7 +77,7 @@ impl Choices {
             };
             let _ = write!(
                 text,
-                " (the default for this back end; the alternative is `--choices {}`)",
+                " (the default for this backend; the alternative is `--choices {}`)",
                 other.name()
             );
         }

@@ -75,13 +75,13 @@ pub fn load_class(
     Ok(task.set_class(&described)?)
 }
 
-/// Gives Python code access to data sets and templates.
+/// Gives Python code access to datasets and templates.
 pub(crate) fn install_services(python: &Arc<PythonHost>, data: &DataOptions) {
     let data = DataOptions { python: None, ..data.clone() };
     python.set_services(Arc::new(Services { data, templates: Templates::default() }));
 }
 
-/// The data sets and templates that Python code can request.
+/// The datasets and templates that Python code can request.
 struct Services {
     data: DataOptions,
     templates: Templates,

@@ -31,7 +31,7 @@ pub(crate) enum Message {
     Built { task: usize, digest: Option<Arc<str>>, of_part: Option<Arc<str>>, conversations: Option<u128> },
     /// A request was answered.
     Answered { slot: Slot, answer: Answer },
-    /// A request failed for good.
+    /// A request failed permanently.
     Failed { slot: Slot, request: Box<ModelRequest>, error: ModelError },
     /// Several messages, in order: waking a thread costs more than handling one.
     Several(Vec<Message>),
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     Stop(Box<EngineError>),
 }
 
-/// A request that failed for good.
+/// A request that failed permanently.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The failed request, with task and document.
@@ -68,6 +68,32 @@ impl Pending {
         let before: usize =
             self.requests.instances[..slot.instance].iter().map(|instance| instance.repeats).sum();
         self.answers[before + slot.repeat] = Some(answer);
+    }
+
+    /// The document with the answers of the repeats that are complete, when that of `slot` is and others are not.
+    fn so_far(&self, slot: Slot) -> Option<AnsweredDocument> {
+        let instances = &self.requests.instances;
+        if self.failed || instances.iter().any(|instance| instance.repeats != instances[0].repeats) {
+            return None;
+        }
+        let repeats = instances.first()?.repeats;
+        let of_repeat = |repeat: usize| self.answers[repeat..].iter().step_by(repeats.max(1));
+        let is_complete = |repeat: &usize| of_repeat(*repeat).all(Option::is_some);
+        if !is_complete(&slot.repeat) {
+            return None;
+        }
+        let complete: Vec<usize> = (0..repeats).filter(is_complete).collect();
+        let answered = instances.iter().enumerate().map(|(index, instance)| {
+            let own = complete.iter().filter_map(|repeat| self.answers[index * repeats + repeat].clone());
+            AnsweredInstance::of(instance.clone(), &own.collect::<Vec<_>>())
+        });
+        Some(AnsweredDocument {
+            doc_id: self.requests.doc_id,
+            document: Arc::clone(&self.requests.document),
+            choices: self.requests.choices.clone(),
+            answers: answered.collect(),
+            judgements: Vec::new(),
+        })
     }
 
     /// The document with its answers, or `None` if a request failed.
@@ -303,6 +329,9 @@ impl<'a> Collector<'a> {
         }
         pending.missing -= 1;
         if pending.missing > 0 {
+            if let Some(preview) = &self.preview {
+                preview.repeated(slot.task, || pending.so_far(slot));
+            }
             return;
         }
         if let Document::Pending(pending) = std::mem::replace(document, Document::Failed)

@@ -43,7 +43,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     Ok(Arc::new(data))
 }
 
-/// The settings for finding data sets, with the built-in data files added.
+/// The settings for finding datasets, with the built-in data files added.
 pub(crate) fn data_settings(options: &DataOptions) -> Settings {
     let mut settings = options.settings.clone().unwrap_or_else(Settings::from_environment);
     settings.virtual_files.get_or_insert(|path: &Path| embedded::read(path).map(str::as_bytes));

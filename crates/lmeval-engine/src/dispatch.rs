@@ -281,7 +281,7 @@ impl Dispatcher {
         answer: Result<Answer, ModelError>,
     ) -> Result<(), lmeval_journal::Error> {
         if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
-            // Stopped before all its retries, so it has not failed for good.
+            // Stopped before all its retries, so it has not failed permanently.
             return self.save_begun(key, &job).await;
         }
         let answer = checked(&job.request, answer).map(masked);

@@ -90,8 +90,8 @@ pub enum EngineError {
     /// An old response cache could not be imported.
     #[error(transparent)]
     OldCache(#[from] lmeval_host::OldCacheError),
-    /// More requests failed for good than `max_failures` allows.
-    #[error("{} failed for good; the first is {first}", counted(*failures, "request"))]
+    /// More requests failed permanently than `max_failures` allows.
+    #[error("{} failed permanently; the first is {first}", counted(*failures, "request"))]
     TooManyFailures {
         /// The number of failed requests.
         failures: usize,

@@ -40,7 +40,7 @@ pub struct Evaluated {
     pub tasks: Vec<(String, Arc<Task>)>,
     /// The source of the chat template, if one was applied and is known.
     pub chat_template: Option<String>,
-    /// Requests that failed for good. Their documents are excluded from the scores.
+    /// Requests that failed permanently. Their documents are excluded from the scores.
     pub failures: Vec<Failure>,
     /// The number of answered requests.
     pub answered: usize,

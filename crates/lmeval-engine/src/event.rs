@@ -150,7 +150,7 @@ pub enum Event<'a> {
         /// Whether a judge answered.
         is_judge: bool,
     },
-    /// A request failed for good.
+    /// A request failed permanently.
     Failed {
         /// The failed request.
         request: &'a ModelRequest,
@@ -163,13 +163,13 @@ pub enum Event<'a> {
         /// The key of the task in the results.
         task: &'a str,
     },
-    /// A document was scored ahead of its task. Not every document is. Only with
+    /// A document was scored ahead of its task, by all its repeats or those that have arrived. Not every document is. Only with
     /// [`EvaluateOptions::preview`](crate::EvaluateOptions::preview).
     Previewed {
         /// The key of the task in the results.
         task: &'a str,
-        /// The document with its answers.
-        document: &'a AnsweredDocument,
+        /// The document with its answers; `None` while repeats are missing.
+        document: Option<&'a AnsweredDocument>,
         /// The scores of the task so far; empty where they can only be computed at the end.
         scores: &'a [PreviewScore],
     },

@@ -88,7 +88,7 @@ impl TaskJudges {
         Ok(Judging { answered, asked: asked.collect(), open })
     }
 
-    /// Records the answer to a question; `None` if the request failed for good. Asks again if there is no verdict and the
+    /// Records the answer to a question; `None` if the request failed permanently. Asks again if there is no verdict and the
     /// task says so.
     pub(crate) fn settle(
         &mut self,

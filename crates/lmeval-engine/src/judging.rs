@@ -23,14 +23,14 @@ pub struct JudgeModel {
     pub role: Arc<str>,
     /// The model that answers for it.
     pub model: Arc<dyn Model>,
-    /// Its back end and arguments without secrets, for the results.
+    /// Its backend and arguments without secrets, for the results.
     pub settings: Dict,
     /// Whether it is an object of the Python program that called the engine.
     pub in_caller: bool,
 }
 
 impl JudgeModel {
-    /// The [`settings`](Self::settings) of a back end with arguments.
+    /// The [`settings`](Self::settings) of a backend with arguments.
     pub fn settings_of(backend: &str, args: &Dict) -> Dict {
         let mut settings = Dict::new();
         settings.insert("model", backend);
@@ -284,7 +284,7 @@ fn busy(role: &str) -> ModelError {
         "The judge `{role}` is an object of the Python process whose scorer asks it, and that process is waiting"
     );
     ModelError::new(ModelErrorKind::Configuration, message)
-        .hint("Bind the role to a back end by name, or use the scorer `judge`")
+        .hint("Bind the role to a backend by name, or use the scorer `judge`")
 }
 
 fn ended() -> ModelError {

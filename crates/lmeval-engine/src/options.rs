@@ -46,9 +46,9 @@ pub struct JournalOptions {
 /// The sources of documents.
 #[derive(Clone, Default)]
 pub struct DataOptions {
-    /// Where to find data sets; read from the environment by default.
+    /// Where to find datasets; read from the environment by default.
     pub settings: Option<Settings>,
-    /// A folder with local copies of data sets, by name.
+    /// A folder with local copies of datasets, by name.
     pub dataset_dir: Option<PathBuf>,
     /// The maximum number of rows read per split.
     pub limit_rows: Option<u64>,

@@ -1,13 +1,16 @@
-//! Running scores: some documents are scored ahead of their task, for those who watch a run.
+//! Running scores: some documents are scored ahead of their task, for those who watch a run. A document that is asked about
+//! several times is scored by the repeats that have arrived, and again as others do.
 //!
 //! The final scores do not depend on it. The thread works a hundredth of the time: if documents arrive faster than that
 //! allows, most of them are skipped, so that watching does not slow a run down.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lmeval_core::DocId;
 use lmeval_pycompat::Value;
 use lmeval_scoring::scorers::{AnsweredDocument, TaskScorer};
 
@@ -55,6 +58,22 @@ impl PreviewScore {
         self.mean += before / self.count as f64;
         self.squares += before * (value - self.mean);
     }
+
+    /// Removes a value that was added.
+    fn remove(&mut self, value: f64) {
+        let after = value - self.mean;
+        self.count -= 1;
+        self.mean = if self.count == 0 { 0.0 } else { self.mean - after / self.count as f64 };
+        self.squares = if self.count < 2 { 0.0 } else { self.squares - after * (value - self.mean) };
+    }
+}
+
+/// A document on its way to the thread that scores ahead.
+struct Ahead {
+    task: usize,
+    document: Box<AnsweredDocument>,
+    /// Whether all repeats have arrived.
+    is_complete: bool,
 }
 
 /// Passes documents on to the thread that scores them ahead.
@@ -63,7 +82,7 @@ pub(crate) struct PreviewSender<'a> {
     keys: Vec<String>,
     waiting: Arc<AtomicUsize>,
     has_ended: Arc<AtomicBool>,
-    documents: mpsc::Sender<(usize, Box<AnsweredDocument>)>,
+    documents: mpsc::Sender<Ahead>,
 }
 
 impl Drop for PreviewSender<'_> {
@@ -76,13 +95,24 @@ impl PreviewSender<'_> {
     /// Reports that a document is complete; `None` if it failed.
     pub(crate) fn settled(&self, task: usize, document: Option<&AnsweredDocument>) {
         self.events.event(Event::DocumentDone { task: &self.keys[task] });
-        if let Some(document) = document
-            && self.waiting.load(Ordering::Relaxed) < WAITING
-        {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            // The thread ends only with the run.
-            let _ = self.documents.send((task, Box::new(document.clone())));
+        if let Some(document) = document {
+            self.send(task, true, || Some(document.clone()));
         }
+    }
+
+    /// Reports that another repeat of a document is complete, and others are not.
+    pub(crate) fn repeated(&self, task: usize, document: impl FnOnce() -> Option<AnsweredDocument>) {
+        self.send(task, false, document);
+    }
+
+    fn send(&self, task: usize, is_complete: bool, document: impl FnOnce() -> Option<AnsweredDocument>) {
+        if self.waiting.load(Ordering::Relaxed) >= WAITING {
+            return;
+        }
+        let Some(document) = document() else { return };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // The thread ends only with the run.
+        let _ = self.documents.send(Ahead { task, document: Box::new(document), is_complete });
     }
 }
 
@@ -92,7 +122,7 @@ pub(crate) struct Preview<'a> {
     tasks: Vec<PreviewedTask>,
     waiting: Arc<AtomicUsize>,
     has_ended: Arc<AtomicBool>,
-    documents: mpsc::Receiver<(usize, Box<AnsweredDocument>)>,
+    documents: mpsc::Receiver<Ahead>,
 }
 
 struct PreviewedTask {
@@ -100,6 +130,8 @@ struct PreviewedTask {
     /// `None` if scoring needs all documents together or runs Python code: such scores come at the end.
     scorer: Option<TaskScorer>,
     scores: Vec<PreviewScore>,
+    /// What documents with some of their repeats have added: indices of scores, and values.
+    partial: HashMap<DocId, Vec<(usize, f64)>>,
 }
 
 /// Both ends, if the run is watched.
@@ -115,6 +147,7 @@ pub(crate) fn preview<'a>(
             key: planned.key.clone(),
             scorer: planned.preview.take(),
             scores: Vec::new(),
+            partial: HashMap::new(),
         })
         .collect();
     let keys = tasks.iter().map(|task| task.key.clone()).collect();
@@ -133,11 +166,12 @@ pub(crate) fn preview<'a>(
 impl Preview<'_> {
     /// Scores documents until the collector is gone.
     pub(crate) fn run(mut self) {
-        while let Ok((task, document)) = self.documents.recv() {
+        while let Ok(Ahead { task, document, is_complete }) = self.documents.recv() {
             let started = Instant::now();
-            self.tasks[task].add(&document);
+            self.tasks[task].add(&document, is_complete);
             let PreviewedTask { key, scores, .. } = &self.tasks[task];
-            self.events.event(Event::Previewed { task: key, document: &document, scores });
+            let document = is_complete.then_some(&*document);
+            self.events.event(Event::Previewed { task: key, document, scores });
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             let awake = Instant::now() + (started.elapsed() * REST).min(LONGEST_REST);
             while Instant::now() < awake && !self.has_ended.load(Ordering::Relaxed) {
@@ -152,15 +186,28 @@ impl Preview<'_> {
 }
 
 impl PreviewedTask {
-    fn add(&mut self, document: &AnsweredDocument) {
+    /// Adds the values of a document, in place of those that it had with fewer repeats.
+    fn add(&mut self, document: &AnsweredDocument, is_complete: bool) {
         let Some(scorer) = &mut self.scorer else { return };
         let before: Vec<usize> =
             scorer.pipelines().iter().map(|pipeline| pipeline.reduced_docs().len()).collect();
         if scorer.score_next(std::slice::from_ref(document)).is_err() {
-            // The run itself reports it when the task is scored.
-            self.scorer = None;
-            return;
+            if is_complete {
+                // The run itself reports it when the task is scored.
+                self.scorer = None;
+                return;
+            }
+            // Reductions such as `avg@4` need all repeats.
+            let mut filled = document.clone();
+            filled.answers.iter_mut().for_each(|answered| *answered = answered.cycled());
+            if scorer.score_next(std::slice::from_ref(&filled)).is_err() {
+                return;
+            }
         }
+        for (index, value) in self.partial.remove(&document.doc_id).unwrap_or_default() {
+            self.scores[index].remove(value);
+        }
+        let mut added = Vec::new();
         for (pipeline, before) in scorer.pipelines().iter().zip(before) {
             for (metric, value) in
                 pipeline.reduced_docs()[before..].iter().flat_map(|scored| scored.values.iter())
@@ -170,15 +217,18 @@ impl PreviewedTask {
                     _ => None,
                 };
                 let Some(number) = number.filter(|number| number.is_finite()) else { continue };
-                let of =
-                    |score: &&mut PreviewScore| score.metric == *metric && score.filter == *pipeline.name();
-                if let Some(score) = self.scores.iter_mut().find(of) {
-                    score.add(number);
-                } else {
+                let of = |score: &PreviewScore| score.metric == *metric && score.filter == *pipeline.name();
+                let index = self.scores.iter().position(of).unwrap_or_else(|| {
                     let (filter, metric) = (Arc::clone(pipeline.name()), Arc::clone(metric));
-                    self.scores.push(PreviewScore { filter, metric, count: 1, mean: number, squares: 0.0 });
-                }
+                    self.scores.push(PreviewScore { filter, metric, count: 0, mean: 0.0, squares: 0.0 });
+                    self.scores.len() - 1
+                });
+                self.scores[index].add(number);
+                added.push((index, number));
             }
+        }
+        if !is_complete {
+            self.partial.insert(document.doc_id, added);
         }
     }
 }
@@ -190,12 +240,18 @@ mod tests {
     #[test]
     fn means_and_errors_are_those_of_the_values() {
         let mut score =
-            PreviewScore { filter: "none".into(), metric: "acc".into(), count: 1, mean: 1.0, squares: 0.0 };
+            PreviewScore { filter: "none".into(), metric: "acc".into(), count: 0, mean: 0.0, squares: 0.0 };
+        score.add(1.0);
         assert!(score.stderr().is_nan());
-        for value in [0.0, 1.0, 1.0] {
+        for value in [0.0, 1.0, 0.3, 1.0] {
             score.add(value);
         }
+        score.remove(0.3);
         assert!((score.mean - 0.75).abs() < 1e-12);
         assert!((score.stderr() - 0.25).abs() < 1e-12);
+        for value in [0.0, 1.0, 1.0, 1.0] {
+            score.remove(value);
+        }
+        assert_eq!((score.count, score.mean, score.squares), (0, 0.0, 0.0));
     }
 }

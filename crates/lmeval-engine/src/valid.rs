@@ -1,4 +1,4 @@
-//! Checks every answer before it is saved or scored, whatever back end it comes from.
+//! Checks every answer before it is saved or scored, whatever backend it comes from.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ impl PythonHost {
         Arc::new(Self { pool: Arc::new(Pool::new(options)) })
     }
 
-    /// Gives Python code access to data sets and rendered templates.
+    /// Gives Python code access to datasets and rendered templates.
     pub fn set_services(&self, services: Arc<dyn HostServices>) {
         self.pool.services.set_engine(services);
     }

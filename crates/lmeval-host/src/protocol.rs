@@ -82,7 +82,7 @@ fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), Prot
     Ok(())
 }
 
-/// Writes a file as its kind, its content, the name in the data set, and how the column is decoded.
+/// Writes a file as its kind, its content, the name in the dataset, and how the column is decoded.
 fn write_media(out: &mut String, media: &Media) -> Result<(), ProtocolError> {
     out.push_str("[\"");
     out.push_str(media.kind().name());

@@ -47,7 +47,7 @@ def _start(path):
     if importlib.util.find_spec("ray") is None:
         _fail(
             "Ray is not installed for %s" % sys.executable,
-            "Install it with `%s -m pip install 'lm_eval[ray]'`, or select another Python with `--python PATH`"
+            "Install it with `%s -m pip install 'lm-eval-rs[ray]'`, or select another Python with `--python PATH`"
             % sys.executable,
         )
     sys.meta_path.insert(0, _EmbeddedImporter(given["modules"]))

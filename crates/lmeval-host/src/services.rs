@@ -37,13 +37,13 @@ pub(crate) struct Services {
     judges: RwLock<Option<Arc<dyn Judges>>>,
     /// Definitions of task classes, as JSON.
     classes: Mutex<Vec<String>>,
-    /// The data sets loaded so far.
+    /// The datasets loaded so far.
     datasets: Mutex<Vec<(String, NamedSplits)>>,
     numbers: AtomicU64,
 }
 
 impl Services {
-    /// Sets the loader of data sets and templates.
+    /// Sets the loader of datasets and templates.
     pub(crate) fn set_engine(&self, engine: Arc<dyn HostServices>) {
         *self.engine.write().unwrap_or_else(PoisonError::into_inner) = Some(engine);
     }
@@ -84,7 +84,7 @@ impl Services {
 
     fn engine(&self) -> Result<Arc<dyn HostServices>, String> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
-        engine.clone().ok_or_else(|| "data sets and templates are not available here".to_owned())
+        engine.clone().ok_or_else(|| "datasets and templates are not available here".to_owned())
     }
 
     fn dataset(&self, query: &Dict) -> Served {
@@ -93,12 +93,12 @@ impl Services {
             Some(Value::Str(text)) => Ok(Some(text.to_string())),
             Some(other) => {
                 let found = other.type_name();
-                Err(format!("`{name}` of a data set must be a string, found a value of type `{found}`"))
+                Err(format!("`{name}` of a dataset must be a string, found a value of type `{found}`"))
             }
         };
         let kwargs = query.get_str("kwargs").and_then(Value::as_dict).cloned().unwrap_or_default();
         let request = DatasetRequest {
-            path: text("path")?.ok_or("a data set needs a path")?,
+            path: text("path")?.ok_or("a dataset needs a path")?,
             name: text("name")?,
             splits: text("split")?.into_iter().collect(),
             kwargs,
@@ -129,7 +129,7 @@ impl Services {
         let splits = {
             let datasets = lock(&self.datasets);
             let known = index(query).and_then(|index| datasets.get(index));
-            Arc::clone(&known.ok_or("unknown data set")?.1.splits)
+            Arc::clone(&known.ok_or("unknown dataset")?.1.splits)
         };
         let documents = splits.split(name).map_err(|error| full_message(&*error))?;
         encode_documents(&*documents)
@@ -252,8 +252,7 @@ mod tests {
             query.insert(name, given.clone());
             let message = Services::default().serve("dataset", &query).unwrap_err();
             let found = given.type_name();
-            let expected =
-                format!("`{name}` of a data set must be a string, found a value of type `{found}`");
+            let expected = format!("`{name}` of a dataset must be a string, found a value of type `{found}`");
             assert_eq!(message, expected);
         }
     }

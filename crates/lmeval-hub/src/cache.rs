@@ -73,7 +73,7 @@ impl RepositoryCache {
         self.locks.join(format!("{etag}.lock"))
     }
 
-    /// Saves the list of a commit's files, whether or not they are cached. Without the list, a partially cached data set
+    /// Saves the list of a commit's files, whether or not they are cached. Without the list, a partially cached dataset
     /// would look complete.
     pub(crate) fn save_files(&self, commit: &str, files: &[String]) -> Result<(), Error> {
         let path = self.listing(commit);

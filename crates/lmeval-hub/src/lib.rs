@@ -1,4 +1,4 @@
-//! A Hugging Face hub client: fetches data sets and models over HTTP into the cache shared with Python's
+//! A Hugging Face hub client: fetches datasets and models over HTTP into the cache shared with Python's
 //! `huggingface_hub`.
 //!
 //! Downloads are retried, resumed, and locked against other processes. The token is sent to the hub's origin only.

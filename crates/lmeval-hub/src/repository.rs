@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// The type of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A data set.
+    /// A dataset.
     Dataset,
     /// A model: weights, a tokenizer, or both.
     Model,

@@ -33,7 +33,7 @@ pub struct Settings {
 impl Settings {
     /// Reads environment variables and the token file, like `huggingface_hub`.
     ///
-    /// `HF_DATASETS_OFFLINE` applies to data sets only, and `TRANSFORMERS_CACHE` to models only.
+    /// `HF_DATASETS_OFFLINE` applies to datasets only, and `TRANSFORMERS_CACHE` to models only.
     pub fn from_environment(kind: Kind) -> Self {
         Self::from_variables(kind, |name| std::env::var(name).ok())
     }

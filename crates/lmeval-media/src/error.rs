@@ -45,21 +45,31 @@ pub enum MediaError {
         /// The format that is needed.
         target: &'static str,
     },
+    /// The conversion exists for the format, and not for this variant of it.
+    #[error("{what} cannot be converted to {target}")]
+    Unsupported {
+        /// The variant.
+        what: String,
+        /// The format that is needed.
+        target: &'static str,
+    },
 }
 
 impl MediaError {
     /// What to try.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Io(_) => "Paths in a data set are relative to the folder in which the command runs",
+            Self::Io(_) => "Paths in a dataset are relative to the folder in which the command runs",
             Self::Unknown { .. } => {
-                "Images are PNG, JPEG, GIF, WebP, BMP or TIFF files; sounds are WAV, FLAC, MP3 or Ogg files"
+                "Images are PNG, JPEG, GIF, WebP, BMP or TIFF files; sounds are WAV, FLAC, MP3 or Ogg files with Vorbis or Opus"
             }
             Self::Damaged { .. } => {
                 "Replace the file, or leave the document out with `--samples` or `process_docs`"
             }
             Self::Pixels { .. } | Self::Bytes(_) => "Make the file smaller, or leave the document out",
-            Self::Conversion { .. } => "Convert the files of the data set",
+            Self::Conversion { .. } | Self::Unsupported { .. } => {
+                "Convert the files of the dataset, sounds for example with `ffmpeg -i FILE FILE.wav`"
+            }
         }
     }
 

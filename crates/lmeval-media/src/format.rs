@@ -21,8 +21,10 @@ pub enum Format {
     Flac,
     /// MPEG audio, layer 3.
     Mp3,
-    /// Ogg with Vorbis or Opus.
+    /// Ogg, usually with Vorbis.
     Ogg,
+    /// Ogg with Opus.
+    Opus,
 }
 
 impl Format {
@@ -37,6 +39,7 @@ impl Format {
             [b'B', b'M', ..] => Self::Bmp,
             [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => Self::Tiff,
             [b'f', b'L', b'a', b'C', ..] => Self::Flac,
+            [b'O', b'g', b'g', b'S', ..] if has_opus(bytes) => Self::Opus,
             [b'O', b'g', b'g', b'S', ..] => Self::Ogg,
             [b'I', b'D', b'3', ..] => Self::Mp3,
             // The synchronisation of an MPEG frame, layer 3.
@@ -47,7 +50,7 @@ impl Format {
 
     /// Whether this is a format of images.
     pub fn is_image(self) -> bool {
-        !matches!(self, Self::Wav | Self::Flac | Self::Mp3 | Self::Ogg)
+        !matches!(self, Self::Wav | Self::Flac | Self::Mp3 | Self::Ogg | Self::Opus)
     }
 
     /// The name in messages and samples, and the usual file extension.
@@ -63,6 +66,7 @@ impl Format {
             Self::Flac => "flac",
             Self::Mp3 => "mp3",
             Self::Ogg => "ogg",
+            Self::Opus => "opus",
         }
     }
 
@@ -78,7 +82,7 @@ impl Format {
             Self::Wav => "audio/wav",
             Self::Flac => "audio/flac",
             Self::Mp3 => "audio/mpeg",
-            Self::Ogg => "audio/ogg",
+            Self::Ogg | Self::Opus => "audio/ogg",
         }
     }
 
@@ -93,4 +97,10 @@ impl Format {
             _ => return None,
         })
     }
+}
+
+/// Whether the first packet of an Ogg file is of Opus: it follows the head of its page and the lengths of its segments.
+fn has_opus(bytes: &[u8]) -> bool {
+    let segments = bytes.get(26).copied().unwrap_or_default();
+    bytes.get(27 + usize::from(segments)..).is_some_and(|packet| packet.starts_with(b"OpusHead"))
 }

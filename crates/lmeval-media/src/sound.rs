@@ -3,19 +3,24 @@
 use std::io::Cursor;
 
 use lewton::inside_ogg::OggStreamReader;
+use nanomp3::SliceReader;
 
 use crate::error::MediaError;
 use crate::format::Format;
+use crate::opus::of_opus;
 use crate::picture::guarded;
 
 /// The most samples that are decoded: five hours of stereo at 48 kHz.
 const MAXIMUM_SAMPLES: usize = 2 * 48_000 * 3600 * 5;
 
+/// The bytes in which the first packet of an Ogg file begins.
+const FIRST_PAGE: usize = 27 + 255;
+
 /// The rate and the length of clips.
 const CLIP_RATE: u32 = 8000;
 const CLIP_SECONDS: usize = 10;
 
-/// Converts a sound to a WAV file with 16-bit samples. MP3 and Opus cannot be converted.
+/// Converts a sound to a WAV file with 16-bit samples.
 pub fn as_wav(bytes: &[u8]) -> Result<Vec<u8>, MediaError> {
     let (samples, channels, rate) = decoded(bytes)?;
     let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
@@ -44,12 +49,30 @@ fn decoded(bytes: &[u8]) -> Result<Decoded, MediaError> {
     guarded(format, || match format {
         Format::Wav => of_wav(bytes),
         Format::Flac => of_flac(bytes),
+        Format::Mp3 => of_mp3(bytes),
         Format::Ogg => of_ogg(bytes),
+        Format::Opus => of_opus(bytes),
         format => Err(MediaError::Conversion { format, target: "WAV" }),
     })
 }
 
-type Decoded = (Vec<i16>, u16, u32);
+/// Samples, all channels in turn, the number of channels, and the rate.
+pub(crate) type Decoded = (Vec<i16>, u16, u32);
+
+fn of_mp3(bytes: &[u8]) -> Result<Decoded, MediaError> {
+    let fail = |error: nanomp3::Error| MediaError::damaged(Format::Mp3, error);
+    let mut reader: SliceReader<'_, i16> = SliceReader::new(bytes);
+    let Some(channels) = reader.channels() else {
+        return Err(MediaError::damaged(Format::Mp3, "it has no frames"));
+    };
+    let rate = reader.sample_rate();
+    let mut samples = Vec::new();
+    while let Some(frame) = reader.read_frame().map_err(fail)? {
+        samples.extend_from_slice(frame);
+        limited(Format::Mp3, samples.len())?;
+    }
+    Ok((samples, channels.num().into(), rate))
+}
 
 fn of_flac(bytes: &[u8]) -> Result<Decoded, MediaError> {
     let fail = |error| MediaError::damaged(Format::Flac, error);
@@ -67,9 +90,11 @@ fn of_flac(bytes: &[u8]) -> Result<Decoded, MediaError> {
 }
 
 fn of_ogg(bytes: &[u8]) -> Result<Decoded, MediaError> {
-    let fail = |error: lewton::VorbisError| {
-        MediaError::damaged(Format::Ogg, format!("{error}; only Vorbis is read"))
-    };
+    let fail = |error: lewton::VorbisError| MediaError::damaged(Format::Ogg, error);
+    if !bytes.windows(7).take(FIRST_PAGE).any(|window| window == b"\x01vorbis") {
+        let what = "Ogg with neither Vorbis nor Opus".to_owned();
+        return Err(MediaError::Unsupported { what, target: "WAV" });
+    }
     let mut reader = OggStreamReader::new(Cursor::new(bytes)).map_err(fail)?;
     let mut samples = Vec::new();
     while let Some(packet) = reader.read_dec_packet_itl().map_err(fail)? {
@@ -83,7 +108,8 @@ fn of_ogg(bytes: &[u8]) -> Result<Decoded, MediaError> {
     Ok((samples, u16::from(reader.ident_hdr.audio_channels), reader.ident_hdr.audio_sample_rate))
 }
 
-fn limited(format: Format, samples: usize) -> Result<(), MediaError> {
+/// Fails if a sound is too long to be decoded.
+pub(crate) fn limited(format: Format, samples: usize) -> Result<(), MediaError> {
     if samples > MAXIMUM_SAMPLES {
         return Err(MediaError::damaged(format, format!("it has more than {MAXIMUM_SAMPLES} samples")));
     }

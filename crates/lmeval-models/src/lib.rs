@@ -1,4 +1,4 @@
-//! Model back ends: HTTP servers, replay, n-gram and dummy models.
+//! Model backends: HTTP servers, replay, n-gram and dummy models.
 
 mod api;
 pub mod http;

@@ -1,4 +1,4 @@
-//! The back ends of this crate, one entry each.
+//! The backends of this crate, one entry each.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lmeval_scoring::registry::{ModelEntry, Registry};
 use crate::api;
 use crate::{launched, local};
 
-/// The registry entries of this crate's back ends.
+/// The registry entries of this crate's backends.
 pub fn models() -> Vec<ModelEntry> {
     vec![
         server(&["local-completions"], "An OpenAI-compatible completions server, such as vLLM", |settings| {
@@ -79,7 +79,7 @@ pub fn create(name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, Mo
     Registry::default().with_models(models()).model(name, settings)
 }
 
-/// A back end that sends requests to a server.
+/// A backend that sends requests to a server.
 fn server(
     names: &'static [&'static str],
     summary: &'static str,

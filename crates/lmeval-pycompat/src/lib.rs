@@ -26,5 +26,5 @@ mod value;
 pub mod yaml;
 
 pub use dict::Dict;
-pub use media::{Media, MediaKind};
+pub use media::{Media, MediaKind, StoredBytes};
 pub use value::{Function, Value};

@@ -35,9 +35,15 @@ impl MediaKind {
     }
 }
 
-/// An image or a sound: an encoded file, in memory or on disk.
+/// The bytes of a file that are part of a larger file, such as a cell of a Parquet file.
+pub trait StoredBytes: Send + Sync {
+    /// Reads them; they are not kept.
+    fn read(&self) -> io::Result<Arc<[u8]>>;
+}
+
+/// An image or a sound: an encoded file in memory, on disk, or in a file of a dataset.
 ///
-/// Python code sees what the `datasets` library gives it: an image of Pillow, or a decoded sound. A file on disk is
+/// Python code sees what the `datasets` library gives it: an image of Pillow, or a decoded sound. What is not in memory is
 /// read when its bytes are needed, and not kept.
 #[derive(Clone)]
 pub struct Media {
@@ -48,10 +54,11 @@ pub struct Media {
     digest: OnceLock<[u8; 32]>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 enum Content {
     Bytes(Arc<[u8]>),
     File(Arc<Path>),
+    Stored(Arc<dyn StoredBytes>),
 }
 
 impl Media {
@@ -69,7 +76,18 @@ impl Media {
         Self { kind, content, name: None, option: None, digest: OnceLock::new() }
     }
 
-    /// Sets the file name that the data set gives.
+    /// The same file, read from a dataset whenever its bytes are needed, instead of kept in memory.
+    #[must_use]
+    pub fn stored_as(&self, stored: Arc<dyn StoredBytes>) -> Self {
+        Self { content: Content::Stored(stored), ..self.clone() }
+    }
+
+    /// Whether the bytes are in memory.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.content, Content::Bytes(_))
+    }
+
+    /// Sets the file name that the dataset gives.
     #[must_use]
     pub fn named(self, name: Option<Arc<str>>) -> Self {
         Self { name, ..self }
@@ -86,12 +104,12 @@ impl Media {
         self.kind
     }
 
-    /// The file name that the data set gives, or the path on disk.
+    /// The file name that the dataset gives, or the path on disk.
     pub fn name(&self) -> Option<String> {
         match (&self.name, &self.content) {
             (Some(name), _) => Some(name.to_string()),
             (None, Content::File(path)) => Some(path.display().to_string()),
-            (None, Content::Bytes(_)) => None,
+            (None, Content::Bytes(_) | Content::Stored(_)) => None,
         }
     }
 
@@ -100,11 +118,12 @@ impl Media {
         self.option.as_ref()
     }
 
-    /// The bytes of the file; a file on disk is read.
+    /// The bytes of the file, read unless they are in memory.
     pub fn bytes(&self) -> io::Result<Arc<[u8]>> {
         match &self.content {
             Content::Bytes(bytes) => Ok(Arc::clone(bytes)),
             Content::File(path) => Ok(fs_err::read(path)?.into()),
+            Content::Stored(stored) => stored.read(),
         }
     }
 
@@ -132,7 +151,13 @@ impl Media {
 
 impl PartialEq for Media {
     fn eq(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.option == other.option && self.content == other.content
+        let is_same_content = || match (&self.content, &other.content) {
+            (Content::Bytes(one), Content::Bytes(other)) => one == other,
+            (Content::File(one), Content::File(other)) => one == other,
+            (Content::Stored(one), Content::Stored(other)) if Arc::ptr_eq(one, other) => true,
+            _ => matches!((self.digest(), other.digest()), (Ok(one), Ok(other)) if one == other),
+        };
+        self.kind == other.kind && self.option == other.option && is_same_content()
     }
 }
 
@@ -151,6 +176,8 @@ impl fmt::Display for Media {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -169,5 +196,28 @@ mod tests {
         assert!(file.digest().is_ok(), "the digest is kept");
         let missing = Media::from_file(MediaKind::Audio, path);
         assert!(missing.to_string().contains("a.png"), "{missing}");
+    }
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl StoredBytes for Counted {
+        fn read(&self) -> io::Result<Arc<[u8]>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(b"pixels".as_slice().into())
+        }
+    }
+
+    #[test]
+    fn stored_files_are_read_when_needed() {
+        let place = Arc::new(Counted::default());
+        let memory = Media::from_bytes(MediaKind::Image, b"pixels".as_slice()).named(Some("b.png".into()));
+        let stored = memory.stored_as(Arc::clone(&place) as Arc<dyn StoredBytes>);
+        assert!(memory.is_in_memory() && !stored.is_in_memory());
+        assert_eq!((stored.name(), place.0.load(Ordering::Relaxed)), (memory.name(), 0));
+        assert_eq!(&*stored.bytes().unwrap(), b"pixels");
+        assert_eq!(stored, memory);
+        assert_eq!(stored.to_string(), memory.to_string());
+        assert_eq!(place.0.load(Ordering::Relaxed), 2, "the digest is kept, the bytes are not");
     }
 }

@@ -10,7 +10,7 @@ use crate::datetime::{Date, DateTime};
 use crate::dict::Dict;
 use crate::media::Media;
 
-/// A Python value, as found in YAML, data sets, literals and templates.
+/// A Python value, as found in YAML, datasets, literals and templates.
 ///
 /// Strings and containers are shared, so `clone` is cheap at any size. Equality is Python's `==`:
 /// `1`, `1.0` and `True` are equal, a list never equals a tuple, and dictionaries compare regardless of order.

@@ -38,7 +38,7 @@ impl ModelName {
         )
     }
 
-    /// Like [`ModelName::new`] for a back end: one that the reference does not have and that needs no arguments is named
+    /// Like [`ModelName::new`] for a backend: one that the reference does not have and that needs no arguments is named
     /// after itself.
     ///
     /// ```
@@ -61,7 +61,7 @@ impl ModelName {
     }
 }
 
-/// Back ends that are not in the reference and have no other name.
+/// Backends that are not in the reference and have no other name.
 const SELF_NAMED: [&str; 3] = ["ngram", "uniform", "replay"];
 
 /// The folder of a model: [`sanitize_model_name`] without leading path components, so that it is never hidden.

@@ -14,9 +14,9 @@ use crate::samples::with_hashed_media;
 /// Facts about a run besides its scores.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// The name of the back end, or the class of a model passed as an object.
+    /// The name of the backend, or the class of a model passed as an object.
     pub model: String,
-    /// The name the back end was requested by; `CUSTOM` for a model passed as an object.
+    /// The name the backend was requested by; `CUSTOM` for a model passed as an object.
     pub model_source: String,
     /// The name of the model itself, and of its folder.
     pub model_name: ModelName,

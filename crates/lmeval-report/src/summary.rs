@@ -6,9 +6,9 @@ use lmeval_pycompat::{Value, repr};
 /// The contents of the summary line.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// The name of the back end.
+    /// The name of the backend.
     pub model: String,
-    /// The arguments passed to the back end.
+    /// The arguments passed to the backend.
     pub model_args: Value,
     /// Generation settings that override the tasks.
     pub gen_kwargs: Value,

@@ -225,10 +225,10 @@ pub struct ClassCall<'a> {
     pub fewshot_as_multiturn: bool,
 }
 
-/// The splits of a data set with their names.
+/// The splits of a dataset with their names.
 #[derive(Clone, Debug)]
 pub struct NamedSplits {
-    /// The names, in the order of the data set.
+    /// The names, in the order of the dataset.
     pub names: Vec<String>,
     /// Gives access to the splits by name.
     pub splits: Arc<dyn Splits>,
@@ -237,7 +237,7 @@ pub struct NamedSplits {
 /// Services that the engine offers to task code, the reverse direction of [`Host`]: a separate trait because the engine
 /// implements it and hosts call it. Calls come from several threads at once.
 pub trait HostServices: Debug + Send + Sync {
-    /// Loads a data set.
+    /// Loads a dataset.
     fn dataset(&self, request: &DatasetRequest) -> Result<NamedSplits, DocumentError>;
 
     /// Renders a template with the fields of a document.

@@ -146,7 +146,7 @@ impl Task {
         };
         let message = format!("The options of `{}` cannot be shown with letters: {why}", self.name());
         Err(Error::new(ErrorKind::Value, message).hint(format!(
-            "`--choices {}` needs a question and a list of options; use a back end that returns prompt \
+            "`--choices {}` needs a question and a list of options; use a backend that returns prompt \
              log-probabilities",
             method.name()
         )))

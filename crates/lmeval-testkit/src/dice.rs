@@ -65,6 +65,11 @@ pub fn fuzz_cases(default: usize) -> usize {
     setting("LM_EVAL_FUZZ_CASES").map_or(default, |cases| cases as usize)
 }
 
+/// The size of a simulation that starts many processes: small by default, and full where `LM_EVAL_FUZZ_SEED` is set, as in the weekly job.
+pub fn simulated(usual: usize, full: usize) -> usize {
+    if std::env::var_os("LM_EVAL_FUZZ_SEED").is_some() { full } else { usual }
+}
+
 fn setting(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("`{name}` is not a number: {value}")))

@@ -92,7 +92,7 @@ impl StandInHub {
         format!("http://{}", self.address)
     }
 
-    /// Adds files of a data set under a revision and returns the commit.
+    /// Adds files of a dataset under a revision and returns the commit.
     pub fn add(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) -> String {
         self.add_to(format!("datasets/{id}"), revision, files)
     }

@@ -23,7 +23,7 @@ mod server;
 pub use clock::thread_time;
 pub use confirmed::Confirmed;
 pub use context::{Output, TestCommand, TestContext};
-pub use dice::{Dice, fuzz_cases, fuzz_seed};
+pub use dice::{Dice, fuzz_cases, fuzz_seed, simulated};
 #[cfg(feature = "hub")]
 pub use hub::{HubFault, HubRequest, StandInHub};
 pub use mutate::mutate;

@@ -361,7 +361,7 @@ pub(crate) struct Sample {
     #[serde(serialize_with = "name")]
     pub(crate) outcome: Outcome,
     pub(crate) flags: Vec<Flag>,
-    /// The document of the data set, field by field.
+    /// The document of the dataset, field by field.
     pub(crate) doc: Vec<DocField>,
     /// The images and sounds of the requests, or of the document.
     pub(crate) media: Vec<MediaFile>,
@@ -728,7 +728,7 @@ pub struct LiveTask {
 pub struct LiveAnswer {
     /// The task that the document belongs to.
     pub task: String,
-    /// The id of the document in its data set.
+    /// The id of the document in its dataset.
     pub doc_id: Option<usize>,
     /// Null if the run has dropped the prompt.
     pub prompt: Option<Text>,

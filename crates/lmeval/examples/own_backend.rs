@@ -1,4 +1,4 @@
-//! A custom HTTP back end: `cargo run -p lmeval --example own_backend`.
+//! A custom HTTP backend: `cargo run -p lmeval --example own_backend`.
 //!
 //! The example includes its own server, so it runs anywhere: it receives `{"prompt": …}` and returns `{"text": …}`, and a GET
 //! returns its model and version. Servers

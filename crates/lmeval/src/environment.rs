@@ -11,7 +11,7 @@ use lmeval_host::PythonOptions;
 /// The release line whose rules apply unless the caller names one; wins over a settings file.
 pub const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
 
-/// A folder with local copies of data sets: `<folder>/<dataset_path>` is used if it exists.
+/// A folder with local copies of datasets: `<folder>/<dataset_path>` is used if it exists.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
 
 /// The maximum number of rows read from each split; ignored unless it consists of digits.

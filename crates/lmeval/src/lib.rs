@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! The `examples/` folder of this crate has a complete example each for a metric, a filter, a scorer, a model and an HTTP back end.
+//! The `examples/` folder of this crate has a complete example each for a metric, a filter, a scorer, a model and an HTTP backend.
 
 pub mod environment;
 mod evaluation;

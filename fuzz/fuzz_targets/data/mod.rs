@@ -1,4 +1,4 @@
-//! Loads data sets from bytes.
+//! Loads datasets from bytes.
 
 use lmeval_core::DatasetRequest;
 use lmeval_data::{Settings, load};

@@ -12,13 +12,13 @@ OutputType = Literal["loglikelihood", "loglikelihood_rolling", "generate_until",
 """The kind of request that a task makes."""
 
 Doc = dict[str, Any]
-"""One document of a data set."""
+"""One document of a dataset."""
 
 DataSplit = Union["datasets.Dataset", Sequence[Doc]]
 """The documents of one split."""
 
 Dataset = Union[Mapping[str, DataSplit], "datasets.DatasetDict"]
-"""All splits of a data set by name."""
+"""All splits of a dataset by name."""
 
 Context = str | list[dict[str, str]]
 """A prompt: a string, or the messages of a conversation."""

@@ -1,4 +1,4 @@
-"""Pushes results and samples to data set repositories of the hub, with the user's package `huggingface_hub`."""
+"""Pushes results and samples to dataset repositories of the hub, with the user's package `huggingface_hub`."""
 
 from __future__ import annotations
 

@@ -373,26 +373,29 @@ def resize_image(
     min_width: int = 1,
     min_height: int = 1,
 ) -> Any:
-    """Resize a PIL image: to a width and a height, or to at most `max_dimension`."""
-    if max_dimension is not None and (width is not None or height is not None):
-        raise ValueError("`max_dimension` cannot be combined with `width` and `height`")
+    """Make a PIL image smaller: to a width and a height, or to at most `max_dimension`. It is never enlarged."""
     old_width, old_height = image.size
-    if max_dimension is not None:
-        scale = min(1.0, max_dimension / max(image.size))
-        size = (old_width * scale, old_height * scale)
-    else:
-        given = [(wanted, old) for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None]
-        if all(old <= wanted for wanted, old in given):
-            # Reference: an image is never enlarged.
+    if width is not None and height is not None:
+        if old_width <= width and old_height <= height:
             return image
-        scale = min(wanted / old for wanted, old in given)
-        size = (old_width * scale, old_height * scale)
-        if width is not None and height is not None and not keep_aspect_ratio:
-            size = (width, height)
-    size = (max(int(size[0]), min_width), max(int(size[1]), min_height))
-    if size == image.size:
+        ratio = min(width / old_width, height / old_height)
+        size = (int(old_width * ratio), int(old_height * ratio)) if keep_aspect_ratio else (width, height)
+    elif width is None and height is None and (max_dimension is None or max(image.size) <= max_dimension):
         return image
-    return image.resize(size) if resample_filter is None else image.resize(size, resample_filter)
+    elif width is not None or (height is None and old_width > old_height):
+        wanted = width if width is not None else max_dimension
+        assert wanted is not None
+        if old_width <= wanted:
+            return image
+        # Reference: divided first, so that rounding is the same.
+        size = (wanted, int(old_height / old_width * wanted))
+    else:
+        wanted = height if height is not None else max_dimension
+        assert wanted is not None
+        if old_height <= wanted:
+            return image
+        size = (int(old_width / old_height * wanted), wanted)
+    return image.resize((max(size[0], min_width), max(size[1], min_height)), resample_filter)
 
 
 def truncate_tokens(

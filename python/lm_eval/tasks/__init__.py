@@ -87,7 +87,7 @@ def get_task_dict(
 
 
 def get_task_name_from_config(task_config: Mapping[str, Any]) -> str:
-    """Return the name in a task's definition, or that of its data set."""
+    """Return the name in a task's definition, or that of its dataset."""
     if "task" in task_config:
         return str(task_config["task"])
     parts = (task_config["dataset_path"], task_config.get("dataset_name"))

@@ -4,7 +4,7 @@
  * The types of answers are generated from `crates/lmeval-view/src/api.rs`. Every address answers GET only. A report file has the same
  * answers inside, keyed by request, so that pages need not know whether there is a server; see `isReport`.
  *
- * Strings from models and data sets are text. Never pass one to `innerHTML` or `{@html}`.
+ * Strings from models and datasets are text. Never pass one to `innerHTML` or `{@html}`.
  */
 
 import type {

@@ -305,7 +305,7 @@ export interface Sample {
   values: SampleValue[];
   outcome: Outcome;
   flags: Flag[];
-  /** The document of the data set, field by field. */
+  /** The document of the dataset, field by field. */
   doc: DocField[];
   /** The images and sounds of the requests, or of the document. */
   media: MediaFile[];
@@ -630,7 +630,7 @@ export interface LiveTask {
 export interface LiveAnswer {
   /** The task that the document belongs to. */
   task: string;
-  /** The id of the document in its data set. */
+  /** The id of the document in its dataset. */
   doc_id: number | null;
   /** Null if the run has dropped the prompt. */
   prompt: Text | null;

@@ -91,6 +91,8 @@ test('a score with unfinished answers shows what is possible', async () => {
   expect(row?.textContent).toContain('0.7500†');
   expect(row?.textContent).toContain('† 0.7500 to 0.9000 possible');
   expect(row?.querySelector('svg .bounds')).not.toBeNull();
+  // Where the table is wider than the screen.
+  expect(body.querySelector('.unfinished')?.textContent).toMatch(/^† .+, \w+: 0\.7500 to 0\.9000 possible/);
 });
 
 test('unfinished answers are marked in the list and in the matrix', async () => {

@@ -68,7 +68,7 @@ pub(super) fn compare_task(
         let alignment = align(left, right);
         if alignment.pairs.is_empty() {
             return Err(Diagnostic::new(format!("The runs have no document of `{task}` in common"))
-                .hint("They were scored on different data: compare their data sets, splits and `--limit`")
+                .hint("They were scored on different data: compare their datasets, splits and `--limit`")
                 .into());
         }
         if !alignment.by_hash {

@@ -185,7 +185,7 @@ impl Curves {
         };
         if scores.iter().flat_map(|score| score.points.iter().flatten()).any(is_unpaired) {
             notes.push(
-                "Some steps have no samples that can be paired: their differences are those of independent scores, which show less. `lm-eval run --log_samples` writes samples"
+                "Some steps have no samples that can be paired: they are compared as independent scores, which detects less. `lm-eval run --log_samples` writes samples"
                     .to_owned(),
             );
         }

@@ -34,11 +34,12 @@ pub struct Kept {
 }
 
 impl Goal {
-    /// Reads `TASK.METRIC>=VALUE` or `TASK:METRIC>=VALUE`, with `<=` where less is better.
+    /// Reads `TASK.METRIC>=VALUE` or `TASK:METRIC>=VALUE`, with `<=` where lower is better.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong = || {
-            Diagnostic::new(format!("`{text}` is not a goal"))
-                .hint("Write TASK.METRIC>=VALUE, for example 'arc_easy.acc>=0.6', or <= where less is better")
+            Diagnostic::new(format!("`{text}` is not a goal")).hint(
+                "Write TASK.METRIC>=VALUE, for example 'arc_easy.acc>=0.6', or <= where lower is better",
+            )
         };
         let at = [">=", "<="].into_iter().filter_map(|sign| text.find(sign)).min().ok_or_else(wrong)?;
         let (score, rest) = text.split_at(at);

@@ -1,6 +1,5 @@
 //! Compressed logs of Inspect: archives with a header, and a file for each sample.
 
-use std::borrow::Cow;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -55,7 +54,7 @@ fn open(path: &Path) -> Result<Archive, Error> {
 fn object(path: &Path, archive: &mut Archive, index: usize) -> Result<Dict, Error> {
     let mut text = String::new();
     let raw = archive.by_index_raw(index).map_err(|error| damaged(path, index, error))?;
-    let name = raw.name().map_or_else(|_| format!("file {index}"), Cow::into_owned);
+    let name = raw.name().map_or_else(|_| format!("file {index}"), std::borrow::Cow::into_owned);
     let is_zstandard = raw.compression() == CompressionMethod::ZSTD;
     let read = if is_zstandard {
         zstd::Decoder::new(raw).and_then(|input| input.take(MOST).read_to_string(&mut text))

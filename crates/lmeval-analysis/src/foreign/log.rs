@@ -68,7 +68,7 @@ pub(super) struct LogSample {
     pub id: String,
     /// The filter.
     pub filter: String,
-    /// The row of the data set, or what the log has of it.
+    /// The row of the dataset, or what the log has of it.
     pub document: Value,
     /// The prompt, or its messages as text.
     pub prompt: String,

@@ -11,7 +11,7 @@ use crate::summary::{Score, TaskSummary};
 
 /// Settings in the card, with their labels.
 const SETTINGS: [(&str, &str); 13] = [
-    ("model", "Back end"),
+    ("model", "Backend"),
     ("model_args", "Model arguments"),
     ("num_fewshot", "Few-shot examples, if set for all tasks"),
     ("limit", "Documents per task"),

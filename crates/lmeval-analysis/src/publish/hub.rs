@@ -33,17 +33,17 @@ pub(super) fn write(record: &Record, output: &mut Output) -> Result<(), Error> {
         entries.push(entry(record, task, score, value, (&dataset, &id))?);
     }
     if !unknown.is_empty() {
-        output.notes.push(format!("Without a data set of the hub: {}", unknown.join(", ")));
+        output.notes.push(format!("Without a dataset of the hub: {}", unknown.join(", ")));
     }
     if entries.is_empty() {
-        return Err(Diagnostic::new("No task of the run reads a data set of the hub")
+        return Err(Diagnostic::new("No task of the run reads a dataset of the hub")
             .hint("`--benchmark TASK=ORG/DATASET:ID` names the benchmark of a task")
             .into());
     }
     output.write(".eval_results/lm-eval.yaml", &yaml::emit(&Value::list(entries)))
 }
 
-/// The data set of a task and its task there.
+/// The dataset of a task and its task there.
 fn benchmark(record: &Record, task: &TaskSummary) -> Option<(String, String)> {
     let is_named = |name: &str| name == task.name || name == own_name(task);
     if let Some(named) = record.choice.benchmarks.iter().find(|benchmark| is_named(&benchmark.task)) {

@@ -22,9 +22,9 @@ const SHARES: [&str; 7] =
 pub struct Benchmark {
     /// The task, as tables name it.
     pub task: String,
-    /// The data set of the hub.
+    /// The dataset of the hub.
     pub dataset: String,
-    /// The task in `eval.yaml` of the data set.
+    /// The task in `eval.yaml` of the dataset.
     pub id: String,
 }
 
@@ -169,7 +169,7 @@ impl Record {
         config.get_str("generation_kwargs")?.as_dict().filter(|options| is_generated && !options.is_empty())
     }
 
-    /// The data set of the hub that a task reads; `None` for other data.
+    /// The dataset of the hub that a task reads; `None` for other data.
     pub(super) fn hub_dataset(&self, task: &str) -> Option<&str> {
         let config = self.config(task)?;
         let has_files = config

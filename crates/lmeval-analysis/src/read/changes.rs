@@ -33,7 +33,7 @@ pub fn results_change(
 pub fn samples_change(file: &str, written: LinesChecksum, found: LinesChecksum) -> Option<String> {
     let what = match (written.lines, found.lines) {
         _ if written == found => return None,
-        (written, found) if written == found => "its samples are not those of the run".to_owned(),
+        (written, found) if written == found => "its samples do not belong to the run".to_owned(),
         (written, found) => format!("it has {found} samples instead of {written}"),
     };
     Some(format!("`{file}` was changed after the run wrote it: {what}. Scores of its documents may be wrong"))

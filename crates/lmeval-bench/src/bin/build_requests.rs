@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut requests, mut bytes) = (0_usize, 0_usize);
     for task in loaded.tasks.values_mut() {
         task.config.set_num_fewshot(num_fewshot.parse()?);
-        let request = task.dataset_request().ok_or("the task has no data set")?;
+        let request = task.dataset_request().ok_or("the task has no dataset")?;
         let sources = RequestSources::new(Arc::new(lmeval_data::load(&request, &settings)?));
         for document in RequestBuilder::new(task, &sources, &options)? {
             for instance in document?.instances {

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let loaded =
         TaskManager::new(std::slice::from_ref(&folder)).load(&[Spec::from("bench")], Overrides::default())?;
     let task = loaded.tasks.values().next().ok_or("no task in the folder")?;
-    let request = task.dataset_request().ok_or("the task has no data set")?;
+    let request = task.dataset_request().ok_or("the task has no dataset")?;
     let options = RequestOptions { dialect, ..RequestOptions::default() };
     let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), false)?;
     let keeps_documents = scorer.needs().documents;

@@ -202,51 +202,88 @@ impl Output {
     }
 }
 
+/// The rows between layers. What the last layer added is summed together with the next norm, which saves GPUs a pass.
+struct Residual {
+    rows: Tensor,
+    added: Option<Tensor>,
+}
+
+impl Residual {
+    fn new(rows: Tensor) -> Self {
+        Self { rows, added: None }
+    }
+
+    /// The sum.
+    fn rows(&mut self) -> Result<&Tensor> {
+        if let Some(added) = self.added.take() {
+            self.rows = (&self.rows + added)?;
+        }
+        Ok(&self.rows)
+    }
+
+    /// The norm of the sum.
+    fn normed(&mut self, norm: &Norm) -> Result<Tensor> {
+        let (rows, made) = norm.forward_sum(&self.rows, self.added.take().as_ref())?;
+        self.rows = rows;
+        Ok(made)
+    }
+}
+
 impl<M: Mixer> Block<M> {
-    fn forward(&self, rows: Tensor, angles: &[Angles], batch: &Batch, cache: &LayerCache) -> Result<Tensor> {
+    fn forward(
+        &self,
+        residual: &mut Residual,
+        angles: &[Angles],
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<()> {
         let angles = self.rotary.and_then(|index| angles.get(index));
         let attend = |rows: &Tensor| self.attention.forward(rows, angles, batch, cache);
-        match &self.flow {
-            Flow::Sequential { attention, feed_forward } => {
-                let rows = (&rows + attention.around(&rows, attend)?)?;
-                Ok((&rows + feed_forward.around(&rows, |rows| self.feed_forward.forward(rows))?)?)
-            }
+        if let Flow::Sequential { attention, feed_forward } = &self.flow {
+            attention.around(residual, attend)?;
+            return feed_forward.around(residual, |rows| self.feed_forward.forward(rows));
+        }
+        let rows = residual.rows()?;
+        residual.rows = match &self.flow {
+            Flow::Sequential { .. } => return Ok(()),
             Flow::Parallel { attention, feed_forward } => {
-                let read = attention.forward(&rows)?;
+                let read = attention.forward(rows)?;
                 let attended = attend(&read)?;
                 let fed = match feed_forward {
-                    Some(norm) => self.feed_forward.forward(&norm.forward(&rows)?)?,
+                    Some(norm) => self.feed_forward.forward(&norm.forward(rows)?)?,
                     None => self.feed_forward.forward(&read)?,
                 };
-                Ok(((attended + fed)? + rows)?)
+                ((attended + fed)? + rows)?
             }
             Flow::NormedSum { attention, feed_forward } => {
-                let rows = attention.forward(&(&rows + attend(&rows)?)?)?;
-                Ok(feed_forward.forward(&(&rows + self.feed_forward.forward(&rows)?)?)?)
+                let rows = attention.forward(&(rows + attend(rows)?)?)?;
+                feed_forward.forward(&(&rows + self.feed_forward.forward(&rows)?)?)?
             }
             Flow::Alone { norm, is_wide } => {
                 let made = attend(&norm.forward(&rows.to_dtype(norm.dtype())?)?)?;
                 let dtype = if *is_wide { DType::F32 } else { rows.dtype() };
-                Ok((rows.to_dtype(dtype)? + made.to_dtype(dtype)?)?)
+                (rows.to_dtype(dtype)? + made.to_dtype(dtype)?)?
             }
-        }
+        };
+        Ok(())
     }
 }
 
 impl Norms {
-    fn around(&self, rows: &Tensor, part: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    fn around(&self, residual: &mut Residual, part: impl Fn(&Tensor) -> Result<Tensor>) -> Result<()> {
         let made = match &self.before {
-            Some(norm) => part(&norm.forward(rows)?)?,
-            None => part(rows)?,
+            Some(norm) => part(&residual.normed(norm)?)?,
+            None => part(residual.rows()?)?,
         };
         let made = match &self.behind {
             Some(norm) => norm.forward(&made)?,
             None => made,
         };
-        match self.scale {
-            Some(scale) => Ok((made * scale)?),
-            None => Ok(made),
-        }
+        residual.added = Some(match self.scale {
+            Some(scale) => (made * scale)?,
+            None => made,
+        });
+        Ok(())
     }
 }
 
@@ -256,18 +293,19 @@ impl<M: Mixer> Architecture for Decoder<M> {
     }
 
     fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor> {
-        let mut rows = self.input.forward(batch)?;
+        let rows = self.input.forward(batch)?;
         let dtype = rows.dtype();
-        let angles = self.rotaries.iter().map(|rotary| rotary.at(batch, rows.dtype()));
+        let angles = self.rotaries.iter().map(|rotary| rotary.at(batch, dtype));
         let angles: Vec<Angles> = angles.collect::<Result<_>>()?;
+        let mut residual = Residual::new(rows);
         for (index, block) in self.blocks.iter().enumerate() {
             batch.check()?;
-            rows = block.forward(rows, &angles, batch, cache.layer(index)?)?;
+            block.forward(&mut residual, &angles, batch, cache.layer(index)?)?;
         }
-        let rows = rows.to_dtype(dtype)?;
         match &self.output.norm {
-            Some(norm) => Ok(norm.forward(&rows)?),
-            None => Ok(rows),
+            Some(norm) if residual.rows.dtype() == dtype => residual.normed(norm),
+            Some(norm) => Ok(norm.forward(&residual.rows()?.to_dtype(dtype)?)?),
+            None => Ok(residual.rows()?.to_dtype(dtype)?),
         }
     }
 

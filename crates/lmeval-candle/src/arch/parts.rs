@@ -328,7 +328,12 @@ pub(super) fn attention(
         weights.linear("k_proj", hidden, kv * width, bias)?,
         weights.linear("v_proj", hidden, kv * width, bias)?,
     ];
-    Ok(plain_attention(projections, weights.linear(output.0, count * width, hidden, output.1)?, heads))
+    let output = weights.linear(output.0, count * width, hidden, output.1)?;
+    #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "GPUs join the projections"))]
+    let mut attention = plain_attention(projections, output, heads);
+    #[cfg(feature = "cuda")]
+    attention.join()?;
+    Ok(attention)
 }
 
 /// Attention without query and key norms.
@@ -339,6 +344,8 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
         is_gated: false,
         key,
         value,
+        #[cfg(feature = "cuda")]
+        joined: None,
         output,
         head_norms: None,
         rotates_first: false,

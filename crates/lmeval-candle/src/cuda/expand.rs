@@ -9,15 +9,11 @@ use candle_core::{
     CpuStorage, CudaStorage, CustomOp1, DType, Device, Layout, Result, Shape, Storage, Tensor, bail,
 };
 
-use super::view;
+use super::{Module, kernel, view};
 use crate::matrix::{
     Bytes, CODES, Codes, Columns, DeviceMatrix, FloatType, Grouped, Groups, Packing, Scales,
 };
 
-/// The kernels in PTX.
-const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/expand.ptx"));
-/// The name of the loaded module.
-const MODULE: &str = "lmeval-expand";
 /// Threads per block.
 const THREADS: usize = 256;
 /// Inputs per thread.
@@ -199,7 +195,7 @@ impl CustomOp1 for ExpandRows<'_> {
         let [group_kind, height, width, per_row] = matrix.group_kind;
         let has_zeros = i32::from(matrix.has_zeros);
         let storage = with_floats!(dtype, suffix, Number => {
-            let function = device.get_or_load_custom_func(&format!("expand_grouped_{suffix}"), MODULE, KERNELS)?;
+            let function = kernel(&device, Module::Expand, &format!("expand_grouped_{suffix}"))?;
             // SAFETY: the kernel writes every element.
             let made = unsafe { device.alloc::<Number>(count * columns)? };
             with_numbers::<u8, _>(&matrix.scales, |scales| {
@@ -298,7 +294,7 @@ impl CustomOp1 for ExpandColumns<'_> {
         let config = threads(inputs.div_ceil(NUMBERS) * count.next_multiple_of(THREADS));
         let numbers = [first, count, outputs, inputs].map(|number| number as i32);
         let storage = with_floats!(dtype, suffix, Number => {
-            let function = device.get_or_load_custom_func(&format!("expand_columns_{suffix}"), MODULE, KERNELS)?;
+            let function = kernel(&device, Module::Expand, &format!("expand_columns_{suffix}"))?;
             // SAFETY: the kernel writes every element.
             let made = unsafe { device.alloc::<Number>(inputs * count)? };
             with_numbers::<u8, _>(&matrix.zeros, |zeros| {

@@ -21,7 +21,10 @@ use rustc_hash::FxHashMap;
 /// Rows for which the algorithm of a pass is chosen.
 const PASS_ROWS: u64 = 4096;
 /// Rows for which the algorithm of a step of generation is chosen, whose time is that of reading the matrix.
-const STEP_ROWS: u64 = 64;
+///
+/// For 100 sequences of a model of 8 billion parameters on an H200, a step takes 8 % less time than with an algorithm for 64 rows, for 256
+/// sequences 27 % less, and for fewer than 64 sequences up to 20 % more.
+const STEP_ROWS: u64 = 128;
 /// The most rows of a step that are computed at once: the sums of parts of the depth have to fit into the workspace.
 const MOST_STEP_ROWS: usize = 256;
 /// Sums of parts of the depth are kept as 32-bit floats in the workspace, and added in order.
@@ -57,23 +60,22 @@ pub(crate) fn multiply(rows: &Tensor, matrix: &Tensor, is_transposed: bool) -> R
         (false, (outputs, depth)) | (true, (depth, outputs)) => (depth, outputs),
     };
     let aligned = ALIGNED / rows.dtype().size_in_bytes();
-    if !matches!(rows.dtype(), DType::BF16 | DType::F16)
+    if !matches!(rows.dtype(), DType::BF16 | DType::F16 | DType::F32)
         || rows.dtype() != matrix.dtype()
         || rows.dim(1)? != depth
         || !matrix.is_contiguous()
         || !depth.is_multiple_of(aligned)
         || !outputs.is_multiple_of(aligned)
         || rows.elem_count() == 0
-        || matrix.layout().start_offset() % aligned != 0
+        || !matrix.layout().start_offset().is_multiple_of(aligned)
     {
         return Ok(None);
     }
     let rows = rows.contiguous()?;
-    if rows.layout().start_offset() % aligned != 0 {
+    if !rows.layout().start_offset().is_multiple_of(aligned) {
         return Ok(None);
     }
-    let kind =
-        Kind { depth, outputs, is_transposed, is_half: rows.dtype() == DType::F16, is_step: IS_STEP.get() };
+    let kind = Kind { depth, outputs, is_transposed, dtype: rows.dtype(), is_step: IS_STEP.get() };
     rows.apply_op2_no_bwd(matrix, &Product(kind)).map(Some)
 }
 
@@ -83,7 +85,7 @@ struct Kind {
     depth: usize,
     outputs: usize,
     is_transposed: bool,
-    is_half: bool,
+    dtype: DType,
     is_step: bool,
 }
 
@@ -113,7 +115,10 @@ impl CustomOp2 for Product {
             CudaStorageSlice::F16(_) => {
                 self.compute::<half::f16>(count, (rows, row_layout), (matrix, matrix_layout))?
             }
-            _ => bail!("the product supports only 16-bit floats"),
+            CudaStorageSlice::F32(_) => {
+                self.compute::<f32>(count, (rows, row_layout), (matrix, matrix_layout))?
+            }
+            _ => bail!("the product supports only floats of 16 and 32 bits"),
         };
         Ok((storage, Shape::from((count, self.0.outputs))))
     }
@@ -240,8 +245,11 @@ struct Problem {
 impl Problem {
     fn new(kind: Kind, count: u64) -> std::result::Result<Self, CublasError> {
         let (depth, outputs) = (kind.depth as u64, kind.outputs as u64);
-        let number =
-            if kind.is_half { sys::cudaDataType::CUDA_R_16F } else { sys::cudaDataType::CUDA_R_16BF };
+        let number = match kind.dtype {
+            DType::F16 => sys::cudaDataType::CUDA_R_16F,
+            DType::F32 => sys::cudaDataType::CUDA_R_32F,
+            _ => sys::cudaDataType::CUDA_R_16BF,
+        };
         let layout =
             |rows: u64, columns: u64| result::create_matrix_layout(number, rows, columns, rows as i64);
         let description = result::create_matmul_desc(

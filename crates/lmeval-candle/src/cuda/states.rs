@@ -6,7 +6,7 @@ use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{CudaView, LaunchConfig, PushKernelArg};
 use candle_core::{DType, Layout, Result, Storage, Tensor, bail};
 
-use super::{KERNELS, MODULE, view};
+use super::{Module, view};
 use crate::batch::Batch;
 use crate::cache::{Numbers, States};
 use crate::layers::{DeltaInputs, HeadScan, HeadScanInputs};
@@ -148,7 +148,7 @@ impl Launch<'_> {
             bail!("the rows are not on a GPU")
         };
         let device = storage.device.clone();
-        let function = device.get_or_load_custom_func(&self.kernel, MODULE, KERNELS)?;
+        let function = super::kernel(&device, Module::Kernels, &self.kernel)?;
         let config = LaunchConfig {
             grid_dim: (count as u32, self.blocks.0 as u32, self.blocks.1 as u32),
             block_dim: (self.threads as u32, 1, 1),

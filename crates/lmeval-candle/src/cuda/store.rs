@@ -2,9 +2,9 @@
 
 use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
-use candle_core::{CpuStorage, CudaStorage, DType, InplaceOp2, Layout, Result, Tensor, bail};
+use candle_core::{DType, Result, Tensor, bail};
 
-use super::{KERNELS, MODULE, Ragged, view, with_half_floats, with_u32};
+use super::{Module, Ragged, address, device_of, kernel};
 
 /// Bytes per copy of a thread.
 const PIECE: usize = 16;
@@ -16,60 +16,37 @@ pub(crate) fn store_rows(cache: &Tensor, rows: &Tensor, ragged: &Ragged) -> Resu
     let destinations = &ragged.destinations;
     let bytes = heads * width * rows.dtype().size_in_bytes();
     let fits = rows.device().is_cuda()
-        && matches!(rows.dtype(), DType::BF16 | DType::F16)
+        && matches!(rows.dtype(), DType::BF16 | DType::F16 | DType::F32)
         && bytes.is_multiple_of(PIECE)
         && (cache_heads, cache_width) == (heads, width)
         && cache.dtype() == rows.dtype()
         && count > 0;
-    if fits {
-        ragged.check(count, cache_rows)?;
-        if destinations.elem_count() != count {
-            bail!("{count} rows have {} destinations in the cache", destinations.elem_count());
-        }
-        cache.inplace_op2(&rows.contiguous()?, &StoreRows { destinations, pieces: bytes / PIECE })?;
+    if !fits {
+        return Ok(false);
     }
-    Ok(fits)
-}
-
-struct StoreRows<'a> {
-    destinations: &'a Tensor,
-    pieces: usize,
-}
-
-impl InplaceOp2 for StoreRows<'_> {
-    fn name(&self) -> &'static str {
-        "store-rows"
+    ragged.check(count, cache_rows)?;
+    if destinations.elem_count() != count {
+        bail!("{count} rows have {} destinations in the cache", destinations.elem_count());
     }
-
-    fn cpu_fwd(&self, _: &mut CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<()> {
-        bail!("the kernel runs on GPUs only")
+    let rows = rows.contiguous()?;
+    if !(rows.layout().start_offset() * rows.dtype().size_in_bytes()).is_multiple_of(PIECE) {
+        return Ok(false);
     }
-
-    fn cuda_fwd(
-        &self,
-        cache: &mut CudaStorage,
-        cache_layout: &Layout,
-        rows: &CudaStorage,
-        rows_layout: &Layout,
-    ) -> Result<()> {
-        let device = rows.device.clone();
-        let function = device.get_or_load_custom_func("store_rows", MODULE, KERNELS)?;
-        let config = LaunchConfig {
-            grid_dim: (self.destinations.elem_count() as u32, 1, 1),
-            block_dim: (self.pieces.clamp(32, 256) as u32, 1, 1),
-            shared_mem_bytes: 0,
-        };
-        let pieces = self.pieces as i32;
-        with_half_floats!(rows, _suffix, Number => {
-            let rows = view::<Number>(rows, rows_layout)?;
-            let cache = view::<Number>(cache, cache_layout)?;
-            with_u32(self.destinations, |destinations| {
-                let mut arguments = function.builder();
-                arguments.arg(&rows).arg(&cache).arg(&destinations).arg(&pieces);
-                // SAFETY: destinations are rows of the cache, whose rows have the same size.
-                unsafe { arguments.launch(config) }.w()?;
-                Ok(())
-            })
-        })
+    let pieces = bytes / PIECE;
+    let config = LaunchConfig {
+        grid_dim: (count as u32, 1, 1),
+        block_dim: (pieces.clamp(32, 256) as u32, 1, 1),
+        shared_mem_bytes: 0,
+    };
+    let addresses = [address(&rows)?, address(cache)?, address(destinations)?];
+    let pieces = pieces as i32;
+    let function = kernel(device_of(&rows)?, Module::Kernels, "store_rows")?;
+    let mut arguments = function.builder();
+    for address in &addresses {
+        arguments.arg(address);
     }
+    arguments.arg(&pieces);
+    // SAFETY: destinations are rows of the cache, whose rows have the same size.
+    unsafe { arguments.launch(config) }.w()?;
+    Ok(true)
 }

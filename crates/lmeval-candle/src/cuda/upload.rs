@@ -122,7 +122,7 @@ mod tests {
             };
             assert!(tensor.to_vec1::<f32>().unwrap() == numbers, "{count}");
         }
-        assert!(upload(&[0; SMALL], DType::F32, &[SMALL], &device).unwrap().is_none());
+        assert!(upload(&vec![0; SMALL], DType::F32, &[SMALL], &device).unwrap().is_none());
         finish();
     }
 }

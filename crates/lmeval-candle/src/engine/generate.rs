@@ -7,9 +7,10 @@ use super::head::summarise;
 use super::sample::{Random, Sampling};
 use super::trie::{Line, Trie};
 use super::{Engine, Room};
-use crate::batch::{Segment, Span, StateUse};
+use crate::batch::{Segment, Span, StateUse, numbers_on};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::matrix::gather;
 
 /// Rows that a sequence allocates at a time while it grows.
 const PAGE: usize = 32;
@@ -360,7 +361,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             self.engine.count(requested.sum(), 0);
             let hidden = self.engine.forward(&tokens, segments, cache)?;
             // A copy, so that the other rows are freed.
-            let hidden = hidden.index_select(&Tensor::new(lasts, &self.engine.device)?, 0)?;
+            let hidden = gather(&hidden, &numbers_on(&lasts, &self.engine.device)?)?;
             for (row, node) in now.iter().enumerate() {
                 self.lasts[*node] = Some(hidden.narrow(0, row, 1)?);
             }
@@ -414,7 +415,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             .iter()
             .all(|active| self.sequences[active.sequence].request.sampling.is_plain());
         let chosen: Vec<u32> = if is_plain {
-            summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
+            summarise(&logits, &[])?.wait()?.0.into_iter().map(|summary| summary.best).collect()
         } else {
             let rows = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
             let choose = |(active, mut logits): (&Active, Vec<f32>)| {

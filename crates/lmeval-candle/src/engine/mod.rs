@@ -26,8 +26,8 @@ pub(crate) use score::{Row, Score, ScoreRequest};
 
 /// Rows per forward pass on the CPU: enough for full speed while activations stay in the caches.
 const CPU_ROWS: usize = 1024;
-/// Rows per forward pass on GPUs.
-const DEVICE_ROWS: usize = 8192;
+/// Rows per forward pass on GPUs: enough for full speed while activations take little memory beside the weights.
+const DEVICE_ROWS: usize = 4096;
 /// The lower bound for rows per pass when memory runs out.
 const FEWEST_ROWS: usize = 128;
 /// Default number of sequences generated at once on the CPU.
@@ -73,6 +73,8 @@ pub(crate) struct Engine {
     share: usize,
     /// Maximum number of tokens scored per trie.
     scored: usize,
+    /// Whether the last pass padded segments to the same length.
+    pads: AtomicBool,
     cancelled: Arc<AtomicBool>,
     pub(crate) stats: ModelStats,
 }
@@ -85,6 +87,8 @@ impl Engine {
         dtype: DType,
         sequences: Option<usize>,
     ) -> Self {
+        #[cfg(feature = "cuda")]
+        crate::cuda::keep_memory(device);
         let (rows, generated) =
             if device.is_cpu() { (CPU_ROWS, CPU_SEQUENCES) } else { (DEVICE_ROWS, DEVICE_SEQUENCES) };
         Self {
@@ -98,6 +102,7 @@ impl Engine {
             full: (rows, sequences.unwrap_or(generated)),
             share: 1,
             scored: SCORED,
+            pads: AtomicBool::new(!device.is_cpu()),
             cancelled: Arc::default(),
             stats: ModelStats::default(),
         }
@@ -130,8 +135,14 @@ impl Engine {
     fn forward(&self, tokens: &[u32], segments: Vec<Segment>, cache: &Cache) -> Result<Tensor> {
         let batch = Batch::new(tokens, segments, &self.device)?.cancelled_by(&self.cancelled);
         let rows = self.model.forward(&batch, cache)?;
+        self.pads.store(batch.is_padded(), Ordering::Relaxed);
         self.count(0, tokens.len());
         Ok(rows)
+    }
+
+    /// Whether passes pad segments to the same length, as far as is known from the last one.
+    fn pads(&self) -> bool {
+        self.pads.load(Ordering::Relaxed)
     }
 
     fn rows(&self) -> usize {

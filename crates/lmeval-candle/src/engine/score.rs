@@ -1,18 +1,20 @@
 //! Scoring: log-probabilities of continuations, with shared prefixes computed once.
 
-use candle_core::{DType, Tensor};
+use candle_core::DType;
 
-use super::head::summarise;
+use super::head::{Summaries, summarise};
 use super::trie::{Line, Trie};
 use super::{BRANCHES, Engine, Room};
-use crate::batch::{Segment, Span, StateUse};
+use crate::batch::{Segment, Span, StateUse, numbers_on};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::matrix::gather;
 
 /// Rows of logits computed at once on the CPU.
 const CPU_HEAD_ROWS: usize = 256;
-/// Bytes of logits computed at once on GPUs.
-const DEVICE_HEAD_BYTES: usize = 512 << 20;
+/// Bytes of logits computed at once on GPUs, and the number of rows that products take in one tile.
+const DEVICE_HEAD_BYTES: usize = 128 << 20;
+const DEVICE_TILE: usize = 128;
 
 /// A sequence whose last tokens are scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +83,9 @@ impl Engine {
         if self.device.is_cpu() {
             return CPU_HEAD_ROWS;
         }
-        let fitting = DEVICE_HEAD_BYTES / (self.model.shape().vocabulary * size_of::<f32>()).max(1);
-        fitting.clamp(1, self.rows())
+        let row = self.model.shape().vocabulary * self.dtype.size_in_bytes();
+        let fitting = DEVICE_HEAD_BYTES / row.max(1);
+        (fitting / DEVICE_TILE * DEVICE_TILE).clamp(1, self.rows())
     }
 
     /// Scores requests until all are done or the engine is cancelled. `deliver` gets each result as soon as it is known, in
@@ -149,6 +152,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// A forward pass whose results a device may still be computing.
+struct Wave {
+    /// The rows of logits that were computed, and the targets in them.
+    targets: Vec<(usize, Target)>,
+    /// Results of some rows at a time, and the number of targets in these rows.
+    parts: Vec<(usize, Summaries)>,
+    /// The first row of each part.
+    firsts: Vec<usize>,
 }
 
 /// One trie of requests being scored.
@@ -246,11 +259,23 @@ impl<'a, 'r> Pass<'a, 'r> {
         let Some(cache) = guard.as_mut() else { return Ok(()) };
         let mut first = 0;
         let mut held = Vec::new();
+        // The pass that a device computes while the next one is prepared. What it reads of the cache may be freed meanwhile: a device
+        // computes passes in their order.
+        let mut current: Option<Wave> = None;
         while first < self.trie.nodes.len() {
             self.engine.check()?;
             let end = self.gather(first, cache)?;
-            for wave in self.waves(first, end) {
-                self.compute(&wave, cache, deliver, rows)?;
+            for nodes in self.waves(first, end) {
+                let next = self.start(&nodes, cache, rows);
+                if let Some(wave) = current.take() {
+                    self.finish(wave, deliver)?;
+                }
+                let next = next?;
+                if next.parts.iter().all(|(_, part)| part.is_ready()) {
+                    self.finish(next, deliver)?;
+                } else {
+                    current = Some(next);
+                }
             }
             held.extend(first..end);
             held.retain(|node: &usize| {
@@ -263,7 +288,10 @@ impl<'a, 'r> Pass<'a, 'r> {
             });
             first = end;
         }
-        Ok(())
+        match current {
+            Some(wave) => self.finish(wave, deliver),
+            None => Ok(()),
+        }
     }
 
     /// Allocates rows for the nodes of the next pass. Returns the index after the last of them.
@@ -293,10 +321,10 @@ impl<'a, 'r> Pass<'a, 'r> {
 
     /// Splits the nodes of a pass into forward passes.
     ///
-    /// The CPU takes all at once, because segments are not padded. Other devices pad segments to the longest one, so they
-    /// get nodes of similar length that do not depend on each other.
+    /// All are taken at once if segments are not padded. Else they are padded to the longest one, so each pass gets nodes of similar length
+    /// that do not depend on each other.
     fn waves(&self, first: usize, end: usize) -> Vec<Vec<usize>> {
-        if self.engine.device.is_cpu() {
+        if !self.engine.pads() {
             return vec![(first..end).collect()];
         }
         let mut levels: Vec<Vec<usize>> = Vec::new();
@@ -322,13 +350,8 @@ impl<'a, 'r> Pass<'a, 'r> {
         waves
     }
 
-    fn compute(
-        &mut self,
-        nodes: &[usize],
-        cache: &Cache,
-        deliver: &mut dyn FnMut(usize, Result<Score>),
-        receiver: &mut Option<Rows<'_>>,
-    ) -> Result<()> {
+    /// Starts to compute nodes. `receiver` gets their logits at once.
+    fn start(&self, nodes: &[usize], cache: &Cache, receiver: &mut Option<Rows<'_>>) -> Result<Wave> {
         let mut tokens = Vec::new();
         let mut segments = Vec::new();
         // The rows of the batch that are needed, and the targets in them.
@@ -364,7 +387,7 @@ impl<'a, 'r> Pass<'a, 'r> {
         let hidden = self.engine.forward(&tokens, segments, cache)?;
         let requested = nodes.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
         self.engine.count(requested.sum(), 0);
-        let mut results = Vec::with_capacity(targets.len());
+        let (mut parts, mut firsts) = (Vec::new(), Vec::new());
         let mut wanted = targets.as_slice();
         let most = self.engine.head_rows();
         for (index, chunk) in rows.chunks(most).enumerate() {
@@ -372,36 +395,46 @@ impl<'a, 'r> Pass<'a, 'r> {
             let count = wanted.partition_point(|(row, _)| *row < base + chunk.len());
             let (own, others) = wanted.split_at(count);
             wanted = others;
-            let chunk = Tensor::new(chunk, &self.engine.device)?;
-            let logits = self.engine.model.head(&hidden.index_select(&chunk, 0)?)?;
+            let chunk = numbers_on(chunk, &self.engine.device)?;
+            let logits = self.engine.model.head(&gather(&hidden, &chunk)?)?;
             let pairs: Vec<(usize, u32)> =
                 own.iter().map(|(row, target)| (row - base, target.token)).collect();
-            let (summaries, found) = summarise(&logits, &pairs)?;
-            for ((row, token), logit) in pairs.into_iter().zip(found) {
-                let summary = summaries[row];
-                results.push((summary.log_probability(logit), summary.best == token));
-            }
+            let mut part = summarise(&logits, &pairs)?;
             if let Some(receiver) = receiver {
+                let (summaries, found) = part.wait()?;
                 let logits = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
-                let logprobs = &results[results.len() - own.len()..];
-                let found = own.iter().zip(logprobs).map(|((row, target), (logprob, _))| Row {
+                let found_rows = own.iter().zip(&found).map(|((row, target), logit)| Row {
                     request: self.requests[target.request].0,
                     index: target.index,
-                    logprob: *logprob,
+                    logprob: summaries[row - base].log_probability(*logit),
                     logits: &logits[row - base],
                 });
-                receiver(&found.collect::<Vec<_>>());
+                receiver(&found_rows.collect::<Vec<_>>());
+                part = Summaries::Ready(summaries, found);
             }
+            parts.push((count, part));
+            firsts.push(base);
         }
-        for ((_, target), (logprob, is_best)) in targets.into_iter().zip(results) {
-            let progress = &mut self.progress[target.request];
-            progress.logprobs[target.index] = logprob;
-            progress.is_greedy &= is_best;
-            progress.missing -= 1;
-            if progress.missing == 0 {
-                let score = Score { logprob: progress.logprobs.iter().sum(), is_greedy: progress.is_greedy };
-                progress.logprobs = Vec::new();
-                deliver(self.requests[target.request].0, Ok(score));
+        Ok(Wave { targets, parts, firsts })
+    }
+
+    /// Waits for a pass and delivers what it completes.
+    fn finish(&mut self, wave: Wave, deliver: &mut dyn FnMut(usize, Result<Score>)) -> Result<()> {
+        let mut targets = wave.targets.into_iter();
+        for ((count, part), base) in wave.parts.into_iter().zip(wave.firsts) {
+            let (summaries, found) = part.wait()?;
+            for ((row, target), logit) in targets.by_ref().take(count).zip(found) {
+                let summary = summaries[row - base];
+                let progress = &mut self.progress[target.request];
+                progress.logprobs[target.index] = summary.log_probability(logit);
+                progress.is_greedy &= summary.best == target.token;
+                progress.missing -= 1;
+                if progress.missing == 0 {
+                    let score =
+                        Score { logprob: progress.logprobs.iter().sum(), is_greedy: progress.is_greedy };
+                    progress.logprobs = Vec::new();
+                    deliver(self.requests[target.request].0, Ok(score));
+                }
             }
         }
         Ok(())

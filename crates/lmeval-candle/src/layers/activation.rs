@@ -129,7 +129,7 @@ impl Activation {
         }
         #[cfg(feature = "cuda")]
         if self == Self::Silu
-            && let Some(made) = crate::cuda::silu_times(gate, rows)?
+            && let Some(made) = crate::cuda::silu_times(&gate.contiguous()?, &rows.contiguous()?, false)?
         {
             return Ok(made);
         }
@@ -137,6 +137,19 @@ impl Activation {
             return self.forward(gate)? * (rows.clamp(-limit, limit)? + 1.0)?;
         }
         self.forward(gate)? * rows
+    }
+}
+
+impl Activation {
+    /// The same for a gate that nothing else reads, whose memory the result may take.
+    pub(crate) fn gated_in_place(self, gate: &Tensor, rows: &Tensor) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if self == Self::Silu
+            && let Some(made) = crate::cuda::silu_times(gate, rows, true)?
+        {
+            return Ok(made);
+        }
+        self.gated(gate, rows)
     }
 }
 

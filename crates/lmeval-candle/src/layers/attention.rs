@@ -196,6 +196,9 @@ pub(crate) struct SelfAttention {
     pub key: Linear,
     /// The value projection.
     pub value: Linear,
+    /// The three side by side, on GPUs.
+    #[cfg(feature = "cuda")]
+    pub joined: Option<Linear>,
     /// The output projection.
     pub output: Linear,
     /// Query and key norms over each head.
@@ -227,6 +230,10 @@ impl SelfAttention {
         batch: &Batch,
         cache: &LayerCache,
     ) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let Some(made) = self.attend_joined(rows, angles, batch, cache)? {
+            return Ok(made);
+        }
         let mut queries = self.query.forward(rows)?;
         let mut keys = self.key.forward(rows)?;
         let mut values = self.value.forward(rows)?;
@@ -245,9 +252,33 @@ impl SelfAttention {
             gate = Some(both.narrow(2, self.head_width, self.head_width)?.contiguous()?);
             queries = both.narrow(2, 0, self.head_width)?.contiguous()?;
         }
-        let mut queries = queries.reshape((count, self.heads, self.head_width))?;
-        let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
+        let queries = queries.reshape((count, self.heads, self.head_width))?;
+        let keys = keys.reshape((count, self.kv_heads, self.head_width))?;
         let values = values.reshape((count, self.kv_heads, self.head_width))?;
+        let cache = cache.rows()?;
+        let rotated = match angles {
+            Some(angles) => self.rotate_and_store([&queries, &keys, &values], angles, batch, cache)?,
+            None => None,
+        };
+        let queries = match rotated {
+            Some(queries) => queries,
+            None => self.finish_heads([queries, keys, values], angles, batch, cache)?,
+        };
+        let mut made = attend(&queries, &self.options, batch, cache)?;
+        if let Some(gate) = gate {
+            made = (&made * candle_nn::ops::sigmoid(&gate)?.reshape(made.shape())?)?;
+        }
+        Ok(self.output.forward(&made)?)
+    }
+
+    /// Normalises and rotates heads, and stores keys and values. Returns the queries.
+    fn finish_heads(
+        &self,
+        [mut queries, mut keys, values]: [Tensor; 3],
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &RowCache,
+    ) -> Result<Tensor> {
         let norm = |(queries, keys): (Tensor, Tensor)| match &self.head_norms {
             Some((query_norm, key_norm)) => Ok((query_norm.forward(&queries)?, key_norm.forward(&keys)?)),
             None => Ok::<_, candle_core::Error>((queries, keys)),
@@ -264,12 +295,109 @@ impl SelfAttention {
         if let Some(temperature) = self.temperature {
             queries = temperature.apply(&queries, batch)?;
         }
-        let cache = cache.rows()?;
         cache.write(batch, &keys, Some(&values))?;
-        let mut made = attend(&queries, &self.options, batch, cache)?;
-        if let Some(gate) = gate {
-            made = (&made * candle_nn::ops::sigmoid(&gate)?.reshape(made.shape())?)?;
+        Ok(queries)
+    }
+
+    /// The same in one kernel of a GPU, if there is one for it.
+    #[cfg(feature = "cuda")]
+    fn rotate_and_store(
+        &self,
+        [queries, keys, values]: [&Tensor; 3],
+        angles: &Angles,
+        batch: &Batch,
+        cache: &RowCache,
+    ) -> Result<Option<Tensor>> {
+        let heads = [queries.contiguous()?, keys.contiguous()?, values.contiguous()?];
+        self.rotate(crate::cuda::Projected::Separate(heads.each_ref()), angles, batch, cache)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn rotate(
+        &self,
+        projected: crate::cuda::Projected<'_>,
+        angles: &Angles,
+        batch: &Batch,
+        cache: &RowCache,
+    ) -> Result<Option<Tensor>> {
+        let norms = match &self.head_norms {
+            None => None,
+            Some((Norm::Rms { weight, epsilon }, Norm::Rms { weight: key, epsilon: other }))
+                if epsilon == other && !self.rotates_first =>
+            {
+                Some((weight, key, *epsilon))
+            }
+            Some(_) => return Ok(None),
+        };
+        match angles.turns() {
+            Some(turns) if self.temperature.is_none() => {
+                crate::cuda::rotate_and_store(projected, norms, turns, batch, cache)
+            }
+            _ => Ok(None),
         }
-        Ok(self.output.forward(&made)?)
+    }
+
+    /// Joins the projections on a GPU, where one product is faster than three.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn join(&mut self) -> Result<()> {
+        let (Some(query), Some(key), Some(value)) =
+            (self.query.plain(), self.key.plain(), self.value.plain())
+        else {
+            return Ok(());
+        };
+        let is_half = matches!(query.dtype(), DType::BF16 | DType::F16);
+        if !query.device().is_cuda() || !is_half || self.is_gated {
+            return Ok(());
+        }
+        let joined = Tensor::cat(&[query, key, value], 0)?;
+        // The parts take no memory of their own.
+        let sizes = [query.dim(0)?, key.dim(0)?, value.dim(0)?];
+        let part = |first: usize, count: usize| Linear::new(joined.narrow(0, first, count)?, None);
+        let [queries, keys, values] = sizes;
+        (self.query, self.key) = (part(0, queries)?, part(queries, keys)?);
+        self.value = part(queries + keys, values)?;
+        self.joined = Some(Linear::new(joined, None)?);
+        Ok(())
+    }
+
+    /// The same with joined projections; `None` if they are not joined, or something happens to the rows before they are rotated.
+    #[cfg(feature = "cuda")]
+    fn attend_joined(
+        &self,
+        rows: &Tensor,
+        angles: Option<&Angles>,
+        batch: &Batch,
+        cache: &LayerCache,
+    ) -> Result<Option<Tensor>> {
+        let (Some(joined), Some(angles)) = (&self.joined, angles) else { return Ok(None) };
+        let is_plain = self.row_norms.is_none() && self.clip.is_none() && self.temperature.is_none();
+        let fits = |norm: &Norm| matches!(norm, Norm::Rms { .. }) && norm.dtype() == rows.dtype();
+        let norms = self.head_norms.as_ref();
+        let are_first = norms.is_none_or(|(query, key)| !self.rotates_first && fits(query) && fits(key));
+        if angles.turns().is_none() || !is_plain || !are_first {
+            return Ok(None);
+        }
+        let cache = cache.rows()?;
+        let all = joined.forward(rows)?;
+        let Some(queries) =
+            self.rotate(crate::cuda::Projected::Joined(&all, self.heads), angles, batch, cache)?
+        else {
+            return Ok(None);
+        };
+        let made = attend(&queries, &self.options, batch, cache)?;
+        Ok(Some(self.output.forward(&made)?))
+    }
+
+    /// There is none without a GPU.
+    #[cfg(not(feature = "cuda"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "GPUs have a kernel for it")]
+    fn rotate_and_store(
+        &self,
+        _: [&Tensor; 3],
+        _: &Angles,
+        _: &Batch,
+        _: &RowCache,
+    ) -> Result<Option<Tensor>> {
+        Ok(None)
     }
 }

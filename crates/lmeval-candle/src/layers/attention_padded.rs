@@ -82,7 +82,7 @@ impl Padded {
     }
 
     /// Computes attention of `[rows, heads, width]` as `[rows, heads · value width]`.
-    pub(super) fn attend(
+    pub(crate) fn attend(
         &self,
         queries: &Tensor,
         options: &AttentionOptions,

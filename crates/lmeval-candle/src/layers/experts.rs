@@ -2,7 +2,10 @@
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::ops;
+use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use super::activation::Activation;
 use super::linear::Linear;
 use super::mlp::Mlp;
 use crate::error::Result;
@@ -109,9 +112,13 @@ impl Routing {
             groups.exclude(&mut ranks);
         }
         let mut order: Vec<usize> = (0..ranks.len()).collect();
-        // Stable, so that the first of equal scores wins.
-        order.sort_by(|a, b| ranks[*b].total_cmp(&ranks[*a]));
+        // The first of equal scores wins.
+        let better = |a: &usize, b: &usize| ranks[*b].total_cmp(&ranks[*a]).then(a.cmp(b));
+        if (1..order.len()).contains(&self.chosen) {
+            order.select_nth_unstable_by(self.chosen - 1, better);
+        }
         order.truncate(self.chosen);
+        order.sort_unstable_by(better);
         if self.scoring == Scoring::SoftmaxOfChosen {
             let largest = order.first().map_or(0.0, |expert| scores[*expert]);
             for expert in &order {
@@ -184,34 +191,18 @@ impl Experts {
             Scoring::Sigmoid => ops::sigmoid(&logits)?,
             Scoring::SoftmaxOfChosen | Scoring::Near { .. } => logits,
         };
-        // For each expert, its rows and their weights.
-        let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.routed.len()];
-        for (row, mut scores) in scores.to_vec2::<f32>()?.into_iter().enumerate() {
-            for (expert, weight) in self.routing.choose(&mut scores) {
-                work[expert].0.push(row as u32);
-                work[expert].1.push(weight);
-            }
-        }
+        let (_, experts) = scores.dims2()?;
+        let mut scores = scores.flatten_all()?.to_vec1::<f32>()?;
+        let chosen = scores.par_chunks_mut(experts.max(1)).map(|scores| self.routing.choose(scores));
+        let chosen: Vec<Vec<(usize, f32)>> = chosen.collect();
         let read = match &self.narrowed {
             Some((narrow, _)) => &narrow.forward(rows)?,
             None => rows,
         };
-        let mut made = read.zeros_like()?;
-        for (expert, (indexes, weights)) in self.routed.iter().zip(work) {
-            if indexes.is_empty() {
-                continue;
-            }
-            let count = indexes.len();
-            let indexes = Tensor::new(indexes, rows.device())?;
-            let weights = Tensor::from_vec(weights, (count, 1), rows.device())?.to_dtype(rows.dtype())?;
-            let inputs = read.index_select(&indexes, 0)?;
-            let outputs = if self.routing.weighs_inputs {
-                expert.forward(&inputs.broadcast_mul(&weights)?)?
-            } else {
-                expert.forward(&inputs)?.broadcast_mul(&weights)?
-            };
-            made = made.index_add(&indexes, &outputs, 0)?;
-        }
+        let mut made = match self.at_once(read, &chosen)? {
+            Some(made) => made,
+            None => self.one_by_one(read, &chosen)?,
+        };
         if let Some((_, widen)) = &self.narrowed {
             made = widen.forward(&made)?;
         }
@@ -225,5 +216,58 @@ impl Experts {
             made = (made + outputs)?;
         }
         Ok(made)
+    }
+
+    /// The weighted sums of what the chosen experts make of rows.
+    fn one_by_one(&self, read: &Tensor, chosen: &[Vec<(usize, f32)>]) -> Result<Tensor> {
+        // For each expert, its rows and their weights.
+        let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.routed.len()];
+        for (row, chosen) in chosen.iter().enumerate() {
+            for (expert, weight) in chosen {
+                work[*expert].0.push(row as u32);
+                work[*expert].1.push(*weight);
+            }
+        }
+        let mut made = read.zeros_like()?;
+        for (expert, (indexes, weights)) in self.routed.iter().zip(work) {
+            if indexes.is_empty() {
+                continue;
+            }
+            let count = indexes.len();
+            let indexes = Tensor::new(indexes, read.device())?;
+            let weights = Tensor::from_vec(weights, (count, 1), read.device())?.to_dtype(read.dtype())?;
+            let inputs = read.index_select(&indexes, 0)?;
+            let outputs = if self.routing.weighs_inputs {
+                expert.forward(&inputs.broadcast_mul(&weights)?)?
+            } else {
+                expert.forward(&inputs)?.broadcast_mul(&weights)?
+            };
+            made = made.index_add(&indexes, &outputs, 0)?;
+        }
+        Ok(made)
+    }
+
+    /// The same in a few kernels of a GPU, if there are some for it.
+    #[cfg(feature = "cuda")]
+    fn at_once(&self, read: &Tensor, chosen: &[Vec<(usize, f32)>]) -> Result<Option<Tensor>> {
+        fn expert(mlp: &Mlp) -> Option<crate::cuda::Expert<'_>> {
+            let gate = mlp.gate.as_ref()?.plain()?;
+            Some(crate::cuda::Expert { gate, up: mlp.up.plain()?, down: mlp.down.plain()? })
+        }
+        let is_gated = self.routed.iter().all(|mlp| mlp.activation == Activation::Silu);
+        if !read.device().is_cuda() || !is_gated || self.routing.weighs_inputs {
+            return Ok(None);
+        }
+        match self.routed.iter().map(expert).collect::<Option<Vec<_>>>() {
+            Some(experts) => Ok(crate::cuda::experts(read, &experts, chosen)?),
+            None => Ok(None),
+        }
+    }
+
+    /// There are none without a GPU.
+    #[cfg(not(feature = "cuda"))]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "GPUs have kernels for it")]
+    fn at_once(&self, _: &Tensor, _: &[Vec<(usize, f32)>]) -> Result<Option<Tensor>> {
+        Ok(None)
     }
 }

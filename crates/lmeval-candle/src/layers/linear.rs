@@ -40,6 +40,12 @@ impl Linear {
         }
     }
 
+    /// The weight if it is a tensor as it is, without a bias.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn plain(&self) -> Option<&Tensor> {
+        self.matrix.plain().filter(|_| self.bias.is_none())
+    }
+
     /// The weight as `[output, input]`.
     pub fn weight(&self) -> Result<Tensor> {
         self.matrix.tensor()

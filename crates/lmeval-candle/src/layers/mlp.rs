@@ -24,7 +24,7 @@ impl Mlp {
     pub(crate) fn forward(&self, rows: &Tensor) -> Result<Tensor> {
         let up = self.up.forward(rows)?;
         let inner = match &self.gate {
-            Some(gate) => self.activation.gated(&gate.forward(rows)?, &up)?,
+            Some(gate) => self.activation.gated_in_place(&gate.forward(rows)?, &up)?,
             None => self.activation.forward(&up)?,
         };
         Ok(self.down.forward(&inner)?)

@@ -47,8 +47,30 @@ impl Norm {
         }
     }
 
+    /// Adds rows, if there are any to add, and normalises the sum. Returns the sum, too.
+    pub(crate) fn forward_sum(&self, rows: &Tensor, added: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        #[cfg(feature = "cuda")]
+        if let Self::Rms { weight, epsilon } = self
+            && let Some(made) = crate::cuda::add_norm(rows, added, weight, *epsilon)?
+        {
+            return Ok(made);
+        }
+        let sum = match added {
+            Some(added) => (rows + added)?,
+            None => rows.clone(),
+        };
+        let made = self.forward(&sum)?;
+        Ok((sum, made))
+    }
+
     /// Normalises over the last dimension.
     pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let Self::Rms { weight, epsilon } = self
+            && let Some((_, made)) = crate::cuda::add_norm(rows, None, weight, *epsilon)?
+        {
+            return Ok(made);
+        }
         let rows = rows.contiguous()?;
         match self {
             // Weights with an offset are in float32, whatever the model computes in.

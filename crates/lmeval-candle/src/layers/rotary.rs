@@ -1,6 +1,8 @@
 //! Rotary position embeddings and their scaling to longer sequences.
 
 use std::f64::consts::TAU;
+#[cfg(feature = "cuda")]
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{D, DType, Tensor};
 use candle_nn::rotary_emb;
@@ -173,7 +175,14 @@ pub(crate) struct Rotary {
     parameters: RotaryParameters,
     width: usize,
     style: RotaryStyle,
+    /// The cosines and sines of all positions so far, on a GPU.
+    #[cfg(feature = "cuda")]
+    table: Arc<Mutex<Option<Tensor>>>,
 }
+
+/// The fewest positions that a table has.
+#[cfg(feature = "cuda")]
+const FEWEST_POSITIONS: usize = 4096;
 
 impl Rotary {
     /// Rotary embeddings of the first `width` dimensions of each head.
@@ -196,7 +205,13 @@ impl Rotary {
                 width / 2
             )));
         }
-        Ok(Self { parameters, width, style })
+        Ok(Self {
+            parameters,
+            width,
+            style,
+            #[cfg(feature = "cuda")]
+            table: Arc::default(),
+        })
     }
 
     /// The length above which rotations depend on the length of a sequence.
@@ -217,6 +232,12 @@ impl Rotary {
 
     /// The rotary angles of a batch's rows, in a data type.
     pub(crate) fn at(&self, batch: &Batch, dtype: DType) -> Result<Angles> {
+        #[cfg(feature = "cuda")]
+        if let Some(turns) = self.turns(batch)? {
+            let rows = batch.ragged()?.places.narrow(0, 0, batch.rows())?;
+            let angles = Source::Table { turns, rows, dtype };
+            return Ok(Angles { source: angles, width: self.width, style: self.style });
+        }
         let count = batch.rows() * self.width / 2;
         let (mut cos, mut sin) = (Vec::with_capacity(count), Vec::with_capacity(count));
         let boundary = self.boundary().unwrap_or(usize::MAX);
@@ -238,7 +259,38 @@ impl Rotary {
         }
         let shape = (batch.rows(), self.width / 2);
         let tensor = |numbers| Tensor::from_vec(numbers, shape, batch.device())?.to_dtype(dtype);
-        Ok(Angles { cos: tensor(cos)?, sin: tensor(sin)?, width: self.width, style: self.style })
+        let source = Source::Rows { cos: tensor(cos)?, sin: tensor(sin)? };
+        Ok(Angles { source, width: self.width, style: self.style })
+    }
+
+    /// The table on a GPU, if the rotation of all rows depends on nothing but their positions.
+    #[cfg(feature = "cuda")]
+    fn turns(&self, batch: &Batch) -> Result<Option<crate::cuda::Turns>> {
+        let boundary = self.boundary().unwrap_or(usize::MAX);
+        let is_plain = batch.segments().iter().all(|segment| segment.length <= boundary);
+        if !batch.device().is_cuda() || !is_plain || !batch.ragged()?.has_positions() {
+            return Ok(None);
+        }
+        let needed = batch.ragged()?.positions;
+        let mut known = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = match known.as_ref() {
+            Some(table) if table.dim(0)? >= needed => table.clone(),
+            _ => {
+                let positions = needed.next_power_of_two().max(FEWEST_POSITIONS);
+                let (frequencies, scale) = self.frequencies(0);
+                let turn = |position: usize| {
+                    let turn = move |frequency: &f32| {
+                        let (sine, cosine) = (position as f32 * frequency).sin_cos();
+                        [cosine * scale, sine * scale]
+                    };
+                    frequencies.iter().flat_map(turn)
+                };
+                let numbers: Vec<f32> = (0..positions).flat_map(turn).collect();
+                let table = Tensor::from_vec(numbers, (positions, self.width / 2, 2), batch.device())?;
+                known.insert(table).clone()
+            }
+        };
+        Ok(Some(crate::cuda::Turns { table, is_adjacent: self.style == RotaryStyle::Neighbours }))
     }
 
     /// The frequency of each pair, and the scale of sines and cosines.
@@ -306,14 +358,48 @@ impl Rotary {
 /// Sines and cosines of a batch's rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Angles {
-    /// `[rows, pairs]`.
-    cos: Tensor,
-    sin: Tensor,
+    source: Source,
     width: usize,
     style: RotaryStyle,
 }
 
+/// Where the angles are.
+#[derive(Clone, Debug)]
+enum Source {
+    /// `[rows, pairs]` each.
+    Rows { cos: Tensor, sin: Tensor },
+    /// In a table by position, and the positions of the rows.
+    #[cfg(feature = "cuda")]
+    Table { turns: crate::cuda::Turns, rows: Tensor, dtype: DType },
+}
+
 impl Angles {
+    /// The table of a GPU.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn turns(&self) -> Option<&crate::cuda::Turns> {
+        match &self.source {
+            Source::Table { turns, .. } => Some(turns),
+            Source::Rows { .. } => None,
+        }
+    }
+
+    /// Cosines and sines, `[rows, pairs]`.
+    #[cfg_attr(
+        not(feature = "cuda"),
+        expect(clippy::unnecessary_wraps, reason = "looking up the table of a GPU can fail")
+    )]
+    fn tensors(&self) -> Result<(Tensor, Tensor)> {
+        match &self.source {
+            Source::Rows { cos, sin } => Ok((cos.clone(), sin.clone())),
+            #[cfg(feature = "cuda")]
+            Source::Table { turns, rows, dtype } => {
+                let chosen = turns.table.index_select(rows, 0)?;
+                let part = |index| chosen.narrow(2, index, 1)?.squeeze(2)?.contiguous()?.to_dtype(*dtype);
+                Ok((part(0)?, part(1)?))
+            }
+        }
+    }
+
     /// Rotates heads `[rows, heads, width]`. Further dimensions of a head are unchanged.
     pub(crate) fn apply(&self, heads: &Tensor) -> Result<Tensor> {
         let (_, _, width) = heads.dims3()?;
@@ -326,12 +412,13 @@ impl Angles {
     }
 
     fn rotate(&self, heads: &Tensor) -> Result<Tensor> {
+        let (cos, sin) = self.tensors()?;
         let rows = heads.contiguous()?.unsqueeze(0)?;
         let rotated = match self.style {
-            RotaryStyle::Halves => rotary_emb::rope_thd(&rows, &self.cos, &self.sin)?,
+            RotaryStyle::Halves => rotary_emb::rope_thd(&rows, &cos, &sin)?,
             RotaryStyle::Neighbours => {
                 let rows = rows.transpose(1, 2)?.contiguous()?;
-                rotary_emb::rope_i(&rows, &self.cos, &self.sin)?.transpose(1, 2)?
+                rotary_emb::rope_i(&rows, &cos, &sin)?.transpose(1, 2)?
             }
         };
         Ok(rotated.squeeze(0)?)

@@ -27,7 +27,7 @@ pub struct Lock {
     pub run: Dict,
     /// The settings in effect, by name.
     pub settings: BTreeMap<String, String>,
-    /// The model: its name, back end and the facts of its identity.
+    /// The model: its name, backend and the facts of its identity.
     pub model: BTreeMap<String, String>,
     /// What makes prompts out of messages: digests of the chat template and the system prompt, special tokens.
     pub template: BTreeMap<String, String>,

@@ -43,7 +43,7 @@ pub(crate) struct PublishArgs {
     #[arg(long, value_name = "ORG/NAME")]
     pub model_id: Option<String>,
 
-    /// `hub`: the benchmark that a task stands for, as a data set of the hub and a task in its `eval.yaml`; repeatable.
+    /// `hub`: the benchmark that a task stands for, as a dataset of the hub and a task in its `eval.yaml`; repeatable.
     #[arg(long, value_name = "TASK=ORG/DATASET:ID")]
     pub benchmark: Vec<String>,
 
@@ -117,7 +117,7 @@ struct Destination {
     id: String,
 }
 
-/// Where `--push` sends the files: results of a model belong to the model, everything else to a data set.
+/// Where `--push` sends the files: results of a model belong to the model, everything else to a dataset.
 fn destination(arguments: &PublishArgs, record: &Record) -> Result<Destination> {
     let kind = match arguments.to.as_str() {
         "hub" => Kind::Model,
@@ -131,7 +131,7 @@ fn destination(arguments: &PublishArgs, record: &Record) -> Result<Destination> 
         (Some(id), _) => id.as_str(),
         (None, Kind::Model) => record.model(),
         (None, Kind::Dataset) => bail!(
-            Diagnostic::new("`--push` needs the data set that the files are sent to")
+            Diagnostic::new("`--push` needs the dataset that the files are sent to")
                 .hint("`--repo ORG/NAME` names it")
         ),
     };
@@ -155,7 +155,7 @@ fn push(
     };
     let files: Vec<(String, PathBuf)> = output.files.iter().map(|path| (name(path), path.clone())).collect();
     let settings = Settings::from_environment(destination.kind);
-    let what = if destination.kind == Kind::Model { "model" } else { "data set" };
+    let what = if destination.kind == Kind::Model { "model" } else { "dataset" };
     let place = format!("the {what} `{}` at {}", destination.id, settings.endpoint);
     if files.is_empty() {
         printer.warn(&format!("There is nothing to send to {place}"));

@@ -32,7 +32,7 @@ pub(crate) struct RayArgs {
 pub(crate) enum RayAction {
     /// Evaluate a model on a Ray cluster.
     ///
-    /// Needs Ray in your Python: `pip install 'lm_eval[ray]'`. Without `--serve`, every replica is a worker that computes
+    /// Needs Ray in your Python: `pip install 'lm-eval-rs[ray]'`. Without `--serve`, every replica is a worker that computes
     /// the model; with it, a server. All flags of `run` apply, except `--workers`.
     Run(Box<RayRunArgs>),
 

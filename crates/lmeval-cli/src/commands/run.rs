@@ -174,7 +174,7 @@ fn finish(
         }
         writer.finish(shard, settings, (path, &samples), &evaluation)?;
         printer.notes().info(&format!(
-            "These are the scores of shard {shard}. When all shards are done, `lm-eval merge` computes those of the run"
+            "These are the scores of shard {shard}. When all shards are done, `lm-eval merge` computes the scores of the run"
         ));
     }
     output::repeat_warnings(model, printer);

@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &VerifyArgs, printer: &mut Printer) -> Result<Statu
         }
         let tasks = counted(receipt.answers.len(), "task");
         printer.result(&match differences.len() {
-            0 => format!("Receipt {stated}: the answers and scores of {tasks} are those of the run\n"),
+            0 => format!("Receipt {stated}: the answers and scores of {tasks} match the run\n"),
             count => format!("Receipt {stated}: {} found\n", counted(count, "difference")),
         })?;
     }
@@ -118,7 +118,7 @@ fn of_files(run: &Run, receipt: &Receipt, stated: &str) -> Vec<Difference> {
     if let Some(results) = &run.results
         && receipt::scores(results) != receipt.scores
     {
-        add("scores", "the scores of the results file are not those of the receipt".to_owned());
+        add("scores", "the scores in the results file differ from the receipt".to_owned());
     }
     match lock::open(&run.path) {
         Ok((path, lock)) if receipt::inputs(&lock) != receipt.inputs => {

@@ -1,4 +1,4 @@
-//! Progress of downloads: data sets, tokenizers and weights.
+//! Progress of downloads: datasets, tokenizers and weights.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -303,9 +303,9 @@ impl Events for RunEvents {
                     task.name()
                 ));
                 let diagnostic = diagnostic.hint(if self.shard.is_some() {
-                    "The scores are those of the data as it is now; run the other shards again, too"
+                    "The scores are computed from the data as it is now; run the other shards again, too"
                 } else {
-                    "The scores are those of the data as it is now; do not compare them with earlier ones"
+                    "The scores are computed from the data as it is now; do not compare them with earlier ones"
                 });
                 self.notes.rendered(Level::Warning, &report::render(Level::Warning, &diagnostic));
             }

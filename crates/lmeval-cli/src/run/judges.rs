@@ -194,7 +194,7 @@ struct Price {
     output: f64,
 }
 
-/// Prices by the name of the model or the back end.
+/// Prices by the name of the model or the backend.
 struct Prices(Vec<(String, Price)>);
 
 impl Prices {
@@ -221,7 +221,7 @@ impl Prices {
         Ok(Self(prices))
     }
 
-    /// The cost of a model: by the name of its model, else of its back end.
+    /// The cost of a model: by the name of its model, else of its backend.
     fn cost(&self, entry: &Dict) -> Option<f64> {
         let args = entry.get_str("model_args").and_then(Value::as_dict);
         let names = ["model", "pretrained"].into_iter().filter_map(|key| args?.get_str(key)).map(repr::str);

@@ -72,8 +72,10 @@ impl LiveView {
             }
             Event::DocumentDone { task } => inner.task(task).done += 1,
             Event::Previewed { task, document, scores } => {
-                inner.answers.push_front(answer(task, document));
-                inner.answers.truncate(SHOWN);
+                if let Some(document) = document {
+                    inner.answers.push_front(answer(task, document));
+                    inner.answers.truncate(SHOWN);
+                }
                 inner.task(task).scores = scores.to_vec();
             }
             Event::Failed { request, error } => {

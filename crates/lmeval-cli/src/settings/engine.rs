@@ -1,4 +1,4 @@
-//! Converts settings into options for the engine, the back ends and the Python host.
+//! Converts settings into options for the engine, the backends and the Python host.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl RunSettings {
         options
     }
 
-    /// The settings from which a judge is created: its own back end and arguments, and the rest of the run.
+    /// The settings from which a judge is created: its own backend and arguments, and the rest of the run.
     pub(crate) fn for_judge(&self, judge: &JudgeBinding) -> Result<Self> {
         let mut own = self.clone();
         let mut args = judge.args.clone();
@@ -62,11 +62,11 @@ impl RunSettings {
         }
     }
 
-    /// Settings for a built-in back end.
+    /// Settings for a built-in backend.
     pub(crate) fn model_settings(&self) -> ModelSettings {
         let mut args = self.model.args.clone();
         if self.model.trust_remote_code {
-            // Most back ends have no such argument; those that load checkpoints read the field below.
+            // Most backends have no such argument; those that load checkpoints read the field below.
             args.remove_str("trust_remote_code");
         }
         ModelSettings {

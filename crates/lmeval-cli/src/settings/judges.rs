@@ -17,9 +17,9 @@ const KEYS: [&str; 3] = ["api_key", "auth_token", "token"];
 pub(crate) struct JudgeBinding {
     /// The role that tasks name.
     pub role: String,
-    /// The name of the back end.
+    /// The name of the backend.
     pub backend: String,
-    /// The arguments of the back end.
+    /// The arguments of the backend.
     pub args: Dict,
 }
 
@@ -71,7 +71,7 @@ impl JudgeBinding {
         Value::from(value)
     }
 
-    /// The back end and its arguments without secrets, for the results.
+    /// The backend and its arguments without secrets, for the results.
     pub(crate) fn shown(&self) -> Dict {
         JudgeModel::settings_of(&self.backend, &self.args)
     }

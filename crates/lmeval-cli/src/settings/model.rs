@@ -17,7 +17,7 @@ const DEFAULT_MODEL: &str = "ngram";
 /// The model, and how it computes.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelGroup {
-    /// The name of the back end.
+    /// The name of the backend.
     pub name: String,
     pub args: Dict,
     pub batch_size: Value,

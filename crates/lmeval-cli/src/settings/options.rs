@@ -33,7 +33,7 @@ layer! {
     #[derive(Args, Clone, Debug, Default)]
     #[command(
         args_override_self = true,
-        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under or fails --expect, 4 if the documents do not decide --expect, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
+        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 3 if a score is below --fail_under or fails --expect, 4 if there are too few documents to decide --expect, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
     pub(crate) struct Options {
         /// A YAML settings file; flags and environment variables override it.
@@ -46,7 +46,7 @@ layer! {
         #[arg(short = 'R', long, value_name = "NAME|FILE", help_heading = "Tasks and documents")]
         pub recipe: Option<String>,
 
-        /// Refuse to differ from an earlier run: its lock, results file or folder. Settings that are not given are those of the lock.
+        /// Refuse to differ from an earlier run: its lock, results file or folder. Unset settings come from the lock.
         #[arg(long, value_name = "LOCK", help_heading = "Tasks and documents")]
         pub locked: Option<PathBuf>,
 
@@ -57,7 +57,7 @@ layer! {
         #[arg(short, long, alias = "task", value_name = "TASKS", num_args = 1.., action = ArgAction::Append, help_heading = "Tasks and documents")]
         pub tasks: Option<Vec<TaskNames>>,
 
-        /// The model back end. [default: ngram]
+        /// The model backend. [default: ngram]
         #[arg(short = 'M', long, value_name = "NAME", help_heading = "Model")]
         pub model: Option<String>,
 
@@ -85,7 +85,7 @@ layer! {
         #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true, help_heading = "Tasks and documents")]
         pub repeats: Option<Count>,
 
-        /// Requests per batch: a number, or what the back end accepts, such as `auto`.
+        /// Requests per batch: a number, or what the backend accepts, such as `auto`.
         #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N", help_heading = "Model")]
         pub batch_size: Option<BatchSize>,
 
@@ -99,7 +99,7 @@ layer! {
 
         /// How multiple-choice options are compared: `letters` by probability, or `generate` an answer and extract its letter.
         ///
-        /// Without it, by the log-likelihood of each option, where the back end returns it. Chat APIs do not: there the default is
+        /// Without it, by the log-likelihood of each option, where the backend returns it. Chat APIs do not: there the default is
         /// `letters`, or `generate` for models that return no log-probabilities or reason first.
         #[arg(long, value_enum, value_name = "METHOD", help_heading = "Prompts")]
         pub choices: Option<Choices>,
@@ -140,7 +140,7 @@ layer! {
         #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Iterations::parse, allow_negative_numbers = true, help_heading = "Scoring")]
         pub bootstrap_iters: Option<Iterations>,
 
-        /// Let a Python model run code that comes with it; built-in back ends never do, and refuse checkpoints that need it.
+        /// Let a Python model run code that comes with it; built-in backends never do, and refuse checkpoints that need it.
         #[arg(long = "trust_remote_code", alias = "trust-remote-code", num_args = 0, default_missing_value = "true", help_heading = "Model")]
         pub trust_remote_code: Option<bool>,
 
@@ -159,11 +159,11 @@ layer! {
         /// Fail if a score is below a threshold: `TASK:METRIC=VALUE`; repeatable.
         ///
         /// The metric may name its filter, as in `gsm8k:exact_match,strict-match=0.5`; without one, all filters must pass.
-        /// Write `TASK:METRIC<=VALUE` where less is better. Results are written first; the exit status is then 3.
+        /// Write `TASK:METRIC<=VALUE` where lower is better. Results are written first; the exit status is then 3.
         #[arg(long = "fail_under", alias = "fail-under", value_name = "THRESHOLD", value_parser = FailUnder::parse, help_heading = "Scoring")]
         pub fail_under: Option<Vec<FailUnder>>,
 
-        /// A YAML file with the scores that are expected: own form, or that of vLLM's and SGLang's suites. Its settings are used where none
+        /// A YAML file with the scores that are expected: our own format, or the format of vLLM's and SGLang's suites. Its settings are used where none
         /// are given.
         ///
         /// Each score passes, fails or is inconclusive by its sampling error, which the exit status says: 3 if one fails, 4 if one is
@@ -173,7 +173,7 @@ layer! {
 
         /// A model that grades answers: `ROLE=BACKEND,key=value,…`; repeatable. Tasks with the scorer `judge` name the role.
         ///
-        /// Any back end can be a judge. Keys are read from the environment.
+        /// Any backend can be a judge. Keys are read from the environment.
         #[arg(long, value_name = "JUDGE", help_heading = "Scoring")]
         pub judge: Option<Vec<JudgeSetting>>,
 
@@ -420,7 +420,7 @@ pub(super) const DICT_OPTIONS: [DictOption; 8] = [
         dashed: "model-args",
         short: Some('a'),
         heading: Some("Model"),
-        help: "Arguments for the back end: `key=value,…` or JSON",
+        help: "Arguments for the backend: `key=value,…` or JSON",
     },
     DictOption {
         name: "gen_kwargs",
@@ -446,7 +446,7 @@ pub(super) const DICT_OPTIONS: [DictOption; 8] = [
     DictOption::tracker(
         "hf_hub_log_args",
         "hf-hub-log-args",
-        "Push results and samples to data set repositories of the hub: `push_results_to_hub=True`, `hub_results_org=ORG`, …",
+        "Push results and samples to dataset repositories of the hub: `push_results_to_hub=True`, `hub_results_org=ORG`, …",
     ),
     DictOption::tracker(
         "wandb_args",

@@ -56,7 +56,7 @@ impl OutputGroup {
             let diagnostic = Diagnostic::new("A shard cannot be logged to an experiment tracker");
             bail!(
                 diagnostic
-                    .hint("Its scores are those of a part of the documents; log the merged results instead")
+                    .hint("Its scores cover only a part of the documents; log the merged results instead")
             );
         }
         let options = &resolver.options;

@@ -169,7 +169,7 @@ impl StoredRun {
             missing.describe(&self.model.source)
         );
         Diagnostic::new(message)
-            .hint("Filters, metrics and scorers may change, but the prompts and generation settings must be those of the run")
+            .hint("Filters, metrics and scorers may change, but prompts and generation settings must match the run")
             .hint("`--partial` scores the other documents")
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::context;
 use crate::hf;
-use crate::judge::{asked, number_after, server};
+use crate::judge::{self, asked, number_after, server};
 use crate::long_run::newest;
 
 const DOCUMENTS: usize = 24;
@@ -281,4 +281,39 @@ fn a_run_scores_its_own_budgets() {
     let (curve, _) = curve(&context, &["out", "--tasks", "tasks/right.yaml", "--budgets", "8"]);
     let value = point(&curve, "right", Some(8))["scores"][0]["value"].as_f64().unwrap();
     assert!(output.stdout.contains(&format!("|{value:.4}|")), "{output}");
+}
+
+/// Answers of as many words as the number of their question, and judges that find the odd ones right.
+fn judged(body: &Value, _: usize) -> Scripted {
+    let text = asked(body);
+    let question = number_after(text, "Question ");
+    if text.contains("Grade this") {
+        return Scripted::Text(if question % 2 == 1 { "GRADE: C" } else { "GRADE: I" }.to_owned());
+    }
+    let (words, limit) = (question, body["max_tokens"].as_u64().unwrap() as usize);
+    let text = vec!["word"; words.min(limit)].join(" ");
+    let reason = if words > limit { "length" } else { "stop" };
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": words.min(limit)});
+    let message = json!({"role": "assistant", "content": text});
+    let choice = json!({"index": 0, "message": message, "finish_reason": reason});
+    Scripted::Body(200, json!({"choices": [choice], "usage": usage}))
+}
+
+#[test]
+fn judgements_count_only_where_the_text_is_the_same() {
+    let (context, server) = (context(), server(judged));
+    judge::write_task(&context, 8, judge::GRADED);
+    let output = judge::run(&context, &judge::arguments(&server, &["grader"], &judge::OUT));
+    assert_eq!(output.status, 0, "{output}");
+    let before = server.total();
+    // Of the answers with 1 to 8 words, those with at most 3 are not cut at a budget of 3.
+    let (curve, output) = curve(&context, &["out", "--tasks", "judged.yaml", "--budgets", "3,8"]);
+    assert_eq!(server.total(), before, "no judge is asked: {output}");
+    let (short, whole) = (point(&curve, "judged", Some(3)), point(&curve, "judged", Some(8)));
+    // Of questions 1 to 3, two are odd. With the judgements of cut answers, both scores would be 0.5.
+    assert_eq!(
+        (&short["scores"][0]["value"], &whole["scores"][0]["value"]),
+        (&json!(2.0 / 3.0), &json!(0.5))
+    );
+    assert_eq!((&short["finished"], &whole["finished"]), (&json!(0.375), &json!(1.0)), "{curve}");
 }

@@ -98,7 +98,7 @@ fn changed_samples_are_named() {
         String::from_utf8(bytes).unwrap()
     };
     let changes: [(&str, Edit<'_>); 3] = [
-        ("its samples are not those of the run", &swap),
+        ("its samples do not belong to the run", &swap),
         ("samples instead of", &|text| text.split_inclusive('\n').skip(1).collect()),
         ("samples instead of", &|text| format!("{text}{}\n", text.lines().next().unwrap())),
     ];

@@ -84,7 +84,7 @@ fn retries_only_rejected_requests() {
     let stopped: Vec<&str> = arguments.iter().copied().chain(["--max_failures", "0", "--fresh"]).collect();
     let output = context.run(&stopped);
     assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains("failed for good"), "{output}");
+    assert!(output.stderr.contains("failed permanently"), "{output}");
 }
 
 #[test]

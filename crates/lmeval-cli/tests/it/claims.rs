@@ -274,7 +274,7 @@ fn a_gap_that_no_setting_closes_has_no_cause() {
     let context = context();
     crate::traps::write_task(&context, 400);
     let server = crate::traps::start();
-    let cases = lmeval_testkit::fuzz_cases(5);
+    let cases = lmeval_testkit::simulated(2, 5);
     let claims = std::thread::scope(|scope| {
         let (context, server) = (&context, &server);
         let workers: Vec<_> = (0..4)

@@ -20,7 +20,7 @@ const ARGUMENTS: [&str; 10] = [
     "--model",
 ];
 
-/// Compares two models of the back end `hf`.
+/// Compares two models of the backend `hf`.
 fn native(context: &TestContext, tasks: &str, base: &str, new: &str, more: &[&str]) -> Output {
     let [base, new] =
         [base, new].map(|more| format!("pretrained={},max_length=600{more}", model().display()));

@@ -164,5 +164,5 @@ fn lists_failed_requests_and_resends_only_those() {
     assert!(output.stdout.contains("numbers: 9 answered, 1 failed"), "{output}");
     let output = run(&context, &words(&refusing), &["--max_failures", "0", "--fresh"]);
     assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains("failed for good"), "{output}");
+    assert!(output.stderr.contains("failed permanently"), "{output}");
 }

@@ -114,7 +114,7 @@ impl Stage {
     }
 
     /// The last request that a start has answered.
-    fn request(&self, start: usize) -> Value {
+    pub(crate) fn request(&self, start: usize) -> Value {
         let text = fs_err::read_to_string(self.folder.join(format!("request-{start}.json"))).unwrap();
         serde_json::from_str(&text).unwrap()
     }
@@ -601,7 +601,11 @@ fn refuses_what_would_not_work() {
         ("vllm", "server_args=--ssl-keyfile=x", "The model argument `ssl_keyfile` cannot be set"),
         ("sglang", "api_key=secret-of-mine", "The model argument `api_key` cannot be set"),
         ("sglang", "lora_local_path=x", "`lora_local_path` is an argument of `vllm`"),
-        ("vllm-vlm", "image_width=100", "The model argument `image_width` is not supported"),
+        (
+            "vllm-vlm",
+            "image_width=100,image_max_side=90",
+            "`image_max_side` cannot be combined with `image_width`",
+        ),
         (
             "vllm",
             "data_parallel_size=2,tensor_parallel_size=2",

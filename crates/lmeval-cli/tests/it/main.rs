@@ -41,10 +41,12 @@ mod launched;
 mod launched_calls;
 #[cfg(target_os = "linux")]
 mod launched_deaths;
+mod launched_images;
 mod lock;
 mod long_run;
 mod ls;
 mod media;
+mod media_servers;
 mod messages;
 mod missing_columns;
 mod parity;

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use crate::context;
 
 /// PNG files with one grey pixel each.
-const BLACK: &str =
+pub(crate) const BLACK: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
-const WHITE: &str =
+pub(crate) const WHITE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTu2DwAAAABJRU5ErkJggg==";
 
 /// A WAV file with two samples.
-const TONE: &str = "UklGRigAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQQAAAABAAIA";
+pub(crate) const TONE: &str = "UklGRigAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQQAAAABAAIA";
 
-const TASK: &str = "\
+pub(crate) const TASK: &str = "\
 task: seen
 dataset_path: imagefolder
 dataset_kwargs: {data_dir: pictures}
@@ -29,12 +29,12 @@ generation_kwargs: {until: [], max_gen_toks: 4}
 metric_list: [{metric: exact_match}]
 ";
 
-fn decoded(text: &str) -> Vec<u8> {
+pub(crate) fn decoded(text: &str) -> Vec<u8> {
     STANDARD.decode(text).unwrap()
 }
 
 /// A folder with two pictures, described by a metadata file, and the task about them.
-fn pictures() -> TestContext {
+pub(crate) fn pictures() -> TestContext {
     let context = context();
     context.write("pictures/a/black.png", decoded(BLACK));
     context.write("pictures/b/white.png", decoded(WHITE));
@@ -46,7 +46,7 @@ fn pictures() -> TestContext {
 }
 
 /// A chat server that answers `white`.
-fn server() -> StandInServer {
+pub(crate) fn server() -> StandInServer {
     let answer = |_: &Value, _| {
         let message = json!({"role": "assistant", "content": "white"});
         Scripted::Body(200, json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}))
@@ -55,7 +55,7 @@ fn server() -> StandInServer {
 }
 
 /// The contents of the last messages that a server got, sorted.
-fn contents(server: &StandInServer) -> Vec<Value> {
+pub(crate) fn contents(server: &StandInServer) -> Vec<Value> {
     let content = |(_, body): &(String, String)| {
         let body: Value = serde_json::from_str(body).unwrap();
         body["messages"].as_array().unwrap().last().unwrap()["content"].clone()
@@ -85,7 +85,7 @@ fn run(context: &TestContext, model_args: &str, more: &[&str]) -> lmeval_testkit
     context.run(&[&arguments[..], more].concat())
 }
 
-fn image(content: &str) -> Value {
+pub(crate) fn image(content: &str) -> Value {
     json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{content}"), "detail": "auto"}})
 }
 

@@ -1,7 +1,5 @@
 //! `lm-eval publish`.
 
-use std::path::PathBuf;
-
 use lmeval_testkit::{StandInHub, TestContext, publish_environment};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -139,7 +137,7 @@ fn hub_entries_name_benchmark_and_percentage() {
     let (stdout, stderr) = publish(&context, &["--to", "hub"]);
     assert_eq!(stdout, "published/.eval_results/lm-eval.yaml\n");
     let left_out = "`acc,none` of `g::quiz`, without acc_norm,none, perplexity,none";
-    for part in [left_out, "Without a data set of the hub: g, sums"] {
+    for part in [left_out, "Without a dataset of the hub: g, sums"] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let entries = read(&context, "published/.eval_results/lm-eval.yaml");
@@ -275,15 +273,16 @@ fn inspect_logs_have_one_sample_per_document() {
     );
     // Its own compressed form has the same scores.
     let logs = fs_err::read_dir(context.work().join("published")).expect("a folder");
-    let paths = logs.map(|entry| entry.expect("an entry").path());
-    let is_compressed = |path: &PathBuf| path.extension().is_some_and(|end| end == "eval");
-    let (compressed, plain): (Vec<PathBuf>, Vec<PathBuf>) = paths.partition(is_compressed);
+    let paths = logs.map(|entry| entry.expect("an entry").path().display().to_string());
+    let (compressed, plain): (Vec<String>, Vec<String>) = paths.partition(|path| {
+        std::path::Path::new(path).extension().is_some_and(|extension| extension == "eval")
+    });
     if publish_environment().is_some() {
         assert_eq!(compressed.len(), 2);
-        let table = |paths: &[PathBuf]| {
+        let table = |paths: &[String]| {
             let words: Vec<&str> = ["table", "--format", "markdown"]
                 .into_iter()
-                .chain(paths.iter().filter_map(|path| path.to_str()))
+                .chain(paths.iter().map(String::as_str))
                 .collect();
             let output = context.run(&words);
             assert_eq!(output.status, 0, "{output}");

@@ -123,7 +123,7 @@ fn names_the_package_that_installs_ray() {
     let output = context.run(&["ray", "run", "--python", &python, "--model", "hf"]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("error: Ray is not installed for "), "{output}");
-    assert!(output.stderr.contains("pip install 'lm_eval[ray]'"), "{output}");
+    assert!(output.stderr.contains("pip install 'lm-eval-rs[ray]'"), "{output}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn shards_of_other_data_are_refused() {
     let texts = [
         "not of the same run",
         "documents, few-shot examples or prompts of `own`",
-        "same version of the data set",
+        "same version of the dataset",
     ];
     for document in 10..16 {
         let from = format!("\"q{document}\", \"y\": 0");

@@ -424,7 +424,7 @@ fn other_versions_and_damaged_files_are_refused() {
     refused(&context, &["out"], &["The task `demo_capitals` has `repeats` `1` in", "same task definitions"]);
     again();
     edit(&context, two, "shard.json", "\"original\": ", "\"original\": 1");
-    refused(&context, &["out"], &["The data of `demo_capitals` has", "same version of the data set"]);
+    refused(&context, &["out"], &["The data of `demo_capitals` has", "same version of the dataset"]);
     again();
     edit(&context, two, "shard.json", "\"format\": 1", "\"format\": 99");
     refused(&context, &["out"], &["a format that this version cannot read"]);

@@ -128,18 +128,19 @@ fn doubled_bos_is_found_with_twenty_documents() {
     assert_eq!(findings[0]["bos_tokens"], 2, "{findings:#?}");
 }
 
-/// 200 models whose answers move with every change of a prompt, from not at all to nearly always, and which no form favours.
+/// Models (200 in the weekly job) whose answers move with every change of a prompt, from not at all to nearly always, and which no form favours.
 #[test]
 fn models_without_a_trap_raise_no_alarm() {
     let context = context();
     write_task(&context, DOCUMENTS);
     let server = start();
+    let each = lmeval_testkit::simulated(8, 40);
     let alarms: Vec<String> = std::thread::scope(|scope| {
         let (context, server) = (&context, &server);
         let workers: Vec<_> = [0, 5, 15, 30, 60]
             .map(|noise| {
                 scope.spawn(move || {
-                    let models = (0..40).map(|seed| format!("{}-{noise}-0", 1000 + seed));
+                    let models = (0..each).map(|seed| format!("{}-{noise}-0", 1000 + seed));
                     models.filter(|model| doctor(context, server, model, "", &[]).0 != 0).collect::<Vec<_>>()
                 })
             })

@@ -62,7 +62,7 @@ fn receipts_do_not_depend_on_how_a_run_was_computed() {
     assert_eq!(output.status, 0, "{output}");
     assert_eq!(
         output.stdout,
-        format!("Receipt {own}: the answers and scores of 3 tasks are those of the run\n"),
+        format!("Receipt {own}: the answers and scores of 3 tasks match the run\n"),
         "{output}"
     );
     // Other prompts are another run.

@@ -9,6 +9,10 @@ use arrow_array::RecordBatch;
 /// The cache size in bytes. The most recently used block stays even if it is larger.
 const BUDGET: usize = 256 << 20;
 
+/// The cache size in bytes after a block with images or sounds, which are read in order: once when requests are built, and once
+/// when they are sent.
+const MEDIA_BUDGET: usize = 64 << 20;
+
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
@@ -16,6 +20,7 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(super) struct FileBlocks {
     file: u64,
+    budget: usize,
 }
 
 #[derive(Default)]
@@ -36,8 +41,9 @@ fn cache() -> MutexGuard<'static, Cache> {
 }
 
 impl FileBlocks {
-    pub(super) fn new() -> Self {
-        Self { file: NEXT_FILE.fetch_add(1, Ordering::Relaxed) }
+    pub(super) fn new(has_media: bool) -> Self {
+        let budget = if has_media { MEDIA_BUDGET } else { BUDGET };
+        Self { file: NEXT_FILE.fetch_add(1, Ordering::Relaxed), budget }
     }
 
     /// A cached block.
@@ -59,7 +65,7 @@ impl FileBlocks {
             cache.size -= old.size;
         }
         cache.size += size;
-        while cache.size > BUDGET && cache.blocks.len() > 1 {
+        while cache.size > self.budget && cache.blocks.len() > 1 {
             let oldest = cache.blocks.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             if let Some(kept) = oldest.and_then(|key| cache.blocks.remove(&key)) {
                 cache.size -= kept.size;

@@ -6,12 +6,13 @@ mod parquet;
 mod value;
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema as ArrowSchema};
 use lmeval_pycompat::{Dict, Value, json, repr};
 
+use crate::cell::has_media;
 use crate::error::{Error, ErrorKind};
 use crate::media;
 use crate::source::{Opened, Source};
@@ -37,19 +38,26 @@ struct ColumnarFile {
     /// Whether stored values are not yet those of rows: JSON, images and sounds.
     is_encoded: bool,
     kept: FileBlocks,
+    /// Held while a block is decoded, so that threads that need the same one decode it once.
+    decoding: Mutex<()>,
 }
 
 impl ColumnarFile {
     fn opened(file: &str, blocks: Box<dyn Blocks>, ends: Vec<u64>, arrow: &ArrowSchema) -> Opened {
         let schema = Arc::new(schema_of(arrow));
         let is_encoded = schema.columns.iter().any(|(_, kind)| is_encoded(kind));
-        let kept = FileBlocks::new();
-        let source = Self { file: file.into(), blocks, ends, schema: schema.clone(), is_encoded, kept };
+        let kept = FileBlocks::new(schema.columns.iter().any(|(_, kind)| has_media(kind)));
+        let (file, decoding) = (file.into(), Mutex::new(()));
+        let source = Self { file, blocks, ends, schema: schema.clone(), is_encoded, kept, decoding };
         Opened { source: Arc::new(source), schemas: vec![schema] }
     }
 
     /// A decoded block, cached if possible.
     fn block(&self, block: usize) -> Result<RecordBatch, Error> {
+        if let Some(batch) = self.kept.get(block) {
+            return Ok(batch);
+        }
+        let _decoding = self.decoding.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(batch) = self.kept.get(block) {
             return Ok(batch);
         }
@@ -79,7 +87,10 @@ impl Source for ColumnarFile {
             return Err(Error::columnar(&self.file, "a block has fewer rows than the file declares"));
         }
         let mut row = Dict::with_capacity(batch.num_columns());
-        for ((name, _), column) in self.schema.columns.iter().zip(batch.columns()) {
+        for (position, ((name, _), column)) in self.schema.columns.iter().zip(batch.columns()).enumerate() {
+            if target.column(name, position).is_none() {
+                continue;
+            }
             let value = value::value_at(column.as_ref(), row_in_block)
                 .map_err(|message| self.conversion_error(index, name, message))?;
             row.insert(Value::Str(name.clone()), value);

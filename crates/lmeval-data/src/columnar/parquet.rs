@@ -19,6 +19,9 @@ use super::{Blocks, ColumnarFile, guarded};
 /// Row groups above this size in bytes are decoded in parts.
 const LARGE_GROUP: u64 = 32 << 20;
 
+/// How many readers stay open at their positions in large row groups: requests are built, sent and scored at different rows.
+const CURSORS: usize = 4;
+
 impl Length for DataFile {
     fn len(&self) -> u64 {
         Self::len(self)
@@ -49,7 +52,8 @@ struct ParquetBlocks {
     file: DataFile,
     metadata: ArrowReaderMetadata,
     parts: Vec<RowSpan>,
-    cursor: Mutex<Option<Cursor>>,
+    /// The most recently used one last.
+    cursors: Mutex<Vec<Cursor>>,
 }
 
 /// Rows of a row group that are decoded together.
@@ -96,7 +100,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     }
     let schema = metadata.schema().clone();
     let name = file.name().to_owned();
-    let blocks = ParquetBlocks { file, metadata, parts, cursor: Mutex::new(None) };
+    let blocks = ParquetBlocks { file, metadata, parts, cursors: Mutex::default() };
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &schema))
 }
 
@@ -104,22 +108,28 @@ impl Blocks for ParquetBlocks {
     fn load(&self, block: usize) -> Result<RecordBatch, Error> {
         let fail = |error: ParquetError| Error::columnar(self.file.name(), error);
         let part = self.parts[block];
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut reader = match cursor.take() {
-            Some(cursor) if cursor.next == block => cursor.reader,
-            _ => ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
-                .with_row_groups(vec![part.group])
-                .with_offset(part.offset)
-                .with_batch_size(part.step)
-                .build()
-                .map_err(fail)?,
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let positioned = cursors.iter().position(|cursor| cursor.next == block);
+        let mut reader = match positioned.map(|index| cursors.remove(index)) {
+            Some(cursor) => cursor.reader,
+            None => {
+                ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone())
+                    .with_row_groups(vec![part.group])
+                    .with_offset(part.offset)
+                    .with_batch_size(part.step)
+                    .build()
+                    .map_err(fail)?
+            }
         };
         let batch =
             reader.next().ok_or_else(|| Error::columnar(self.file.name(), "a row group ends too early"))?;
         let batch = batch.map_err(|error| Error::columnar(self.file.name(), error))?;
         let next = block + 1;
         if self.parts.get(next).is_some_and(|next| next.group == part.group) {
-            *cursor = Some(Cursor { next, reader });
+            if cursors.len() >= CURSORS {
+                cursors.remove(0);
+            }
+            cursors.push(Cursor { next, reader });
         }
         Ok(batch)
     }

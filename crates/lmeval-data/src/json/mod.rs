@@ -74,7 +74,7 @@ enum RowForm {
     Positions,
 }
 
-/// Opens a JSON file. `first` marks the first file of the data set, and `field` is the key of the rows in the top-level
+/// Opens a JSON file. `first` marks the first file of the dataset, and `field` is the key of the rows in the top-level
 /// object.
 pub(crate) fn open(file: &DataFile, field: Option<&str>, first: bool) -> Result<Opened, Error> {
     if let Some(field) = field {

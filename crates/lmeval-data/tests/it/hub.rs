@@ -1,4 +1,4 @@
-//! Data sets from the hub, and failures on the way.
+//! Datasets from the hub, and failures on the way.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -306,7 +306,7 @@ fn reads_converted_copy_instead_of_script() {
     hub.add(ID, "main", &[("name.py", b"import os"), ("README.md", b"")]);
     let settings = settings(&hub, folder.path());
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
-    assert_eq!(error.to_string(), "Data set `org/name` needs the script `name.py`, but scripts are not run");
+    assert_eq!(error.to_string(), "Dataset `org/name` needs the script `name.py`, but scripts are not run");
     assert!(error.hints()[0].contains("refs/convert/parquet") && error.hints()[1].contains("save_to_disk"));
 
     let parquet = include_bytes!("numbers.parquet");

@@ -8,5 +8,6 @@ mod hub;
 mod large;
 mod mutations;
 mod saved;
+mod stored;
 mod support;
 mod vectors;

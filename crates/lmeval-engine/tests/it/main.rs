@@ -6,4 +6,5 @@ mod failures;
 mod judges;
 mod old_caches;
 mod panics;
+mod running_scores;
 mod stream;

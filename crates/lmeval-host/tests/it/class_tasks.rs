@@ -81,7 +81,7 @@ def keep(dataset):
     return dataset.filter(lambda doc: doc["q"] != "drop")
 "#;
 
-/// Has one data set; renders templates in brackets.
+/// Has one dataset; renders templates in brackets.
 #[derive(Debug)]
 struct Services;
 

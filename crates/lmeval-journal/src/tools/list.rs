@@ -27,7 +27,7 @@ pub struct Listing {
 pub struct ModelSummary {
     /// The part of the keys that identifies the model.
     pub fingerprint: Fingerprint,
-    /// Back end and facts; `None` if the model's record is damaged.
+    /// Backend and facts; `None` if the model's record is damaged.
     pub identity: Option<String>,
     /// The number of answered requests.
     pub answered: usize,

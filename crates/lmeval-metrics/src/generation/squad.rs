@@ -1,4 +1,4 @@
-//! Exact match and F1 of extracted answers, as defined by the SQuAD data set.
+//! Exact match and F1 of extracted answers, as defined by the SQuAD dataset.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
 
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, ModelStats};
+use lmeval_media::Bounds;
 use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
@@ -22,7 +23,7 @@ use crate::http::{Client, ClientSettings};
 use crate::tokenizer::{self, Encoder};
 
 /// Arguments that change answers and are not otherwise part of the model's identity.
-const IDENTITY_ARGUMENTS: [&str; 8] = [
+const IDENTITY_ARGUMENTS: [&str; 11] = [
     "revision",
     "add_bos_token",
     "eos_string",
@@ -30,6 +31,9 @@ const IDENTITY_ARGUMENTS: [&str; 8] = [
     "think_end_token",
     "max_images",
     "interleave",
+    "image_width",
+    "image_height",
+    "image_max_side",
     "reasoning_model",
 ];
 
@@ -136,7 +140,7 @@ fn required(variable: &str) -> Result<String, ModelError> {
     })
 }
 
-/// A back end of the family that shares argument parsing, tokenization and batching.
+/// A backend of the family that shares argument parsing, tokenization and batching.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backend {
     /// The name under which it is registered first.
@@ -259,7 +263,7 @@ impl Backend {
     }
 }
 
-/// Fails if the servers of a back end cannot form a pool.
+/// Fails if the servers of a backend cannot form a pool.
 pub(super) fn refuse_pool(name: &str, settings: &ClientSettings) -> Result<(), ModelError> {
     let Some(pool) = &settings.pool else { return Ok(()) };
     let message = format!("The model `{name}` cannot use the pool `{pool:?}`");
@@ -322,5 +326,21 @@ fn media_rules(settings: &ModelSettings) -> Result<MediaRules, ModelError> {
         Some(_) => Some(settings.flag("interleave", true)?),
     };
     let max_images = integer_at_least(settings, "max_images", 1, 0)? as usize;
-    Ok(MediaRules { max_images, placement: Placement::of_argument(interleave) })
+    Ok(MediaRules { max_images, placement: Placement::of_argument(interleave), bounds: bounds(settings)? })
+}
+
+/// The size in which images are sent.
+fn bounds(settings: &ModelSettings) -> Result<Bounds, ModelError> {
+    let read = |name: &str| -> Result<Option<u32>, ModelError> {
+        let given = settings.get(name).map(|_| integer_at_least(settings, name, 1, 1)).transpose()?;
+        Ok(given.and_then(|pixels| u32::try_from(pixels).ok()))
+    };
+    let bounds =
+        Bounds { width: read("image_width")?, height: read("image_height")?, side: read("image_max_side")? };
+    if bounds.side.is_some() && (bounds.width.is_some() || bounds.height.is_some()) {
+        let message = "`image_max_side` cannot be combined with `image_width` and `image_height`";
+        return Err(ModelError::new(ModelErrorKind::Configuration, message)
+            .hint("Set `image_max_side` for the longer side, or one or both of the others"));
+    }
+    Ok(bounds)
 }

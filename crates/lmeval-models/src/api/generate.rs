@@ -10,7 +10,7 @@ use lmeval_core::{
 use lmeval_pycompat::{Dict, Value, json, repr};
 
 use super::answer::{malformed, parse, share, unusable, usage};
-use super::media::{has_media, with_media};
+use super::media::{has_media, in_document, with_media};
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::{Generation, Prompt, Rules};
 use super::stream::{Continuation, Knows, Streaming, Streams};
@@ -55,7 +55,8 @@ impl ApiModel {
         }
         Ok(Some(ReadyPrompt::Messages(match &request.additional_args {
             None => messages,
-            Some(additional) => with_media(messages, additional, self.parts.media)?,
+            Some(additional) => with_media(messages, additional, self.parts.media)
+                .map_err(|error| in_document(&error, request))?,
         })))
     }
 

@@ -11,7 +11,7 @@ use super::model::{ApiModel, body_text};
 use super::scoring::together;
 use crate::http::{BadAnswer, server_path};
 
-/// The usual APIs of model servers: path, name and back end.
+/// The usual APIs of model servers: path, name and backend.
 const APIS: [(&str, &str, &str); 2] = [
     ("/v1/completions", "completions", "local-completions"),
     ("/v1/chat/completions", "chat completions", "local-chat-completions"),

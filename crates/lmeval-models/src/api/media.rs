@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lmeval_core::{ModelError, ModelErrorKind};
-use lmeval_media::{Format, MediaError, as_png, as_wav, data_url, oriented};
-use lmeval_pycompat::{Dict, Media, MediaKind, Value};
+use lmeval_core::{Diagnose as _, ModelError, ModelErrorKind, ModelRequest};
+use lmeval_media::{Bounds, Format, MediaError, as_png, as_wav, data_url, oriented, resized};
+use lmeval_pycompat::{Dict, Media, MediaKind, Value, repr};
 
 const IMAGE: &str = "<image>";
 const AUDIO: &str = "<audio>";
@@ -18,7 +18,7 @@ pub(crate) enum Placement {
     Before,
     /// In place of the placeholders. Reference: `vllm-vlm`.
     Interleaved,
-    /// Before the text of the last message, without placeholders. Reference: `vllm-vlm` with `interleave=False`.
+    /// Before the text of the last message; no message keeps placeholders. Reference: `vllm-vlm` with `interleave=False`.
     Stripped,
 }
 
@@ -28,6 +28,8 @@ pub(crate) struct MediaRules {
     /// The most images of one request; later ones are left out.
     pub(crate) max_images: usize,
     pub(crate) placement: Placement,
+    /// The size in which images are sent.
+    pub(crate) bounds: Bounds,
 }
 
 /// Whether a request has images or sounds.
@@ -47,8 +49,8 @@ pub(super) fn scores_no_media() -> ModelError {
 
 /// The messages with the images and sounds of a request as parts of their content.
 pub(super) fn with_media(messages: Value, additional: &Dict, rules: MediaRules) -> Result<Value, ModelError> {
-    let images = parts(additional, "visual", rules.max_images)?;
-    let sounds = parts(additional, "audio", usize::MAX)?;
+    let images = files(additional, "visual", rules.max_images, |image| image_part(image, rules.bounds))?;
+    let sounds = files(additional, "audio", usize::MAX, sound_part)?;
     if images.is_empty() && sounds.is_empty() {
         return Ok(messages);
     }
@@ -58,23 +60,64 @@ pub(super) fn with_media(messages: Value, additional: &Dict, rules: MediaRules) 
     };
     match rules.placement {
         Placement::Before | Placement::Stripped => {
-            let strip = rules.placement == Placement::Stripped;
             let parts = images.into_iter().chain(sounds).collect();
             let count = messages.len();
-            messages[count - 1] = before(last, parts, strip);
+            messages[count - 1] = before(last, parts);
+            if rules.placement == Placement::Stripped {
+                change_texts(&mut messages, |text| text.replace(IMAGE, "").replace(AUDIO, ""));
+            }
         }
-        Placement::Interleaved => interleave(&mut messages, images, sounds),
+        Placement::Interleaved => {
+            // Reference: the images of a message after the first ones leave no trace in it.
+            change_texts(&mut messages, |text| first_marks(text, rules.max_images));
+            interleave(&mut messages, images, sounds);
+        }
     }
     Ok(Value::list(messages))
 }
 
+/// Changes the texts of messages, alone or as parts.
+fn change_texts(messages: &mut [Value], change: impl Fn(&str) -> String) {
+    let changed = |mut dict: Dict, name: &str| {
+        let text = dict.get_str(name).and_then(Value::as_str).map(&change);
+        if let Some(text) = text {
+            dict.insert(name, text);
+        }
+        dict
+    };
+    for message in messages {
+        let Some(dict) = message.as_dict() else { continue };
+        let mut dict = changed(dict.clone(), "content");
+        if let Some(parts) = dict.get_str("content").and_then(Value::as_list) {
+            let part = |part: &Value| match part.as_dict() {
+                Some(part) => Value::from(changed(part.clone(), "text")),
+                None => part.clone(),
+            };
+            let parts = Value::list(parts.iter().map(part));
+            dict.insert("content", parts);
+        }
+        *message = Value::from(dict);
+    }
+}
+
+/// A text with its first placeholders of images alone.
+fn first_marks(text: &str, count: usize) -> String {
+    let mut marks = 0;
+    let mut kept = String::with_capacity(text.len());
+    for (index, part) in text.split(IMAGE).enumerate() {
+        if index > 0 && marks < count {
+            kept.push_str(IMAGE);
+            marks += 1;
+        }
+        kept.push_str(part);
+    }
+    kept
+}
+
 /// Puts parts before the content of a message.
-fn before(mut message: Dict, mut parts: Vec<Value>, strip: bool) -> Value {
+fn before(mut message: Dict, mut parts: Vec<Value>) -> Value {
     match message.get_str("content") {
         Some(Value::List(content)) => parts.extend(content.iter().cloned()),
-        Some(Value::Str(content)) if strip => {
-            parts.push(text_part(Value::from(content.replace(IMAGE, "").replace(AUDIO, ""))));
-        }
         content => parts.push(text_part(content.cloned().unwrap_or(Value::None))),
     }
     message.insert("content", Value::list(parts));
@@ -161,12 +204,15 @@ fn text_part(text: Value) -> Value {
 }
 
 /// The files of a request as parts of a message.
-fn parts(additional: &Dict, name: &str, limit: usize) -> Result<Vec<Value>, ModelError> {
+fn files(
+    additional: &Dict,
+    name: &str,
+    limit: usize,
+    part: impl Fn(&Value) -> Result<Value, ModelError>,
+) -> Result<Vec<Value>, ModelError> {
     let Some(files) = additional.get_str(name).filter(|files| files.is_truthy()) else {
         return Ok(Vec::new());
     };
-    let is_image = name == "visual";
-    let part = |file: &Value| if is_image { image_part(file) } else { sound_part(file) };
     match files {
         Value::List(list) | Value::Tuple(list) => list.iter().take(limit).map(part).collect(),
         single if limit > 0 => Ok(vec![part(single)?]),
@@ -174,18 +220,24 @@ fn parts(additional: &Dict, name: &str, limit: usize) -> Result<Vec<Value>, Mode
     }
 }
 
-fn image_part(image: &Value) -> Result<Value, ModelError> {
+fn image_part(image: &Value, bounds: Bounds) -> Result<Value, ModelError> {
     let url = match image {
+        // The server reads it, in the size that it has.
         Value::Str(text) if text.starts_with("http://") || text.starts_with("https://") => text.to_string(),
-        other => image_url(file(other, MediaKind::Image)?.as_ref())?,
+        other => image_url(file(other, MediaKind::Image)?.as_ref(), bounds)?,
     };
     let url = Value::dict([("url", Value::str(url)), ("detail", Value::str("auto"))]);
     Ok(Value::dict([("type", Value::str("image_url")), ("image_url", url)]))
 }
 
-/// The address of an image: the file as it is if servers take its format, otherwise as PNG.
-fn image_url(image: &Media) -> Result<String, ModelError> {
-    let unusable = |error: MediaError| unsupported(image.kind(), &error);
+/// The address of an image: the file as it is if it is small enough and servers take its format, otherwise as PNG.
+fn image_url(image: &Media, bounds: Bounds) -> Result<String, ModelError> {
+    let unusable = |error: MediaError| unusable(image, &error);
+    if bounds != Bounds::default()
+        && let Some(smaller) = resized(image, bounds).map_err(unusable)?
+    {
+        return Ok(data_url(Format::Png, &smaller));
+    }
     let bytes = image.bytes().map_err(|error| unusable(error.into()))?;
     let format = format(image.kind(), &bytes)?;
     // Reference: a rotated photograph is turned upright when it is read, and few servers do that.
@@ -196,10 +248,10 @@ fn image_url(image: &Media) -> Result<String, ModelError> {
     Ok(data_url(Format::Png, &as_png(&bytes).map_err(unusable)?))
 }
 
-/// A sound as WAV or MP3, the formats of OpenAI's interface.
+/// A sound as WAV or MP3, the formats of OpenAI's interface: as it is, or as WAV.
 fn sound_part(sound: &Value) -> Result<Value, ModelError> {
     let sound = file(sound, MediaKind::Audio)?;
-    let unusable = |error: MediaError| unsupported(sound.kind(), &error);
+    let unusable = |error: MediaError| unusable(&sound, &error);
     let bytes = sound.bytes().map_err(|error| unusable(error.into()))?;
     let format = format(sound.kind(), &bytes)?;
     let is_taken = matches!(format, Format::Wav | Format::Mp3) && sound.kind() == MediaKind::Audio;
@@ -244,10 +296,44 @@ fn file(value: &Value, kind: MediaKind) -> Result<Arc<Media>, ModelError> {
     Ok(Arc::new(Media::from_bytes(kind, bytes)))
 }
 
+/// The error of a file with the document that has it, and its columns with files.
+pub(super) fn in_document(error: &ModelError, request: &ModelRequest) -> ModelError {
+    let columns = request.document.iter().flat_map(|document| document.iter());
+    let names: Vec<String> = columns
+        .filter(|(_, value)| has_file(value))
+        .map(|(name, _)| format!("`{}`", repr::str(name)))
+        .collect();
+    let columns = match names.as_slice() {
+        [] => String::new(),
+        [one] => format!(", column {one}"),
+        several => format!(", columns {}", several.join(", ")),
+    };
+    let place = format!("`{}`, document {}{columns}", request.task_name, request.doc_id);
+    let located = ModelError::new(error.kind(), format!("{place}: {error}")).about(&place);
+    error.hints().into_iter().fold(located, ModelError::hint)
+}
+
+fn has_file(value: &Value) -> bool {
+    match value {
+        Value::Media(_) => true,
+        Value::List(items) | Value::Tuple(items) => items.iter().any(has_file),
+        Value::Dict(dict) => dict.values().any(has_file),
+        _ => false,
+    }
+}
+
+/// The error of a file that cannot be converted.
+fn unusable(media: &Media, error: &MediaError) -> ModelError {
+    let what = if media.kind() == MediaKind::Image { "image" } else { "sound" };
+    let name = media.name().map_or_else(String::new, |name| format!(" `{name}`"));
+    ModelError::new(ModelErrorKind::Unsupported, format!("The {what}{name} cannot be sent: {error}"))
+        .hint(error.hint())
+}
+
 fn unsupported(kind: MediaKind, reason: &dyn std::fmt::Display) -> ModelError {
     let what = if kind == MediaKind::Image { "image" } else { "sound" };
     ModelError::new(ModelErrorKind::Unsupported, format!("The {what} cannot be sent: {reason}"))
-        .hint("Images are PNG, JPEG, GIF, WebP, BMP or TIFF files, and sounds WAV, MP3, FLAC or Ogg files, given as files, bytes or Base64")
+        .hint("Images are PNG, JPEG, GIF, WebP, BMP or TIFF files, and sounds WAV, MP3, FLAC or Ogg files with Vorbis or Opus, given as files, bytes or Base64")
 }
 
 impl Placement {
@@ -265,7 +351,7 @@ impl Placement {
 pub(super) fn anthropic_part(part: &Value) -> Result<Value, ModelError> {
     let refused = |what: &str| {
         ModelError::new(ModelErrorKind::Unsupported, format!("Anthropic's interface does not take {what}"))
-            .hint("Use a back end with an OpenAI-compatible interface")
+            .hint("Use a backend with an OpenAI-compatible interface")
     };
     let dict = part.as_dict().ok_or_else(|| refused("this content"))?;
     match dict.get_str("type").and_then(Value::as_str) {
@@ -301,7 +387,7 @@ mod tests {
         let messages = json::loads(text).unwrap();
         let additional: Dict =
             additional.iter().map(|(name, files)| (Value::str(*name), Value::list(files.clone()))).collect();
-        let rules = MediaRules { max_images: limit, placement };
+        let rules = MediaRules { max_images: limit, placement, bounds: Bounds::default() };
         match with_media(messages, &additional, rules) {
             Ok(value) => json::dumps(&value, &json::Options::default()).unwrap().replace(PIXEL, "PIXEL"),
             Err(error) => error.to_string(),
@@ -333,19 +419,24 @@ mod tests {
                 r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}, {image}]}}]"#
             )
         );
-        // A placeholder without a file stays, a file without a placeholder comes first.
+        // The placeholder of an image that is left out goes with it.
         assert_eq!(
             shown(text, &two, Placement::Interleaved, 1),
-            format!(
-                r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? <image>"}}]}}]"#
-            )
+            format!(r#"[{{"role": "user", "content": [{image}, {{"type": "text", "text": " what? "}}]}}]"#)
         );
+        // A placeholder without a file stays, a file without a placeholder comes first.
         let shots = r#"[{"role": "user", "content": "a <image>"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c <image>"}]"#;
         let one = [("visual", vec![png.clone()])];
         assert_eq!(
             shown(shots, &one, Placement::Interleaved, 9),
             format!(
                 r#"[{{"role": "user", "content": "a <image>"}}, {{"role": "assistant", "content": "b"}}, {{"role": "user", "content": [{{"type": "text", "text": "c "}}, {image}]}}]"#
+            )
+        );
+        assert_eq!(
+            shown(shots, &one, Placement::Stripped, 9),
+            format!(
+                r#"[{{"role": "user", "content": "a "}}, {{"role": "assistant", "content": "b"}}, {{"role": "user", "content": [{image}, {{"type": "text", "text": "c "}}]}}]"#
             )
         );
         assert_eq!(shown(text, &[("visual", vec![])], Placement::Before, 9), text);

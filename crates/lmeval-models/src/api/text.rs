@@ -49,7 +49,7 @@ pub(super) fn plain(context: &Context) -> Result<&str, ModelError> {
     })
 }
 
-/// A back end with one prompt string per call.
+/// A backend with one prompt string per call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextBackend {
     pub(super) name: &'static str,

@@ -37,7 +37,7 @@ const CLIENT: [&str; 22] = [
 ];
 
 /// Arguments that are read by name.
-const OWN: [&str; 24] = [
+const OWN: [&str; 23] = [
     "pretrained",
     "model",
     "model_path",
@@ -61,11 +61,13 @@ const OWN: [&str; 24] = [
     "keep_server",
     "start_timeout",
     "server_args",
-    "max_images",
 ];
 
-/// Arguments of the reference's multimodal class that concern images before they are sent.
-const IMAGES: [&str; 3] = ["image_width", "image_height", "image_max_side"];
+/// Arguments of the client that concern images before they are sent.
+const IMAGES: [&str; 5] = ["image_height", "image_max_side", "image_width", "interleave", "max_images"];
+
+/// The number of images without a limit.
+const ALL_IMAGES: i64 = 999;
 
 /// Flags that the run itself sets.
 const RESERVED: [&str; 5] = ["host", "port", "uds", "api_key", "root_path"];
@@ -378,7 +380,7 @@ impl Flags {
             let words = ["--enable-lora", "--lora-modules", &module, "--max-lora-rank", &rank];
             self.words.extend(words.map(str::to_owned));
         }
-        if let Some(images) = settings.integer("max_images")? {
+        if let Some(images) = settings.integer("max_images")?.filter(|images| *images != ALL_IMAGES) {
             self.push("limit_mm_per_prompt", &Value::dict([("image", Value::Int(images))]))?;
         }
         Ok(())
@@ -480,7 +482,7 @@ fn client(
     max_length: Option<i64>,
 ) -> Result<Dict, ModelError> {
     let mut client = Dict::new();
-    for name in CLIENT {
+    for name in CLIENT.into_iter().chain(IMAGES) {
         if let Some(value) = settings.args.get_str(name) {
             client.insert(name, value.clone());
         }
@@ -495,11 +497,7 @@ fn client(
     if let Some(length) = max_length {
         client.insert("max_length", length);
     }
-    if settings.args.get_str("max_images").is_none() {
-        client.insert("max_images", 999);
-    } else {
-        client.insert("max_images", settings.integer("max_images")?.unwrap_or(999));
-    }
+    client.insert("max_images", settings.integer("max_images")?.unwrap_or(ALL_IMAGES));
     client.insert("interleave", Value::Bool(settings.flag("interleave", true)?));
     Ok(client)
 }
@@ -544,11 +542,7 @@ fn refuse_unsupported(settings: &ModelSettings, software: &Software) -> Result<(
             "SGLang takes adapters as `lora_paths=name=folder`, which needs `disable_radix_cache=True`",
         ));
     }
-    match IMAGES.iter().find(|name| settings.get(name).is_some()) {
-        Some(name) => Err(configuration(format!("The model argument `{name}` is not supported"))
-            .hint("Images are sent as the task has them: leave it out, or resize the images of the task")),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Words of a command line, with secret values replaced.

@@ -63,7 +63,7 @@ pub(crate) fn choose(
             }
         }
         other => {
-            let message = format!("Unknown tokenizer back end `{other}`");
+            let message = format!("Unknown tokenizer backend `{other}`");
             return Err(ModelError::new(ModelErrorKind::Configuration, message).hint(
                 "Use `huggingface`, `tiktoken`, `remote` or `none`, or `auto` for `local-completions`",
             ));

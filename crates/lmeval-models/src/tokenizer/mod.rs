@@ -1,4 +1,4 @@
-//! The tokenizer of a server back end.
+//! The tokenizer of a server backend.
 
 mod choose;
 mod encoder;

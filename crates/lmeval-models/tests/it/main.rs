@@ -1,4 +1,4 @@
-//! Tests of the back ends through their public API.
+//! Tests of the backends through their public API.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

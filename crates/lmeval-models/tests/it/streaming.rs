@@ -195,6 +195,28 @@ async fn reasoning_is_kept_apart() {
     assert_eq!(trace.separator, Separator::Field);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn streamed_messages_are_whole_wherever_they_are_cut() {
+    let (thoughts, tokens) = (["Hm… ", "\u{1f914}"], ["Né", "\u{1f600}", "\"€\"\n\n"]);
+    let text = message(&thoughts, &tokens);
+    let length = text.len();
+    let (url, asked) = scripted(move |number, _| {
+        let bytes = text.as_bytes();
+        match number {
+            0 => bytes.chunks(1).map(|byte| Step::Send(byte.to_vec())).collect(),
+            _ => vec![Step::Send(bytes[..number].to_vec()), Step::Send(bytes[number..].to_vec())],
+        }
+    });
+    let model = model("local-chat-completions", &url, r#", "stream": true"#);
+    for _ in 0..length {
+        let answer = ask(&model, generate(chat("Q"), r#"{"max_gen_toks": 64, "until": []}"#)).await.unwrap();
+        assert_eq!(text_of(&answer), tokens.concat());
+        assert_eq!(&*answer.trace.clone().unwrap().reasoning, thoughts.concat());
+        assert_eq!(answer.finish, Finish::Complete);
+    }
+    assert_eq!(asked.lock().unwrap().len(), length);
+}
+
 /// The tokens `w0 `, `w1 `, … of a long answer.
 fn words(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|index| format!("w{index} ")).collect()

@@ -167,7 +167,7 @@ pub enum FilterError {
     Document {
         /// The index of the document.
         document: DocId,
-        /// The error of the data set.
+        /// The error of the dataset.
         #[source]
         source: DocumentError,
     },

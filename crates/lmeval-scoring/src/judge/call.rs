@@ -91,7 +91,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The outcome of a request that failed for good.
+    /// The outcome of a request that failed permanently.
     pub fn failed(call: &JudgeCall, attempts: usize) -> Self {
         Self {
             pipeline: Arc::clone(&call.pipeline),

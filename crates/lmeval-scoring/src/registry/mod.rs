@@ -59,7 +59,7 @@ pub struct Registry {
     pub samplers: Table<SamplerKind>,
     /// Prompt formats.
     pub formats: Table<FormatKind>,
-    /// Model back ends.
+    /// Model backends.
     pub models: Table<ModelKind>,
 }
 

@@ -72,7 +72,7 @@ impl ModelEntry {
     }
 }
 
-/// Back ends of the Python harness that are not built in, and their replacements.
+/// Backends of the Python harness that are not built in, and their replacements.
 const REPLACEMENTS: &[(&[&str], &str)] = &[
     (
         &["hf-mistral3", "mamba_ssm", "steered"],

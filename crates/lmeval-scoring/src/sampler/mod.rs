@@ -72,7 +72,7 @@ pub enum SamplerError {
     Document {
         /// The index in the pool.
         index: usize,
-        /// The error of the data set.
+        /// The error of the dataset.
         #[source]
         source: DocumentError,
     },

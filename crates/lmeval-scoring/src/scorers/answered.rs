@@ -61,6 +61,19 @@ impl AnsweredInstance {
         &self.finishes
     }
 
+    /// The same request with as many answers as it has repeats: those that there are, in turn.
+    #[must_use]
+    pub fn cycled(&self) -> Self {
+        let count = self.instance.repeats;
+        // Nothing comes from an empty iterator, however often it starts again.
+        Self {
+            instance: self.instance.clone(),
+            responses: self.responses.iter().cloned().cycle().take(count).collect(),
+            finishes: self.finishes.iter().copied().cycle().take(count).collect(),
+            reasoning: self.reasoning.iter().cloned().cycle().take(count).collect(),
+        }
+    }
+
     /// The number of answers that ended like this, other than complete ones.
     pub fn count(&self, finish: Finish) -> usize {
         self.finishes.iter().filter(|own| **own == finish).count()

@@ -90,9 +90,9 @@ fn advice(key: &str) -> Option<&'static str> {
         "task_list" => "`task_list` is read only from files, where each entry becomes a task",
         "class" => "A Python task class must come from a file",
         "include" => "`include` works in files only",
-        "dataset" => "The data set is named by `dataset_path` and `dataset_name`",
+        "dataset" => "The dataset is named by `dataset_path` and `dataset_name`",
         "data_files" | "data_dir" | "revision" | "trust_remote_code" => {
-            "Arguments of the data set loader belong under `dataset_kwargs`"
+            "Arguments of the dataset loader belong under `dataset_kwargs`"
         }
         "split" | "eval_split" => "The evaluated split is `test_split` or `validation_split`",
         "train_split" => "The split of training documents is `training_split`",

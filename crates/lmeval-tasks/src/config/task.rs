@@ -36,11 +36,11 @@ pub struct TaskConfig {
     pub tag: Vec<String>,
     /// A function that returns the documents.
     pub custom_dataset: Option<Arc<Function>>,
-    /// The data set: a hub repository, a folder or a loader such as `json`.
+    /// The dataset: a hub repository, a folder or a loader such as `json`.
     pub dataset_path: Option<String>,
-    /// The configuration of the data set.
+    /// The configuration of the dataset.
     pub dataset_name: Option<String>,
-    /// More arguments of the data set loader; `None` for an explicit null, which means none.
+    /// More arguments of the dataset loader; `None` for an explicit null, which means none.
     pub dataset_kwargs: Option<Dict>,
     /// Split with training documents.
     pub training_split: Option<String>,
@@ -271,7 +271,7 @@ impl TaskConfig {
         self.task.rsplit_once('@').map_or(&self.task, |(name, _)| name)
     }
 
-    /// The arguments of the data set loader: all but `trust_remote_code`, which has no effect.
+    /// The arguments of the dataset loader: all but `trust_remote_code`, which has no effect.
     pub fn loader_kwargs(&self) -> Dict {
         let mut kwargs = self.dataset_kwargs.clone().unwrap_or_default();
         kwargs.remove_str("trust_remote_code");

@@ -87,7 +87,7 @@ fn choice_block(format: &Format, labels: &ChoiceLabels, options: &str) -> String
 
 fn target(format: &Format, answer: &Reference, options: Option<&Reference>) -> Result<String, Error> {
     let given = &answer.expression;
-    let number = match (format.output_type, &format.choice_labels, options) {
+    let label: fn(&str) -> String = match (format.output_type, &format.choice_labels, options) {
         (OutputType::MultipleChoice, _, Some(options)) => {
             let options = &options.expression;
             return Ok(format!("{{{{ {given} if {given} is number else {options}.index({given}) }}}}"));
@@ -96,13 +96,27 @@ fn target(format: &Format, answer: &Reference, options: Option<&Reference>) -> R
             return Err(Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
                 .hint("Name the column of options, for example `doc_to_choice: choices`"));
         }
-        (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
+        (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => {
+            |index: &str| format!("{LETTERS}[{index}]")
+        }
         // Labels are integers, even if a column of answers contains floats.
-        (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("({given}) | int + 1"),
-        (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
+        (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => {
+            |index: &str| format!("({index}) | int + 1")
+        }
+        (OutputType::GenerateUntil, _, Some(options)) => {
+            let text = format!("{}[{given}]", options.expression);
+            return Ok(format!("{{{{ {text} if {given} is number else {given} }}}}"));
+        }
         _ => return Ok(answer.output.clone()),
     };
-    Ok(format!("{{{{ {number} if {given} is number else {given} }}}}"))
+    // The text of an option would never equal the label that a model answers.
+    let of_text = options.map_or_else(String::new, |options| {
+        let options = &options.expression;
+        let label = label(&format!("{options}.index({given})"));
+        format!("{label} if {given} in {options} else ")
+    });
+    let label = label(given);
+    Ok(format!("{{{{ {label} if {given} is number else {of_text}{given} }}}}"))
 }
 
 /// An expression for a list of labels, all strings, one per option.

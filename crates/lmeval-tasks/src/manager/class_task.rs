@@ -27,7 +27,7 @@ pub struct ClassTask {
 }
 
 impl ClassTask {
-    /// Whether all documents come from the instance, so that no data set is loaded.
+    /// Whether all documents come from the instance, so that no dataset is loaded.
     pub fn loads_documents(&self) -> bool {
         self.eval_docs.is_some() && self.fewshot_docs.is_some()
     }

@@ -70,8 +70,8 @@ impl Task {
         &self.registry
     }
 
-    /// The data set and the splits that the task needs; `None` if its documents come from a function or it names no
-    /// data set.
+    /// The dataset and the splits that the task needs; `None` if its documents come from a function or it names no
+    /// dataset.
     pub fn dataset_request(&self) -> Option<DatasetRequest> {
         let config = &self.config;
         if config.custom_dataset.is_some() {

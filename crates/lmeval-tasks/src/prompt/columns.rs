@@ -251,7 +251,7 @@ fn head_of_expression(text: &str) -> Option<&str> {
     (is_name(head) && goes_on(rest)).then_some(head)
 }
 
-/// The columns of documents: those that the data set declares, and those of the first document.
+/// The columns of documents: those that the dataset declares, and those of the first document.
 pub(crate) fn column_names(columns: &[String], first: &Dict) -> Vec<String> {
     let own = first.keys().filter_map(Value::as_str).map(str::to_owned);
     let mut names = columns.to_vec();

@@ -131,7 +131,7 @@ impl Part {
 /// The data and code that the requests of a task are built from.
 #[derive(Clone, Debug)]
 pub struct RequestSources {
-    /// The splits of the data set.
+    /// The splits of the dataset.
     pub splits: Arc<dyn Splits>,
     /// Runs the functions of the task.
     pub host: Arc<dyn Host>,
@@ -140,7 +140,7 @@ pub struct RequestSources {
 }
 
 impl RequestSources {
-    /// A data set without Python, and the built-in registry.
+    /// A dataset without Python, and the built-in registry.
     pub fn new(splits: Arc<dyn Splits>) -> Self {
         Self { splits, host: Arc::new(NoHost), registry: Arc::default() }
     }

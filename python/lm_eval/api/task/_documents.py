@@ -48,7 +48,7 @@ class Documents:
 
     @property
     def dataset(self) -> Any:
-        """The splits of the data set by name."""
+        """The splits of the dataset by name."""
         if self._dataset is None:
             # Older classes have other parameters here, so only necessary arguments are passed.
             options = self._config.dataset_kwargs

@@ -14,7 +14,7 @@ use crate::settings::{LibraryArgs, RunSettings};
     after_help = "Exit status: 0 if runs will work, 1 if a check failed or another form of the prompts is better, 2 for a usage error.\n\nExamples:\n  lm-eval doctor --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions\n  lm-eval doctor --model hf --model_args pretrained=NAME --tasks gsm8k --num_fewshot 5"
 )]
 pub(crate) struct DoctorArgs {
-    /// The model back end, as for `run`.
+    /// The model backend, as for `run`.
     #[arg(short = 'M', long, value_name = "NAME")]
     pub model: String,
 

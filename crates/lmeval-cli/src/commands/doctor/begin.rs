@@ -18,7 +18,7 @@ pub(super) struct Begins {
 }
 
 impl Begins {
-    /// The rule of a back end with arguments.
+    /// The rule of a backend with arguments.
     pub(super) fn of_model(name: &str, args: &Dict) -> Self {
         let flag = |name: &str| args.get_str(name).map(Value::is_truthy);
         let is_native = matches!(name, "hf" | "hf-auto" | "huggingface");

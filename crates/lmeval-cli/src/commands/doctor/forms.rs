@@ -17,7 +17,7 @@ use crate::run::session::{Clock, Session};
 use crate::settings::RunSettings;
 use crate::{json_line, python, roots, table};
 
-/// Back ends whose prompts may get a BOS token by `add_bos_token`.
+/// Backends whose prompts may get a BOS token by `add_bos_token`.
 const WITH_BOS: [&str; 4] = ["hf", "hf-auto", "huggingface", "local-completions"];
 
 /// A form looks different at this probability.

